@@ -1,0 +1,70 @@
+# Every target does its own set-up: a virtual environment with the locked dependencies, and the services that tests need.
+# Needs Python 3.11 or newer, and make. uv is used where it is installed, else it is put into .tools/.
+
+PYTHON ?= python3
+UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+
+export UV_PYTHON_DOWNLOADS ?= never
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format dashboards tools
+
+help: ## say what can be done
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.ready ## create .venv with the locked dependencies
+
+.venv/.ready: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --quiet --locked --python $(PYTHON)
+	@touch $@
+
+.tools/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "evalstream needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check 'uv>=0.8,<1'
+
+demo: setup ## watch the whole system on this machine: no key and no broker needed
+	@.venv/bin/evalstream demo $(ARGS)
+
+test: setup ## run all tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
+	.venv/bin/pytest $(ARGS)
+
+lint: setup ## style, types and the direction of imports
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/pyright
+	.venv/bin/lint-imports
+
+format: setup ## put the code into its form
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+dashboards: setup ## write deploy/grafana/dashboards anew from deploy/dashboards
+	.venv/bin/python -m deploy.dashboards.generate
+
+# Tools that check deploy/: built from the Go module proxy, with their checksums; the tests that need one are skipped without it.
+GOBIN := $(CURDIR)/.cache/go/bin
+GOBUILD := GOFLAGS=-buildvcs=false CGO_ENABLED=0 GOBIN=$(GOBIN) go
+OTEL := v0.155.0
+COMPOSE := v2.40.3
+OPERATOR := v0.85.0
+KEDA := v2.18.0
+
+tools: .cache/go/.ready ## build helm, kubeconform, docker compose and a Collector into .cache/go (needs Go; a few minutes)
+
+.cache/go/.ready: deploy/collector/builder.yaml Makefile
+	$(GOBUILD) install helm.sh/helm/v3/cmd/helm@v3.19.0
+	$(GOBUILD) install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+	$(GOBUILD) install go.opentelemetry.io/collector/cmd/builder@$(OTEL)
+	GOFLAGS=-buildvcs=false CGO_ENABLED=0 $(GOBIN)/builder --config deploy/collector/builder.yaml
+	cd / && go mod download github.com/docker/compose/v2@$(COMPOSE)
+	cd $$(go env GOMODCACHE)/github.com/docker/compose/v2@$(COMPOSE) \
+	  && $(GOBUILD) build -mod=readonly -o $(GOBIN)/docker-compose ./cmd
+	cd / && go mod download github.com/prometheus-operator/prometheus-operator@$(OPERATOR) github.com/kedacore/keda/v2@$(KEDA)
+	mkdir -p .cache/go/crds
+	modules=$$(go env GOMODCACHE); install -m 644 \
+	  $$modules/github.com/prometheus-operator/prometheus-operator@$(OPERATOR)/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml \
+	  $$modules/github.com/prometheus-operator/prometheus-operator@$(OPERATOR)/example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml \
+	  $$modules/github.com/kedacore/keda/v2@$(KEDA)/config/crd/bases/keda.sh_scaledobjects.yaml .cache/go/crds
+	@touch $@
