@@ -1,0 +1,90 @@
+"""What an evaluator promises, as a check that anybody can run on one of their own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from evaluators.cases import Conversation, Turn
+from evaluators.errors import JudgeUnavailable
+from evaluators.evaluator import Evaluator
+from evaluators.material import missing, texts_in
+from evaluators.outcome import Failure, Score, Skipped
+from evaluators.run import run
+from evaluators.testing import ScriptedJudge, a_moment, obliging
+
+_TELLING = 8  # characters from which on a judged text is recognised in a prompt
+
+
+async def breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> list[str]:
+    """The promises that an evaluator does not keep, one sentence each; none if all is well.
+
+    `case` is one that the evaluator can score, with everything it needs. No judge is asked: one that answers whatever
+    form it is given with the best there is stands in.
+    """
+    return [sentence async for sentence in _breaches(evaluator, case)]
+
+
+async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> AsyncIterator[str]:
+    lacking = sorted(name for name in evaluator.requires if missing(case, name))
+    if lacking:
+        yield f"the case has no {', '.join(lacking)}: give one that has"
+        return
+    judge = ScriptedJudge(obliging())
+    first = (await run(evaluator, case, judge, now=a_moment)).outcome
+    again = (await run(evaluator, case, ScriptedJudge(obliging()), now=a_moment)).outcome
+    if not isinstance(first, Score | Skipped):
+        yield f"it fails on the case: {first.type}: {first.message}"
+    if first != again:
+        yield "it scores the same case differently with the same answers: it keeps state, or draws lots"
+    for sentence in _about_questions(evaluator, case, judge):
+        yield sentence
+    for sentence in _about_definition(evaluator):
+        yield sentence
+    down = (await run(evaluator, case, ScriptedJudge(JudgeUnavailable("down")), now=a_moment)).outcome
+    if judge.asked and not isinstance(down, Failure):
+        yield "it makes something of a judge that gives no answer: let the error through"
+    for name in sorted(evaluator.requires):
+        if not isinstance((await run(evaluator, _without(case, name), judge, now=a_moment)).outcome, Skipped):
+            yield f"it scores a case without {name}, which it says it needs"
+
+
+def _about_questions(evaluator: Evaluator[Any], case: Turn | Conversation, judge: ScriptedJudge) -> list[str]:
+    found: list[str] = []
+    if judge.asked and not evaluator.needs_judge:
+        found.append("it asks a judge: set needs_judge to True")
+    texts = [text for text in _judged_texts(case) if len(text) >= _TELLING]
+    if any(text in asked.prompt.instructions for asked in judge.asked for text in texts):
+        found.append("it puts judged text into the instructions: give it as the prompt's material")
+    return found
+
+
+def _about_definition(evaluator: Evaluator[Any]) -> list[str]:
+    cls = type(evaluator)
+    if not (cls.__doc__ or "").strip() or cls.__doc__ == Evaluator.__doc__:
+        return ["it has no docstring: say how it is calculated"]
+    if cls.model_validate(evaluator.model_dump(mode="json")) != evaluator:
+        return ["its definition does not survive being written down as JSON"]
+    return []
+
+
+def _judged_texts(case: Turn | Conversation) -> list[str]:
+    turns = (case,) if isinstance(case, Turn) else case.turns
+    texts = [text for turn in turns for text in (turn.input, turn.actual_output, turn.expected_output) if text]
+    return texts + [text for turn in turns for text in texts_in([*(turn.context or ()), *turn.retrieval_context])]
+
+
+def _without(case: Turn | Conversation, name: str) -> Turn | Conversation:
+    """The case with one field taken away, by the names of `Evaluator.requires`."""
+    if name.startswith("attributes."):
+        kept = {key: value for key, value in case.attributes.items() if key != name.removeprefix("attributes.")}
+        return replace(case, attributes=kept)
+    if isinstance(case, Conversation) and name.startswith("turns."):
+        field = name.removeprefix("turns.")
+        return replace(case, turns=tuple(replace(turn, **_empty(field)) for turn in case.turns))
+    return replace(case, **_empty(name))
+
+
+def _empty(field: str) -> dict[str, Any]:
+    return {field: () if field == "retrieval_context" else None}

@@ -1,0 +1,60 @@
+"""G-Eval over a whole conversation."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from evaluators.cases import Conversation, Json
+from evaluators.definition import G_EVAL_PROMPTS, GEvalDefinition
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.material import Material, TurnField, plain, shorten
+from evaluators.outcome import Score
+from evaluators.transcript import DEFAULT_BUDGET, TokenBudget, transcript_of
+
+ConversationField = Literal["scenario", "expected_outcome", "chatbot_role"]
+_OF_THE_WHOLE: tuple[str, ...] = get_args(ConversationField)
+
+
+class ConversationalGEval(GEvalDefinition, Evaluator[Conversation]):
+    """How well a whole conversation meets criteria in everyday language.
+
+    The same as `g_eval`, with all turns in one question. Each named field of the turns is shown with its turn, and
+    `scenario`, `expected_outcome` and `chatbot_role` once. A conversation beyond the token budget is shown without its
+    middle, and the score's details say `truncated`.
+    """
+
+    kind: ClassVar[str] = "conversational_g_eval"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = G_EVAL_PROMPTS
+    example: ClassVar[Example] = {"criteria": "The assistant stays polite, and gets the user to what he came for."}
+
+    evaluation_params: tuple[TurnField | ConversationField, ...] = Field(
+        default=("input", "actual_output"), min_length=1, description="The fields that the judge is shown."
+    )
+    token_budget: TokenBudget = DEFAULT_BUDGET
+
+    @model_validator(mode="after")
+    def _no_field_twice(self) -> Self:
+        if len(set(self.evaluation_params)) != len(self.evaluation_params):
+            raise ValueError("evaluation_params: a field is named twice")
+        return self
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The fields of `evaluation_params`; one of a turn is there if any turn has it."""
+        return frozenset(name if name in _OF_THE_WHOLE else f"turns.{name}" for name in self.evaluation_params)
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        of_turns = [name for name in self.evaluation_params if name not in _OF_THE_WHOLE]
+        transcript = transcript_of(case, of_turns, self.token_budget, always=())
+        content: dict[str, Json] = {
+            name: shorten(plain(getattr(case, name))) for name in self.evaluation_params if name in _OF_THE_WHOLE
+        }
+        if of_turns:
+            content["turns"] = transcript.content
+        instructions = await self.instructions(judge, self.evaluation_params)
+        return await self.rate(judge, instructions, Material(content, bool(of_turns) and transcript.truncated))

@@ -1,0 +1,85 @@
+"""An evaluator: an immutable definition of how to score a turn or a conversation."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.judge import Judge
+from evaluators.outcome import Score, Skipped
+from evaluators.prompts import load
+
+Direction = Literal["higher_is_better", "lower_is_better"]
+Case = TypeVar("Case", Turn, Conversation)
+Example: TypeAlias = Mapping[str, Json]
+
+
+class Evaluator(BaseModel, ABC, Generic[Case]):
+    """How to score one case. Its fields are its configuration; it has no state and may be shared by any tasks.
+
+    `threshold` lies on the score's 0..1. A score passes at or above it, or, where lower is better, at or below it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ClassVar[str]
+    """The word in the configuration that selects this class; the name of its entry point."""
+    scope: ClassVar[Scope] = "turn"
+    direction: ClassVar[Direction] = "higher_is_better"
+    needs_judge: ClassVar[bool] = True
+    needs_content: ClassVar[bool] = True
+    """Whether it reads what was said. Those that do not, like latency, also score turns whose texts are missing."""
+    prompts: ClassVar[tuple[str, ...]] = ()
+    """File names of the prompt templates this evaluator uses; their texts are part of its version."""
+    revision: ClassVar[int] = 1
+    """Counts changes of the calculation that show in neither definition nor prompts; part of the version."""
+    example: ClassVar[Example] = {}
+    """A smallest sensible configuration, without the name: for the catalogue, and for tests of every evaluator."""
+    cosmetic: ClassVar[frozenset[str]] = frozenset({"name", "description", "threshold"})
+    """Fields that do not change scores; not part of the version."""
+
+    name: str = Field(min_length=1, max_length=128, description="What this evaluator is called in every output.")
+    threshold: float | None = Field(default=None, ge=0.0, le=1.0, description="A score passes at this value, on 0..1.")
+
+    @property
+    @abstractmethod
+    def requires(self) -> frozenset[str]:
+        """Names of the case's fields without which there is nothing to judge."""
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """Lowest and highest raw score; they become 0 and 1."""
+        return (0.0, 1.0)
+
+    @property
+    def worthless_if_wordless(self) -> str | None:
+        """The field that must say something: where it has no word, the score is the lowest and no judge is asked."""
+        return None
+
+    @property
+    def version(self) -> str:
+        """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
+        definition = self.model_dump(mode="json", exclude=set(self.cosmetic))
+        parts = [self.kind, self.revision, definition, [load(name) for name in self.prompts]]
+        return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+
+    @abstractmethod
+    async def evaluate(self, case: Case, judge: Judge) -> Score | Skipped:
+        """Score one case.
+
+        Raises:
+            EvaluationError: there is no score, and why.
+            NotApplicable: the case lacks what is needed.
+        """
+
+    def passed(self, score: float) -> bool | None:
+        """Whether the score meets the threshold; None without one."""
+        if self.threshold is None:
+            return None
+        return score >= self.threshold if self.direction == "higher_is_better" else score <= self.threshold

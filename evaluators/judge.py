@@ -1,0 +1,98 @@
+"""The port to a model that answers an evaluator's question."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from evaluators.cases import Json
+from evaluators.outcome import Usage
+
+R = TypeVar("R", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A question to a judge.
+
+    `instructions` is our own reviewed text, the same for every case of an evaluator, so that providers can cache it;
+    it becomes the system message and is hashed. `material` is what is judged: untrusted, sent only as JSON inside a
+    fence that it cannot close. A prompt without material is `constant`: its answer may be kept and used again.
+
+    `temperature` and `max_tokens` (of the answer) override the judge's own; None leaves them to the judge.
+    """
+
+    instructions: str
+    material: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    @property
+    def constant(self) -> bool:
+        """Whether the prompt holds nothing of the judged case."""
+        return not self.material
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits of SHA-256 over the fixed part."""
+        return hashlib.sha256(self.instructions.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token with the alternatives the model weighed: natural-log probabilities by token text."""
+
+    text: str
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[R]):
+    """One answer: the parsed reply, the text it was read from, its tokens where the judge gives them."""
+
+    reply: R
+    text: str
+    tokens: Sequence[Token] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[R]):
+    """What the judge said: one answer per sample, at least one; who said it and what it used."""
+
+    answers: Sequence[Answer[R]]
+    model: str
+    fingerprint: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+
+    @property
+    def reply(self) -> R:
+        """The first answer's reply."""
+        return self.answers[0].reply
+
+
+class Judge(Protocol):
+    """A model that answers questions. Wrappers (retry, limits, cache) are judges around a judge."""
+
+    @property
+    def model(self) -> str:
+        """The configured model name; part of an evaluation's identity."""
+        ...
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask once, or `samples` times; each answer is parsed as `reply`.
+
+        With `logprobs` the answers carry tokens where the model gives them, and none where it does not: the caller
+        then falls back, and says so.
+
+        Raises:
+            JudgeUnavailable: no answer now.
+            JudgeRejected: no answer ever.
+            JudgeReplyInvalid: answers, but none that parses as `reply`, after one repair attempt.
+        """
+        ...

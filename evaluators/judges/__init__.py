@@ -1,0 +1,1 @@
+"""Judges: any OpenAI-compatible endpoint, and wrappers around a judge."""

@@ -1,0 +1,132 @@
+"""Reading a chat completion, as any OpenAI-compatible endpoint sends it: from bytes to choices, tokens and usage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast, overload
+
+import orjson
+
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judge import Token
+from evaluators.outcome import Usage
+
+_NEVER = -9999.0  # what servers report for a token that could not have been
+
+
+class Tokens(Sequence[Token]):
+    """The tokens of an answer, made when they are looked at: of hundreds, only those of the score ever are."""
+
+    def __init__(self, entries: list[Any]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Token: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Token]: ...
+    def __getitem__(self, index: int | slice) -> Token | Sequence[Token]:
+        if isinstance(index, slice):
+            return Tokens(self._entries[index])
+        return _token(self._entries[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer of a completion."""
+
+    text: str
+    finish_reason: str | None = None
+    refused: bool = False
+    tokens: Sequence[Token] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What came back from one request. `cached_tokens` are those of the input that the provider had in its cache."""
+
+    choices: Sequence[Choice]
+    model: str | None
+    fingerprint: str | None
+    usage: Usage
+    cached_tokens: int = 0
+
+
+def completion_of(body: bytes) -> Completion:
+    """Read the body of a response with status 200.
+
+    Raises:
+        JudgeReplyInvalid: it is no chat completion, for instance an error, or a page of a proxy.
+    """
+    try:
+        payload = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise JudgeReplyInvalid("the endpoint answered with something that is not JSON") from None
+    payload = _mapping(payload)
+    choices = payload.get("choices")
+    if not isinstance(choices, list) or not choices:
+        what = "an error inside a response of status 200" if payload.get("error") else "no choices"
+        raise JudgeReplyInvalid(f"the endpoint answered with {what}")
+    used = _mapping(payload.get("usage"))
+    return Completion(
+        choices=[_choice(_mapping(choice)) for choice in cast("list[Any]", choices)],
+        model=_text(payload.get("model")),
+        fingerprint=_text(payload.get("system_fingerprint")),
+        usage=Usage(
+            input_tokens=_count(used.get("prompt_tokens")),
+            output_tokens=_count(used.get("completion_tokens")),
+            calls=1,
+        ),
+        cached_tokens=_count(_mapping(used.get("prompt_tokens_details")).get("cached_tokens")),
+    )
+
+
+def _choice(choice: dict[str, Any]) -> Choice:
+    message = _mapping(choice.get("message"))
+    entries = _mapping(choice.get("logprobs")).get("content")
+    return Choice(
+        text=_content(message.get("content")),
+        finish_reason=_text(choice.get("finish_reason")),
+        refused=bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter",
+        tokens=Tokens(cast("list[Any]", entries)) if isinstance(entries, list) else (),
+    )
+
+
+def _content(content: Any) -> str:
+    """A message's text; some endpoints send it in parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [_mapping(part) for part in cast("list[Any]", content)]
+        return "".join(_text(part.get("text")) or "" for part in parts if part.get("type") == "text")
+    return ""
+
+
+def _token(entry: Any) -> Token:
+    entry = _mapping(entry)
+    listed = entry.get("top_logprobs")
+    weighed = [_mapping(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
+    return Token(
+        text=_text(entry.get("token")) or "",
+        logprob=_logprob(entry.get("logprob")),
+        alternatives=tuple((_text(each.get("token")) or "", _logprob(each.get("logprob"))) for each in weighed),
+    )
+
+
+def _logprob(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _NEVER
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

@@ -1,0 +1,96 @@
+"""What one evaluation asked of its judge: collected here, so that no evaluator counts tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from evaluators.cases import Json
+from evaluators.errors import JudgeError, JudgeReplyInvalid
+from evaluators.evidence import unfounded
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.outcome import JudgeStamp, Usage
+from evaluators.suspicion import repeats, signs_in
+
+
+class Metered:
+    """A judge around a judge that adds up what was asked through it. Made anew for each evaluation."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._prompts: list[str] = []
+        self._verdicts: list[tuple[str, str | None]] = []
+        self._costs: list[float | None] = []
+        self._shown: list[Mapping[str, Json]] = []
+        self.usage = Usage()
+
+    @property
+    def model(self) -> str:
+        """The judge's model."""
+        return self._judge.model
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask the judge, and add what it cost, also where it gave no answer.
+
+        Raises:
+            JudgeError: as the judge's own.
+            JudgeReplyInvalid: the judge repeated a verdict that was planted in the material.
+        """
+        self._prompts.append(prompt.hash)
+        if prompt.material:
+            self._shown.append(prompt.material)
+        try:
+            verdict = await self._judge.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        except JudgeError as error:
+            self._add(error.usage, error.cost_usd)
+            raise
+        self._add(verdict.usage, verdict.cost_usd)
+        self._verdicts.append((verdict.model, verdict.fingerprint))
+        if any(repeats(answer.text, prompt.material) for answer in verdict.answers):
+            raise JudgeReplyInvalid("the judge's answer stands word for word in the judged material")
+        return verdict
+
+    def _add(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage = self.usage + usage
+        if usage.calls:
+            self._costs.append(cost_usd)
+
+    @property
+    def signs(self) -> frozenset[str]:
+        """Signs that the judged texts spoke to the judge."""
+        return frozenset[str]().union(*(signs_in(material) for material in self._shown))
+
+    def unfounded(self, reason: str) -> tuple[str, ...]:
+        """What a reason quotes that nothing of what was shown holds."""
+        return unfounded(reason, self._shown)
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything was asked at all."""
+        return bool(self._prompts)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The sum in US dollars; None if nothing was paid for or any part has no known price."""
+        known = [cost for cost in self._costs if cost is not None]
+        return sum(known) if known and len(known) == len(self._costs) else None
+
+    @property
+    def stamp(self) -> JudgeStamp | None:
+        """Which judge answered which questions; None if none was asked.
+
+        The model and fingerprint are those of the last answer, the configured model's name where none came. The hash
+        is of the last question's fixed part, or over all of them where there were several.
+        """
+        if not self._prompts:
+            return None
+        model, fingerprint = self._verdicts[-1] if self._verdicts else (self.model, None)
+        return JudgeStamp(model=model, fingerprint=fingerprint, prompt_hash=_hash_of(self._prompts))
+
+
+def _hash_of(hashes: Sequence[str]) -> str:
+    """One hash for several questions, the same however often and in whatever order they were asked."""
+    distinct = sorted(set(hashes))
+    if len(distinct) == 1:
+        return distinct[0]
+    return hashlib.sha256("".join(distinct).encode()).hexdigest()[:16]

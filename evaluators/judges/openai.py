@@ -1,0 +1,291 @@
+"""Any OpenAI-compatible endpoint as a judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import httpx2
+import orjson
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient, OpenAIError
+
+from evaluators.cases import Json
+from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
+from evaluators.judge import Answer, Prompt, R, Verdict
+from evaluators.judges.bills import Bill, Prices
+from evaluators.judges.completions import Choice, Completion, completion_of
+from evaluators.judges.features import Features
+from evaluators.judges.refusals import complaint_of, error_of
+from evaluators.judges.requests import GO, Chat, Request, chat_of
+from evaluators.reading import read
+from evaluators.schemas import schema_of
+
+_SAMPLING_TEMPERATURE = 1.0
+_COMPLAINTS = frozenset({400, 422, 501})  # statuses with which servers refuse a parameter they do not know
+_LESSONS = 12  # more than there are features to take away
+_BODY_LIMIT = 16 * 2**20
+_QUOTED = 2000
+_JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+
+
+class OpenAIJudge:
+    """A judge behind an OpenAI-compatible chat completions endpoint.
+
+    Args:
+        model: the model's name at the endpoint.
+        base_url: where the endpoint is, up to and including `/v1`.
+        api_key: sent as bearer token; endpoints without keys take any text.
+        temperature: of single answers; several samples are drawn at 1 unless the prompt says otherwise.
+        max_tokens: length limit of an answer; None leaves it to the endpoint.
+        timeout: seconds for a whole question: every request, every sample, the repair of a broken answer.
+        top_logprobs: alternatives per token asked for where token probabilities are wanted; lowered to what the
+            endpoint takes, 0 for never.
+        input_price, output_price: US dollars per million tokens; without both, the cost of a verdict is None.
+        cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
+        headers: sent with each request.
+        extra_body: parameters of the endpoint's own, put into each request as they are.
+        on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
+
+    The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
+    and not asked for again. An answer that does not parse is sent back once, with what is wrong with it. Nothing is
+    retried here: see `Retrying`. Close it with `aclose`, or use it as an async context manager. One event loop only.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = "https://api.openai.com/v1",
+        api_key: str,
+        temperature: float = 0.0,
+        max_tokens: int | None = None,
+        timeout: float = 60.0,
+        top_logprobs: int = 20,
+        input_price: float | None = None,
+        output_price: float | None = None,
+        cached_input_price: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Json] | None = None,
+        on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
+    ) -> None:
+        self._model = model
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._timeout = timeout
+        self._prices = Prices(input_price, output_price, cached_input_price)
+        self._extra_body = dict(extra_body or {})
+        self._on_headers = on_headers
+        self._features = self._hoped_for = Features(top_logprobs=top_logprobs)
+        self._proven = False
+        # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is
+        # ours alone, for the client's would start anew with each packet.
+        http = DefaultAioHttpClient(
+            timeout=None, follow_redirects=False, event_hooks={"response": [_limit_body]}, base_url=base_url
+        )
+        self._client = AsyncOpenAI(
+            base_url=base_url,
+            api_key=api_key,
+            max_retries=0,
+            timeout=None,
+            http_client=http,
+            default_headers=dict(headers or {}),
+        )
+
+    @property
+    def model(self) -> str:
+        """The configured model name."""
+        return self._model
+
+    @property
+    def features(self) -> Features:
+        """What the endpoint is believed to be able to do."""
+        return self._features
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
+        bill = Bill(self._prices)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._ask(prompt, reply, logprobs, samples, bill)
+        except TimeoutError:
+            error = JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout")
+            raise bill.attach(error) from None
+        except JudgeError as error:
+            raise bill.attach(error) from None
+
+    async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: Bill) -> Verdict[R]:
+        chat = chat_of(prompt)
+        request = self._request(prompt, reply, logprobs=logprobs, samples=samples)
+        choices = await self._choices(chat, request, samples, bill)
+        answers, broken = _read_all(choices, reply)
+        if not answers:
+            answers = [await self._repair(chat, request, reply, broken, bill)]
+        return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
+
+    def _request(self, prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> Request:
+        usual = _SAMPLING_TEMPERATURE if samples > 1 else self._temperature
+        return Request(
+            model=self._model,
+            temperature=usual if prompt.temperature is None else prompt.temperature,
+            max_tokens=self._max_tokens if prompt.max_tokens is None else prompt.max_tokens,
+            logprobs=logprobs,
+            form=reply.__name__,
+            schema=schema_of(reply),
+            extra=self._extra_body,
+        )
+
+    async def _choices(self, chat: Chat, request: Request, samples: int, bill: Bill) -> Sequence[Choice]:
+        """As many answers as asked for, in one request where the endpoint can, else in as many as needed."""
+        if samples == 1:
+            return (await self._complete(chat, request, 1, bill)).choices[:1]
+        choices = list((await self._complete(chat, request, samples, bill)).choices)
+        missing = samples - len(choices)
+        if missing and self._features.several:
+            self._features = replace(self._features, several=False)
+        others = await asyncio.gather(
+            *(self._complete(chat, request, 1, bill) for _ in range(missing)), return_exceptions=True
+        )
+        for other in others:  # some answers are better than paying for all again
+            if isinstance(other, Completion):
+                choices += other.choices[:1]
+            elif not isinstance(other, JudgeError):
+                raise other
+        return choices[:samples]
+
+    async def _repair(
+        self, chat: Chat, request: Request, reply: type[R], broken: tuple[Choice, JudgeReplyInvalid], bill: Bill
+    ) -> Answer[R]:
+        """Send a broken answer back once, with what is wrong with it. What was cut off or refused is not worth it."""
+        choice, error = broken
+        if error.type != JudgeReplyInvalid.type:
+            raise error
+        quoted = choice.text if len(choice.text) <= _QUOTED else choice.text[:_QUOTED] + " […]"
+        again = [
+            *chat,
+            {"role": "assistant", "content": quoted or "(no answer)"},
+            {"role": "user", "content": f"That could not be read: {error}. {GO} Nothing but that one JSON object."},
+        ]
+        completion = await self._complete(again, request, 1, bill)
+        return _read_one(completion.choices[0], reply)
+
+    async def _complete(self, chat: Chat, request: Request, samples: int, bill: Bill) -> Completion:
+        """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
+        for _ in range(_LESSONS):
+            features = self._features
+            try:
+                body = await self._post(request.body(chat, features, samples))
+            except APIStatusError as error:
+                if not self._learn(features, error):
+                    if not self._proven:
+                        self._features = self._hoped_for  # nothing helped, so nothing was learnt
+                    raise error_of(error) from None
+                continue
+            self._proven = True
+            completion = completion_of(body)
+            bill.add(completion)
+            return completion
+        raise AssertionError("there are fewer features than lessons")
+
+    async def _post(self, body: dict[str, Json]) -> bytes:
+        try:
+            response = await self._client.post(
+                "/chat/completions",
+                cast_to=httpx2.Response,  # the client's own parsing into objects costs more than all the rest
+                content=orjson.dumps(body),
+                options={"headers": _JSON_HEADERS},
+            )
+        except APIStatusError as error:
+            self._on_headers(error.response.headers)
+            raise
+        except APIConnectionError as error:
+            raise JudgeUnavailable(f"no connection to the judge: {type(error.__cause__ or error).__name__}") from None
+        except (aiohttp.ClientError, httpx2.HTTPError, OSError) as error:  # some pass through the client unchanged
+            raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+        except _TooLarge:
+            raise JudgeReplyInvalid(f"the response is larger than {_BODY_LIMIT} bytes") from None
+        self._on_headers(response.headers)
+        return response.content
+
+    def _learn(self, sent: Features, error: APIStatusError) -> bool:
+        """Take a feature away after a refusal; says whether it makes sense to ask again.
+
+        A refusal that names no feature may have any reason. Only before the first success is it taken for a lack of
+        features; after, it is about this one question.
+        """
+        if error.status_code not in _COMPLAINTS:
+            return False
+        if self._features != sent:
+            return True  # another question has learnt meanwhile
+        left = sent.without(complaint_of(error))
+        if left is None and not self._proven:
+            left = sent.weaker()
+        if left is None:
+            return False
+        self._features = left
+        return True
+
+
+def _read_all(
+    choices: Sequence[Choice], reply: type[R]
+) -> tuple[Sequence[Answer[R]], tuple[Choice, JudgeReplyInvalid]]:
+    """The answers that can be read, and the last that cannot with what is wrong with it."""
+    answers: list[Answer[R]] = []
+    broken = (choices[0], JudgeReplyInvalid("the answer is empty"))
+    for choice in choices:
+        try:
+            answers.append(_read_one(choice, reply))
+        except JudgeReplyInvalid as error:
+            broken = (choice, error)
+    return answers, broken
+
+
+def _read_one(choice: Choice, reply: type[R]) -> Answer[R]:
+    if choice.refused:
+        raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
+    if choice.finish_reason == "length":
+        raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
+    return Answer(read(choice.text, reply), choice.text, choice.tokens)
+
+
+class _TooLarge(OpenAIError):
+    """A response beyond the limit. The client passes on its own kind of error unchanged."""
+
+
+class _Limited(httpx2.AsyncByteStream):
+    """A response's body that ends in an error where it goes beyond the limit."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = _BODY_LIMIT
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise _TooLarge("too large")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _limit_body(response: httpx2.Response) -> None:
+    """Called between the headers and the body."""
+    stream: Any = response.stream
+    response.stream = _Limited(stream)

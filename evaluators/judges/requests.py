@@ -1,0 +1,54 @@
+"""The body of a chat completion request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaluators.cases import Json
+from evaluators.fence import fenced
+from evaluators.judge import Prompt
+from evaluators.judges.features import Features
+
+Chat = list[dict[str, str]]
+"""The messages of a request."""
+
+GO = "Do what the instructions ask, and answer in the form they give."
+"""The last sentence to a judge that has been given no material."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for, apart from the messages and from what the endpoint can do."""
+
+    model: str
+    temperature: float
+    max_tokens: int | None
+    logprobs: bool
+    form: str
+    schema: Mapping[str, Json]
+    extra: Mapping[str, Json]
+
+    def body(self, chat: Chat, features: Features, samples: int) -> dict[str, Json]:
+        """The request's JSON."""
+        body: dict[str, Json] = {"model": self.model, "messages": chat}
+        if features.temperature:
+            body["temperature"] = self.temperature
+        if self.max_tokens is not None and features.limit is not None:
+            body[features.limit] = self.max_tokens
+        if self.logprobs and features.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": features.top_logprobs}
+        if samples > 1 and features.several:
+            body["n"] = samples
+        if features.format == "json_schema":
+            described = {"name": self.form, "strict": True, "schema": self.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": described}
+        elif features.format == "json_object":
+            body["response_format"] = {"type": "json_object"}
+        return body | dict(self.extra)
+
+
+def chat_of(prompt: Prompt) -> Chat:
+    """The fixed part first and alone, so that providers' prompt caches hit; the material after it, in its fence."""
+    user = GO if prompt.constant else fenced(prompt.material)
+    return [{"role": "system", "content": prompt.instructions}, {"role": "user", "content": user}]

@@ -1,0 +1,46 @@
+"""An answer and its reference, or the parts of them that an evaluator is about."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from pydantic import Field
+
+from evaluators.cases import Json, Turn
+from evaluators.paths import Path, as_json, picked
+
+Target = str | tuple[str, ...]
+
+TargetKey = Annotated[
+    Path | tuple[Path, ...],
+    Field(description="The part of the outputs it is about: a path such as answer.lines[0], several, or * for all."),
+]
+"""A field of an evaluator that compares parts of outputs."""
+
+
+def actual_of(case: Turn, target: Target) -> Json:
+    """The part of the answer at a path; for `*` the text as it stands.
+
+    Raises:
+        NotApplicable: the answer is no JSON, or has no such part.
+    """
+    text = case.actual_output or ""
+    return text if target == "*" else picked(as_json(text), target, "actual_output")
+
+
+def expected_of(text: str, target: Target) -> Json:
+    """The part of a reference at a path. A reference that is no JSON object is taken for that part itself.
+
+    Raises:
+        NotApplicable: the reference is an object without such a part.
+    """
+    value = as_json(text)
+    return text if target == "*" or not isinstance(value, dict) else picked(value, target, "expected_output")
+
+
+def structured(value: Json) -> Json:
+    """A text that holds a JSON object or list as that; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    read = as_json(value)
+    return cast("Json", read) if isinstance(read, dict | list) else value

@@ -1,0 +1,82 @@
+"""Picking a part out of a JSON value: `*` for all of it, `answer`, `order.lines[0].price`, or a list of such paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, cast
+
+import orjson
+from pydantic import AfterValidator
+
+from evaluators.cases import Json
+from evaluators.errors import NotApplicable
+
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+
+
+def steps_of(path: str) -> tuple[str | int, ...]:
+    """The keys and indexes that a path goes through; none for `*`.
+
+    Raises:
+        ValueError: it is no path.
+    """
+    if path == "*":
+        return ()
+    steps: list[str | int] = []
+    at = 0
+    while at < len(path):
+        match = _STEP.match(path, at)
+        if match is None or (at == 0 and path[0] == "."):
+            raise ValueError(f"{path!r} is no path; write a key, keys joined by dots, [n] for the n-th item, or *")
+        steps.append(match.group(1) if match.group(1) is not None else int(match.group(2)))
+        at = match.end()
+    if not steps:
+        raise ValueError("a path cannot be empty; write * for all")
+    return tuple(steps)
+
+
+def _is_path(path: str) -> str:
+    steps_of(path)
+    return path
+
+
+Path = Annotated[str, AfterValidator(_is_path)]
+
+
+def picked(value: Json, path: str | Sequence[str], where: str) -> Json:
+    """The part of a value at a path; for several paths, an object of parts by path.
+
+    Raises:
+        NotApplicable: the value has no such part. `where` names the value in the reason.
+    """
+    if not isinstance(path, str):
+        return {each: picked(value, each, where) for each in path}
+    for step in steps_of(path):
+        value = _child(value, step)
+        if value is _ABSENT:
+            raise NotApplicable(f"missing_field: {where}.{path}")
+    return value
+
+
+_ABSENT: Json = object()
+
+
+def _child(value: Json, step: str | int) -> Json:
+    if isinstance(step, str):
+        return cast("Mapping[str, Json]", value).get(step, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+    if not isinstance(value, list):
+        return _ABSENT
+    items = cast("list[Json]", value)
+    return items[step] if step < len(items) else _ABSENT
+
+
+def as_json(text: str) -> Json:
+    """The JSON value that a text holds, or the text itself if it holds none. A code fence around it does not count."""
+    stripped = text.strip()
+    if stripped.startswith("```"):
+        stripped = re.sub(r"\A```\w*\s*|\s*```\Z", "", stripped)
+    try:
+        return orjson.loads(stripped)
+    except orjson.JSONDecodeError:
+        return text

@@ -1,0 +1,36 @@
+"""Reading a rating out of plain text, as judges gave it before structured output: for recorded answers and labels.
+
+What a judge of ours answers is read by `evaluators.reading` instead, which takes nothing but the asked form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from evaluators.scale import Scale
+
+_LEADING = re.compile(r"\W*?(?P<number>[-+]?\d+(?:\.\d+)?)(?:\s*/\s*(?P<of>\d+))?(?=[\s,:;)*_\"'-]|\.(?!\d)|$)")
+_MARKS = r"[\s*_\"'`]*"
+
+
+def plain_rating(text: str, scale: Scale, labels: Iterable[str] = ("rating", "score")) -> int | None:
+    """The whole number that a text states as its rating; None where it states none, or none on the scale.
+
+    A text states a rating where it begins with a number, like `4 - good` or `**4/5**`, or where a label and a colon
+    stand before one, like `Rating: 4`, if all such places agree. A decimal number on a scale of whole ones is none, nor
+    is a number of another scale, like 4/10 on 1 to 5.
+    """
+    names = "|".join(re.escape(label) for label in labels)
+    labelled = re.compile(rf"\b(?:{names}){_MARKS}[:=]{_MARKS}(?:(?={_LEADING.pattern}))", re.IGNORECASE)
+    found = {_number(match, scale) for match in labelled.finditer(text)}
+    if not found and (match := _LEADING.match(text)) is not None:
+        found = {_number(match, scale)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _number(match: re.Match[str], scale: Scale) -> int | None:
+    number, of = float(match["number"]), match["of"]
+    if not number.is_integer() or not scale.lowest <= number <= scale.highest:
+        return None
+    return None if of is not None and int(of) != scale.highest else int(number)

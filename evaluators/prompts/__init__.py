@@ -1,0 +1,53 @@
+"""Prompt templates as files: reviewed text, hashed into an evaluator's version.
+
+A template is plain text with `{{name}}` placeholders. They are filled in one pass with our own and the configuration's
+text, never with judged text: that is sent apart, as material inside a fence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+
+PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@cache
+def load(name: str) -> str:
+    """The text of a template of this package, like `g_eval.txt`."""
+    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Put values in place of the placeholders, each once, in one pass: what a value holds is never a placeholder.
+
+    Raises:
+        KeyError: the template has a placeholder that `values` has not.
+    """
+    return PLACEHOLDER.sub(lambda match: values[match.group(1)], template)
+
+
+def placeholders(template: str) -> frozenset[str]:
+    """The names of the placeholders in a template."""
+    return frozenset(PLACEHOLDER.findall(template))
+
+
+def check_placeholders(prompt: str | None, *, required: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a prompt that lacks a placeholder, or has one that nothing fills.
+
+    Raises:
+        ValueError: it does, and which.
+    """
+    if prompt is None:
+        return
+    names = placeholders(prompt)
+    if lacking := sorted(set(required) - names):
+        raise ValueError(f"the prompt lacks {_written(lacking)}")
+    if unknown := sorted(names - set(known)):
+        raise ValueError(f"the prompt has unknown {_written(unknown)}; known are {_written(known)}")
+
+
+def _written(names: Iterable[str]) -> str:
+    return ", ".join(f"{{{{{name}}}}}" for name in names)

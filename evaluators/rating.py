@@ -1,0 +1,133 @@
+"""What evaluators have in common that ask a judge for one number on a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evaluators.judge import Judge, Prompt
+from evaluators.material import Material
+from evaluators.outcome import Score
+from evaluators.prompts import fill, load
+from evaluators.scale import BINARY, Scale
+from evaluators.scoring import Mode, ask_score
+
+Line = Annotated[str, Field(min_length=1, pattern=r"\S")]
+"""A text that says something."""
+
+RATING_PROMPTS = ("rating.txt", "rating_strict.txt")
+"""The templates of the form of the answer: part of every version of an evaluator that asks for a rating."""
+
+
+class Rubric(BaseModel):
+    """What a range of raw scores, both ends included, stands for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    score_range: tuple[int, int] = Field(description="Lowest and highest raw score that the outcome earns.")
+    expected_outcome: Line = Field(description="What a case looks like that earns a score in this range.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.score_range[0] > self.score_range[1]:
+            raise ValueError("score_range: the lowest comes first")
+        return self
+
+
+class Rating(BaseModel):
+    """How the judge is asked for a number, and how a score is made of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    default_scale: ClassVar[Scale] = Scale(0, 10)
+
+    rubric: tuple[Rubric, ...] = Field(default=(), description="What ranges of the scale stand for.")
+    scale: tuple[int, int] | None = Field(
+        default=None, description="Lowest and highest raw score; the rubric's ends, else the kind's own, if left out."
+    )
+    strict_mode: bool = Field(default=False, description="Score 1 for perfection and 0 for anything else; threshold 1.")
+    mode: Mode = Field(default="auto", description="How a number is made of the judge's answer.")
+    n_samples: int | None = Field(default=None, ge=1, le=50, description="Answers to average, where samples are taken.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Length limit of an answer; the judge's if left out."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _strict_threshold(cls, data: Any) -> Any:
+        """With `strict_mode` the threshold is 1: it is filled in, and any other is refused."""
+        if not isinstance(data, Mapping):
+            return data
+        values = dict(cast("Mapping[str, Any]", data))
+        if not values.get("strict_mode"):
+            return values
+        if values.get("threshold") is None:
+            values["threshold"] = 1.0
+        if values["threshold"] != 1:
+            raise ValueError("threshold and strict_mode: with strict_mode the threshold is 1; leave it out")
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.strict_mode and (self.mode in {"logprobs", "samples"} or self.scale is not None):
+            raise ValueError("strict_mode and mode or scale: a strict score is 0 or 1, from one answer")
+        ranges = sorted(each.score_range for each in self.rubric)
+        if any(before[1] >= after[0] for before, after in pairwise(ranges)):
+            raise ValueError("rubric: ranges overlap")
+        scale = self.raw_scale  # also refuses a scale without length
+        if ranges and not self.strict_mode and (ranges[0][0] < scale.lowest or ranges[-1][1] > scale.highest):
+            raise ValueError("rubric and scale: a range goes beyond the scale")
+        return self
+
+    @property
+    def raw_scale(self) -> Scale:
+        """The scale that the judge is asked for."""
+        if self.strict_mode:
+            return BINARY
+        if self.scale is not None:
+            return Scale(*self.scale)
+        if self.rubric:
+            ends = [end for each in self.rubric for end in each.score_range]
+            return Scale(min(ends), max(ends))
+        return self.default_scale
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """The ends of the scale."""
+        return self.raw_scale.ends
+
+    @property
+    def form(self) -> str:
+        """What the judge is told about the scale and the form of its answer."""
+        values = {
+            "lowest": str(self.raw_scale.lowest),
+            "highest": str(self.raw_scale.highest),
+            "rubric": self._rubric_text(),
+        }
+        return fill(load("rating_strict.txt" if self.strict_mode else "rating.txt"), values)
+
+    async def rate(self, judge: Judge, instructions: str, material: Material) -> Score:
+        """Ask for a number on the scale. `instructions` end with the `form`."""
+        prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens)
+        mode = "single" if self.strict_mode else self.mode
+        score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples)
+        return replace(score, details={**score.details, "truncated": True}) if material.truncated else score
+
+    def _rubric_text(self) -> str:
+        if not self.rubric:
+            return ""
+        ordered = sorted(self.rubric, key=lambda each: each.score_range)
+        lines = [f"- {range_text(each.score_range)}: {each.expected_outcome}" for each in ordered]
+        about = "What would earn which grade, for orientation:" if self.strict_mode else "What earns which score:"
+        return "\n".join(["", about, *lines, ""])
+
+
+def range_text(score_range: tuple[int, int]) -> str:
+    """A range of raw scores as words: `7` or `7 to 9`."""
+    lowest, highest = score_range
+    return str(lowest) if lowest == highest else f"{lowest} to {highest}"

@@ -1,0 +1,79 @@
+"""A scale of whole numbers, and the form of an answer on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+
+class Reply(BaseModel):
+    """The form of a judge's answer: these keys and no others. The reason comes before what it is the reason for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rated(Reply):
+    """A reason and a whole number. The number's limits are those of the scale in question: see `Scale.reply`."""
+
+    reason: str
+    score: int
+
+
+def whole(value: Any) -> Any:
+    """Refuse what is no number although Python would take it for one."""
+    if isinstance(value, bool):
+        raise ValueError("not a number")  # noqa: TRY004 - pydantic turns a ValueError into a validation error
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The whole numbers from `lowest` to `highest`, at least two of them; `highest` is the best.
+
+    Raises:
+        ValueError: `highest` is not above `lowest`.
+    """
+
+    lowest: int
+    highest: int
+
+    def __post_init__(self) -> None:
+        if self.highest <= self.lowest:
+            raise ValueError(f"a scale needs a highest above its lowest, not {self.lowest} to {self.highest}")
+
+    def normal(self, raw: float) -> float:
+        """The place of a raw score between the ends: lowest -> 0, highest -> 1.
+
+        Raises:
+            ValueError: it is off the scale.
+        """
+        if not self.lowest <= raw <= self.highest:
+            raise ValueError("the score is off the scale")
+        return min(1.0, max(0.0, (raw - self.lowest) / (self.highest - self.lowest)))
+
+    @property
+    def reply(self) -> type[Rated]:
+        """The form of an answer: a reason, then a whole number on this scale."""
+        return _rated(self.lowest, self.highest)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Lowest and highest."""
+        return (float(self.lowest), float(self.highest))
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every number of the scale as it is written."""
+        return frozenset(str(value) for value in range(self.lowest, self.highest + 1))
+
+
+BINARY = Scale(0, 1)
+
+
+@cache
+def _rated(lowest: int, highest: int) -> type[Rated]:
+    score = Annotated[int, Field(ge=lowest, le=highest), BeforeValidator(whole)]
+    return create_model("Rated", __base__=Rated, __doc__="A reason, then a score.", score=(score, ...))

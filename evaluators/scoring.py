@@ -1,0 +1,97 @@
+"""Asking a judge for a number on a scale, and making a score of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from evaluators.cases import Json
+from evaluators.errors import MethodUnavailable
+from evaluators.judge import Answer, Judge, Prompt
+from evaluators.outcome import Score
+from evaluators.scale import Rated, Scale
+from evaluators.weighting import FLOOR, distribution
+
+Mode = Literal["auto", "logprobs", "samples", "single"]
+"""How a number is made of a judge's answer.
+
+`logprobs`: weighted by token probabilities, a failure where the judge gives none. `samples`: the mean of several
+answers. `single`: one answer as it stands. `auto`: by token probabilities where the judge gives them; else by samples
+if their number is configured; else one answer. The score's `method` says which it was.
+"""
+
+SAMPLES = 5
+"""Answers that `samples` asks for unless configured: a strong judge gains little from more."""
+
+_SAMPLING_TEMPERATURE = 1.0
+
+
+async def ask_score(
+    judge: Judge, prompt: Prompt, scale: Scale, *, mode: Mode = "auto", n_samples: int | None = None
+) -> Score:
+    """Ask for a number on the scale.
+
+    The score's `value` is on 0..1; its `raw_score` the number as written (the mean of the numbers, for samples).
+
+    Raises:
+        JudgeError: there is no usable answer.
+        MethodUnavailable: `mode` is `logprobs` and there are no token probabilities to trust.
+    """
+    if mode == "samples":
+        return await _sampled(judge, prompt, scale, n_samples or SAMPLES)
+    verdict = await judge.ask(prompt, scale.reply, logprobs=mode != "single")
+    answer = verdict.answers[0]
+    weighted = None if mode == "single" else _weighted(answer, scale)
+    if weighted is not None and weighted.method == "logprobs":
+        return weighted
+    if mode == "logprobs":
+        raise MethodUnavailable("the judge gave no token probabilities for the score that can be trusted")
+    if mode == "auto" and n_samples is not None and n_samples > 1:
+        return await _sampled(judge, prompt, scale, n_samples)
+    return weighted or _single(answer, scale)
+
+
+def _single(answer: Answer[Rated], scale: Scale) -> Score:
+    return Score(
+        value=scale.normal(answer.reply.score),
+        explanation=answer.reply.reason,
+        method="single",
+        raw_score=float(answer.reply.score),
+        range=scale.ends,
+    )
+
+
+def _weighted(answer: Answer[Rated], scale: Scale) -> Score | None:
+    """By token probabilities; by the number alone where too little of them lay on the scale; None without any."""
+    weighed = distribution(answer.text, answer.tokens, scale)
+    if weighed is None:
+        return None
+    single = replace(_single(answer, scale), kept_mass=weighed.kept_mass)
+    if weighed.kept_mass < FLOOR:
+        return replace(single, details={"fallback": "kept_mass_below_floor"})
+    masses: dict[str, Json] = {str(value): mass for value, mass in sorted(weighed.masses.items())}
+    return replace(
+        single,
+        value=scale.normal(weighed.mean),
+        method="logprobs",
+        details={"expected": weighed.mean, "masses": masses},
+    )
+
+
+async def _sampled(judge: Judge, prompt: Prompt, scale: Scale, samples: int) -> Score:
+    """The mean of several answers, explained by the one closest to it."""
+    if prompt.temperature is None:
+        prompt = replace(prompt, temperature=_SAMPLING_TEMPERATURE)
+    answers = (await judge.ask(prompt, scale.reply, samples=samples)).answers
+    raw = math.fsum(answer.reply.score for answer in answers) / len(answers)
+    closest = min(answers, key=lambda answer: abs(answer.reply.score - raw))
+    single = _single(closest, scale)
+    return replace(
+        single, value=scale.normal(raw), method="samples", raw_score=raw, details={"samples": _scores(answers)}
+    )
+
+
+def _scores(answers: Sequence[Answer[Rated]]) -> list[Json]:
+    return [answer.reply.score for answer in answers]

@@ -1,0 +1,63 @@
+"""Judging a conversation turn by turn in one question: what all ratio evaluators of conversations do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.judge import Judge
+from evaluators.outcome import Score
+from evaluators.transcript import Transcript, transcript_of
+from evaluators.verdicts import VERDICT_PROMPTS, Share, extract, share_of
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What of a conversation gets a verdict, and how verdicts are counted.
+
+    `name` begins the names of the prompt templates. With `extracted` the judge first takes the conversation apart into
+    items; else each turn is an item, if it has all the fields of `judged`. `shown` are the turn's fields that the judge
+    sees beside the usual input, output and error.
+    """
+
+    name: str
+    share: Share
+    extracted: bool = False
+    judged: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The names of the templates it uses."""
+        items = (f"{self.name}_items.txt",) if self.extracted else ()
+        return (*items, f"{self.name}_verdicts.txt", *VERDICT_PROMPTS)
+
+    async def score(
+        self,
+        case: Conversation,
+        judge: Judge,
+        token_budget: int,
+        *,
+        beside: Mapping[str, Json] | None = None,
+        values: Mapping[str, str] | None = None,
+    ) -> Score:
+        """The share of the items whose verdict counts.
+
+        `beside` is shown with the turns; `values` fill placeholders of the template with text of the configuration.
+        """
+        transcript = transcript_of(case, self.shown, token_budget)
+        material: dict[str, Json] = {"turns": transcript.content, **(beside or {})}
+        items = await self._items(transcript, material, judge)
+        score = await share_of(judge, self.share, f"{self.name}_verdicts.txt", items, material, values)
+        if not transcript.truncated:
+            return score
+        return replace(score, details={**score.details, "truncated": True, "turns_left_out": transcript.left_out})
+
+    async def _items(self, transcript: Transcript, material: Mapping[str, Json], judge: Judge) -> Sequence[Json]:
+        if self.extracted:
+            return await extract(judge, f"{self.name}_items.txt", material)
+        return [f"turn {number}" for number, turn, _ in transcript.turns if self._has(turn)]
+
+    def _has(self, turn: Turn) -> bool:
+        return all(getattr(turn, name) for name in self.judged)
