@@ -1,0 +1,1 @@
+"""The service: traces in, evaluations out."""

@@ -1,0 +1,25 @@
+"""Durations as people write them: `250ms`, `10s`, `15m`, `1h`, `7d`, or a number of seconds."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+def seconds(value: object) -> object:
+    """A duration in seconds; anything that is not text is left to the number's own validation."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("write a duration like 10s, 15m or 1h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+Seconds = Annotated[float, BeforeValidator(seconds, json_schema_input_type=float | str), Field(ge=0)]
+"""A duration in seconds, not negative."""

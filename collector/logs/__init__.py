@@ -1,0 +1,1 @@
+"""The port of a log and its three implementations."""

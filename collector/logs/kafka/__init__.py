@@ -1,0 +1,8 @@
+"""The log in Kafka: topics, consumer groups and rebalancing are the distributed engine. Needs `kafka-python` 3.0.12."""
+
+from collector.logs.kafka.log import KafkaLog
+from collector.logs.kafka.records import Poison
+from collector.logs.kafka.settings import KafkaSettings
+from collector.logs.kafka.source import KafkaSource
+
+__all__ = ["KafkaLog", "KafkaSettings", "KafkaSource", "Poison"]

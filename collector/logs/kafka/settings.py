@@ -1,0 +1,142 @@
+"""How to talk to Kafka, and what its errors mean to us."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import errors
+from kafka.record import util as record_util
+
+from collector.logs.kafka.workarounds import client_without_topic_creation
+from collector.logs.log import LogError, LogUnavailable, RecordTooLarge
+
+_FATAL = (
+    errors.AuthorizationError,
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.KafkaConfigurationError,
+    errors.FencedInstanceIdError,
+    errors.InvalidTopicError,
+    errors.InvalidSessionTimeoutError,
+    errors.UnsupportedVersionError,
+)
+KNOCK = 3.0
+"""Seconds to wait for a broker to take a connection."""
+
+_TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """How to talk to Kafka. Times are in seconds.
+
+    `group_instance_id` is a name that outlives restarts of the process: with it a restart within `session_timeout`
+    moves no partitions. `max_poll_interval` is how long a rebalance waits for this process; the thread that polls does
+    no work, so it can be short. `max_queued` bounds the records and bytes of one partition that wait for its fold,
+    `max_in_flight` the records and bytes that wait for acknowledgement, `max_batch_bytes` what a batch may be when
+    decompressed. `delivery_timeout` is how long an append may wait for the broker. When the thread that polls has stood
+    still for `stall_timeout`, the process writes down where it stands and exits. `security` holds kafka-python's
+    options for TLS and SASL.
+    """
+
+    bootstrap_servers: Sequence[str]
+    client_id: str = "evalstream"
+    group_instance_id: str | None = None
+    session_timeout: float = 45.0
+    max_poll_interval: float = 60.0
+    max_queued: tuple[int, int] = (5_000, 8 << 20)
+    max_in_flight: tuple[int, int] = (20_000, 64 << 20)
+    max_record_bytes: int = 16 << 20
+    max_batch_bytes: int = 64 << 20
+    compression: str | None = "lz4"
+    linger: float = 0.005
+    delivery_timeout: float = 30.0
+    request_timeout: float = 15.0
+    stall_timeout: float = 90.0
+    security: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def client_options(self) -> dict[str, Any]:
+        """Options that every client takes."""
+        return {
+            "bootstrap_servers": list(self.bootstrap_servers),
+            "client_id": self.client_id,
+            "bootstrap_timeout_ms": milliseconds(min(self.request_timeout, 10.0)),
+            "request_timeout_ms": milliseconds(self.request_timeout),
+            "reconnect_backoff_max_ms": 2_000,
+            "metadata_max_age_ms": 30_000,  # a broker may not know all partitions of a new topic at first
+            "kafka_client": client_without_topic_creation,
+            **self.security,
+        }
+
+    def fetch_options(self) -> dict[str, Any]:
+        """Options of every client that reads."""
+        return {
+            **self.client_options(),
+            "enable_auto_commit": False,
+            "fetch_max_wait_ms": min(250, milliseconds(self.request_timeout) // 2),
+            "max_partition_fetch_bytes": 4 << 20,
+            "fetch_max_bytes": 32 << 20,
+            "metrics_enabled": False,
+        }
+
+
+def milliseconds(seconds: float) -> int:
+    """Seconds as whole milliseconds."""
+    return int(seconds * 1000)
+
+
+def require_crc32c() -> None:
+    """Without the C checksum kafka-python reads 13 times slower: better not to start than to fall behind.
+
+    Raises:
+        LogError: it is missing.
+    """
+    if getattr(record_util, "crc32c_c", None) is None:
+        raise LogError("Kafka needs the package crc32c, which is not installed: pip install 'kafka-python[crc32c]'")
+
+
+def translate(error: BaseException) -> LogError:
+    """Kafka's error as ours. Ours never hold what was read or written."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, LogError):
+        return error
+    if isinstance(error, _TOO_LARGE):
+        return RecordTooLarge(text)
+    return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
+
+
+def connect(client: Callable[..., Any], settings: KafkaSettings, options: Mapping[str, Any]) -> Any:
+    """Make a client that has reached a broker. Blocks.
+
+    A client of kafka-python that reaches no broker raises and leaves its thread behind, so we knock first.
+
+    Raises:
+        LogUnavailable: no broker answers.
+        LogError: a broker refuses us.
+    """
+    if "proxy_url" not in settings.security and not any(map(_answers, settings.bootstrap_servers)):
+        raise LogUnavailable(f"no Kafka broker answers at {', '.join(settings.bootstrap_servers)}")
+    with translated():
+        return client(**options)
+
+
+def _answers(server: str) -> bool:
+    host, _, port = server.rpartition(":") if ":" in server.rpartition("]")[2] else (server, "", "9092")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Turns Kafka's errors into ours."""
+    try:
+        yield
+    except errors.KafkaError as error:
+        raise translate(error) from error

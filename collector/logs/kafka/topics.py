@@ -1,0 +1,150 @@
+"""The topics themselves: made, checked, and cut off at the front. Everything here blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from kafka.admin import ConfigResource
+from kafka.admin.client import KafkaAdminClient
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.protocol.consumer import OffsetSpec
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translated
+from collector.logs.log import LogError
+
+_Resource: Any = ConfigResource  # wrongly typed
+TIMESTAMPS = "message.timestamp.type"
+APPEND_TIME = "LogAppendTime"
+"""The broker's clock stamps the records, so that the times of a partition do not fall."""
+
+LARGEST = "max.message.bytes"
+
+
+def ensure_topics(
+    settings: KafkaSettings,
+    topics: Sequence[str],
+    partitions: int,
+    *,
+    replication_factor: int = 1,
+    configs: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Make the topics that are not there; see that the others are as wanted.
+
+    `configs` are further topic configs by topic, like `retention.ms`; they are given to new topics only.
+
+    Raises:
+        LogError: a topic has another number of partitions, or its configs do not fit.
+        LogUnavailable: no broker answers.
+    """
+    with _admin(settings) as admin:
+        there = _partitions(admin, topics)
+        missing = [topic for topic in topics if topic not in there]
+        for topic in missing:
+            config = {**_config(settings), **(configs or {}).get(topic, {})}
+            with suppress(TopicAlreadyExistsError):  # another process has just made it
+                admin.create_topics(
+                    {
+                        topic: {
+                            "num_partitions": partitions,
+                            "replication_factor": replication_factor,
+                            "configs": config,
+                        }
+                    },
+                    wait_for_metadata=True,
+                )
+        _check(admin, settings, topics, partitions)
+
+
+def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
+    """See that the topics of a source are there.
+
+    Raises:
+        LogError: one is not.
+        LogUnavailable: no broker answers.
+    """
+    with _admin(settings) as admin:
+        there = _partitions(admin, topics)
+    missing = [topic for topic in topics if topic not in there]
+    if missing:
+        raise LogError(f"there is no topic {', '.join(missing)} at {', '.join(settings.bootstrap_servers)}")
+
+
+def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float) -> int:
+    """Delete records older than `before` (seconds since the epoch) that no group needs; returns how many.
+
+    A group needs what lies from its committed offset on; one that has committed for the topic, but not for a partition,
+    needs all of that partition.
+    """
+    with _admin(settings) as admin:
+        every = [TopicPartition(topic, number) for number in range(partitions)]
+        starts = _offsets(admin, every, OffsetSpec.EARLIEST)
+        ends = _offsets(admin, every, OffsetSpec.LATEST)
+        young = _offsets(admin, every, max(0, milliseconds(before)))
+        needs = _needs(admin, topic)
+        bounds: dict[TopicPartition, int] = {}
+        for where in every:
+            first_young = young[where] if young[where] >= 0 else ends[where]
+            bound = min([first_young, *(lows.get(where, starts[where]) for lows in needs)])
+            if bound > starts[where]:
+                bounds[where] = bound
+        if bounds:
+            admin.delete_records(bounds)
+        return sum(bound - starts[where] for where, bound in bounds.items())
+
+
+def _config(settings: KafkaSettings) -> dict[str, str]:
+    """A batch holds at least one record; compressed or not, it may be as large as the largest."""
+    return {TIMESTAMPS: APPEND_TIME, LARGEST: str(settings.max_record_bytes + (1 << 20))}
+
+
+def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:
+    """How many partitions the topics have that are there."""
+    described = admin.describe_topics(list(topics))
+    return {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
+
+
+def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partitions: int) -> None:
+    there = _partitions(admin, topics)
+    resources = [_Resource("topic", topic, {TIMESTAMPS: None, LARGEST: None}) for topic in topics]
+    described = admin.describe_configs(resources, config_filter="all")["topic"]
+    for topic in topics:
+        if topic not in there:
+            raise LogError(f"the topic {topic} was made and is not there; is it being deleted?")
+        if there[topic] != partitions:
+            raise LogError(
+                f"the topic {topic} has {there[topic]} partitions, not {partitions}; the number cannot change"
+            )
+        if described[topic][TIMESTAMPS]["value"] != APPEND_TIME:
+            raise LogError(f"the topic {topic} needs the config {TIMESTAMPS}={APPEND_TIME}")
+        if int(described[topic][LARGEST]["value"]) < settings.max_record_bytes:
+            raise LogError(f"the topic {topic} needs the config {LARGEST}={_config(settings)[LARGEST]}")
+
+
+def _offsets(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+    found = admin.list_partition_offsets(dict.fromkeys(partitions, spec))
+    return {where: found[where].offset for where in partitions}
+
+
+def _needs(admin: Any, topic: str) -> list[dict[TopicPartition, int]]:
+    """The committed offsets in the topic of each group that has any."""
+    groups = [group["group_id"] for group in admin.list_groups()]
+    committed: dict[str, dict[TopicPartition, OffsetAndMetadata]] = admin.list_group_offsets(groups) if groups else {}
+    needs = [
+        {where: state.offset for where, state in offsets.items() if where.topic == topic and state.offset >= 0}
+        for offsets in committed.values()
+    ]
+    return [each for each in needs if each]
+
+
+@contextmanager
+def _admin(settings: KafkaSettings) -> Generator[Any]:
+    admin = connect(KafkaAdminClient, settings, settings.client_options())
+    try:
+        with translated():
+            yield admin
+    finally:
+        with suppress(KafkaError):
+            admin.close()

@@ -1,0 +1,146 @@
+"""The records of the logs as JSON: turns, conversations and evaluations, one object a line.
+
+A record's fields are those of its dataclass. Written out, None and empty ones are left out, but for those that say
+what the record is, and for what a tool was given and gave back: nothing found is a result. Reading ignores fields it
+does not know: while a new version is rolled out, old processes meet its records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from collector.errors import BadInput
+from evaluators.cases import Conversation, Message, ToolCall, Turn
+from evaluators.outcome import Evaluation, Label
+
+T = TypeVar("T")
+
+_ALWAYS: dict[type, frozenset[str]] = {
+    Turn: frozenset({"turn_id", "trace_id", "conversation_id", "input", "actual_output"}),
+    Message: frozenset({"role", "content"}),
+    Conversation: frozenset({"conversation_id", "turns", "revision"}),
+}
+"""Fields that are written even when there is nothing in them."""
+
+
+def turn_to_json(turn: Turn) -> bytes:
+    """Write a turn as one line of JSON, without the line's end."""
+    return _to_json(turn)
+
+
+def turn_from_json(data: bytes | str) -> Turn:
+    """Read a turn.
+
+    Raises:
+        BadInput: it is not one; names the path of what is wrong, not its content.
+    """
+    return _from_json(data, Turn)
+
+
+def conversation_to_json(conversation: Conversation) -> bytes:
+    """Write a conversation as one line of JSON, without the line's end."""
+    return _to_json(conversation)
+
+
+def conversation_from_json(data: bytes | str) -> Conversation:
+    """Read a conversation. Raises BadInput."""
+    return _from_json(data, Conversation)
+
+
+def evaluation_to_json(evaluation: Evaluation) -> bytes:
+    """Write an evaluation as one line of JSON, without the line's end."""
+    return _to_json(evaluation)
+
+
+def evaluation_from_json(data: bytes | str) -> Evaluation:
+    """Read an evaluation. Raises BadInput."""
+    return _from_json(data, Evaluation)
+
+
+LABEL: tuple[tuple[str, bytes], ...] = (("kind", b"label"),)
+"""The headers of a label in the evaluations log, where evaluations have none."""
+
+
+def is_label(headers: tuple[tuple[str, bytes], ...]) -> bool:
+    """Whether a record of the evaluations log is a person's label and no evaluation."""
+    return LABEL[0] in headers
+
+
+def label_to_json(label: Label) -> bytes:
+    """Write a label as one line of JSON, without the line's end."""
+    return _to_json(label)
+
+
+def label_from_json(data: bytes | str) -> Label:
+    """Read a label. Raises BadInput."""
+    return _from_json(data, Label)
+
+
+def record_of(value: object, kind: type[T]) -> T:
+    """Read a record from an already decoded JSON value. Raises BadInput."""
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise BadInput(complaint(error, kind)) from None
+    except RecursionError:
+        raise BadInput(f"not a {kind.__name__.lower()}: it is nested too deeply") from None
+
+
+def json_schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schema of every record, by its name."""
+    return {kind.__name__.lower(): _adapter(kind).json_schema() for kind in (Turn, Conversation, Evaluation, Label)}
+
+
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
+
+
+def _from_json(data: bytes | str, kind: type[T]) -> T:
+    try:
+        return _adapter(kind).validate_json(data)
+    except ValidationError as error:
+        raise BadInput(complaint(error, kind)) from None
+
+
+def complaint(error: ValidationError, kind: type) -> str:
+    """One sentence: the first thing that is wrong and where, without the value itself."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    path = ".".join(str(each) for each in first["loc"])
+    reason = "it is not JSON" if first["type"] == "json_invalid" else first["msg"]
+    return f"not a {kind.__name__.lower()}: {path + ': ' if path else ''}{reason}"
+
+
+def _to_json(record: object) -> bytes:
+    return orjson.dumps(_plain(record), option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
+
+
+@cache
+def _names(kind: type) -> tuple[tuple[str, bool], ...]:
+    always = _ALWAYS.get(kind, frozenset())
+    return tuple((each.name, each.name in always) for each in fields(kind))
+
+
+_SCALARS = frozenset({str, int, float, bool, datetime})
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses to dicts, without what is None or empty; everything else is JSON already."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in cast("tuple[Any, ...]", value)]
+    if not is_dataclass(value):
+        return value
+    plain: dict[str, Any] = {}
+    for name, always in _names(type(value)):
+        item = getattr(value, name)
+        if type(item) in _SCALARS:
+            plain[name] = item
+        elif item or always or (item is not None and type(value) is ToolCall):
+            plain[name] = _plain(item)  # None, a tuple, a mapping, or a dataclass, which is never falsy
+    return plain
