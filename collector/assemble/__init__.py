@@ -1,0 +1,1 @@
+"""From spans to turns, without any dialect in it."""

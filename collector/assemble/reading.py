@@ -1,0 +1,122 @@
+"""Reads the spans of a trace, each with the log records that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from collector.assemble.gather import Gathered
+from collector.assemble.tree import Tree
+from collector.dialects.call import Call
+from collector.dialects.registry import Dialects
+from collector.span import NOTHING, LogRecord, Span
+
+_FEEDBACK = "gen_ai.evaluation.result"
+
+
+class Read(NamedTuple):
+    """A span and what it says."""
+
+    span: Span
+    call: Call
+
+
+def read_spans(gathered: Gathered, tree: Tree, dialects: Dialects) -> list[Read]:
+    """Read every span that has something to say, by start.
+
+    Records are read with the span they name. Of a streamed call they may name the parent instead, for the call was
+    left before its answer was complete: then they go to the call there that has no answer.
+    """
+    if not gathered.records:
+        return [Read(span, call) for span in gathered.spans if (call := dialects.read(span))]
+    own = _by_span(gathered.records)
+    reads: dict[str, Read] = {}
+    strays: dict[str | None, list[LogRecord]] = {}
+    for span in gathered.spans:
+        records = own.pop(span.span_id, [])
+        call = _read_at_home(span, records, dialects, strays)
+        if call is not None:
+            reads[span.span_id] = Read(span, call)
+    strays.update(own)
+    records_at = _by_span(gathered.records)
+    for span_id, records in strays.items():
+        _settle(span_id, records, reads, tree, dialects, records_at)
+    return sorted(reads.values(), key=lambda read: (read.span.start, read.span.end, read.span.span_id))
+
+
+def _by_span(records: Iterable[LogRecord]) -> dict[str | None, list[LogRecord]]:
+    groups: dict[str | None, list[LogRecord]] = {}
+    for record in records:
+        groups.setdefault(record.span_id, []).append(record)
+    return groups
+
+
+def _read_at_home(
+    span: Span, records: list[LogRecord], dialects: Dialects, strays: dict[str | None, list[LogRecord]]
+) -> Call | None:
+    """Read a span with its records; if it is no model call, only feedback is at home there."""
+    if not records:
+        return dialects.read(span)
+    feedback = [record for record in records if record.event_name == _FEEDBACK]
+    alone = dialects.read(span, feedback)
+    if len(feedback) == len(records):
+        return alone
+    if alone is not None and alone.kind == "model":
+        return dialects.read(span, records)
+    strays[span.span_id] = [record for record in records if record.event_name != _FEEDBACK]
+    return alone
+
+
+def _settle(
+    span_id: str | None,
+    records: list[LogRecord],
+    reads: dict[str, Read],
+    tree: Tree,
+    dialects: Dialects,
+    records_at: dict[str | None, list[LogRecord]],
+) -> None:
+    """Give stray records to the call they must be from, or else to the span they name, or else to one of their own."""
+    target = _unanswered(span_id, records, reads.values(), tree)
+    if target is not None:
+        both = [*records_at.get(target.span.span_id, []), *records]
+        call = dialects.read(target.span, both)
+        if call is not None and call.output is not None:
+            reads[target.span.span_id] = Read(target.span, call)
+            return
+    span = tree.spans.get(span_id or "") or _stand_in(records)
+    call = dialects.read(span, records_at.get(span_id, records))
+    if call is not None:
+        reads[span.span_id] = Read(span, call)
+
+
+def _unanswered(span_id: str | None, records: Sequence[LogRecord], reads: Iterable[Read], tree: Tree) -> Read | None:
+    """The model call without an answer that records with this span id are nearest to: by descent, then by time."""
+    open_ = [
+        read for read in reads if read.call.kind == "model" and read.call.output is None and read.call.error is None
+    ]
+    if not open_:
+        return None
+    when = records[-1].time
+
+    def distance(read: Read) -> tuple[int, int, str]:
+        line = tree.line(read.span.span_id)
+        steps = line.index(span_id) if span_id in line else len(line) + 1_000
+        return steps, abs(when - read.span.end), read.span.span_id
+
+    return min(open_, key=distance)
+
+
+def _stand_in(records: Sequence[LogRecord]) -> Span:
+    """A span for records whose own has not come."""
+    first = records[0]
+    return Span(
+        first.trace_id,
+        first.span_id or f"{first.time:016x}"[-16:],
+        None,
+        first.event_name,
+        first.time,
+        records[-1].time,
+        attributes=NOTHING,
+        scope=first.scope,
+        resource=first.resource,
+    )

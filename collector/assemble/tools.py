@@ -1,0 +1,106 @@
+"""The tools called in an exchange, each once, with what came back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from collector.assemble.exchanges import Exchange
+from collector.assemble.reading import Read
+from collector.assemble.tree import Tree
+from collector.dialects.call import Said
+from collector.dialects.decode import compact, decoded
+from evaluators.cases import Json, ToolCall
+
+
+def tools_called(exchange: Exchange, reads: Sequence[Read], tree: Tree) -> tuple[ToolCall, ...]:
+    """What the model asked for, in order, with results; where its messages do not tell, what tool spans say.
+
+    What the model asked for is in the answers of the steps, and again in the messages of the call after them.
+    """
+    asked, answers = _said_in(exchange)
+    if not any(asked) and not any(read.call.tool for read in reads):
+        return ()
+    calls = _once(asked)
+    spans = [read.call.tool for read in _tool_spans(exchange, reads, tree) if read.call.tool]
+    return tuple(_with_results(calls, answers, spans)) if calls else tuple(_once([spans]))
+
+
+def _said_in(exchange: Exchange) -> tuple[list[list[ToolCall]], list[Said]]:
+    """The tool calls in each of the lists of messages that may repeat each other, and the tools' answers."""
+    asked: list[list[ToolCall]] = []
+    answers: list[Said] = []
+    for call in exchange.calls:
+        _collect((call.call.input or ())[call.position + 1 :], asked, answers)
+        _collect(call.call.output or (), asked, answers)
+    if exchange.wrapper is not None and not any(asked):
+        _collect(exchange.wrapper.call.output or (), asked, answers)
+    return asked, answers
+
+
+def _collect(messages: Sequence[Said], asked: list[list[ToolCall]], answers: list[Said]) -> None:
+    asked.append([call for said in messages for call in said.calls])
+    answers += [said for said in messages if said.role == "tool"]
+
+
+def _once(lists: Iterable[Sequence[ToolCall]]) -> list[ToolCall]:
+    """Each call once: by its id, or where there is none, as often as the list that has it most often."""
+    kept: list[ToolCall] = []
+    ids: set[str] = set()
+    have: Counter[tuple[str, str]] = Counter()
+    for calls in lists:
+        here: Counter[tuple[str, str]] = Counter()
+        for call in calls:
+            if call.id is not None and call.id in ids:
+                continue
+            content = (call.name, compact(call.arguments))
+            here[content] += 1
+            if call.id is None and here[content] <= have[content]:
+                continue
+            if call.id is not None:
+                ids.add(call.id)
+            have[content] = max(have[content], here[content])
+            kept.append(call)
+    return kept
+
+
+def _with_results(calls: Sequence[ToolCall], answers: Sequence[Said], spans: Sequence[ToolCall]) -> Iterable[ToolCall]:
+    nameless = [each for each in answers if each.call_id is None]
+    by_id = {each.call_id: each for each in answers if each.call_id is not None and (each.text or each.result)}
+    for call in calls:
+        answer = by_id.get(call.id) if call.id else None
+        if answer is None and nameless and (nameless[0].name in {None, call.name}):
+            answer = nameless.pop(0)
+        yield _complete(call, answer, spans)
+
+
+def _complete(call: ToolCall, answer: Said | None, spans: Sequence[ToolCall]) -> ToolCall:
+    span = next((each for each in spans if each.id == call.id and call.id is not None), None) or next(
+        (each for each in spans if each.name == call.name and each.id is None), None
+    )
+    result: Json = None
+    if answer is not None:
+        result = decoded(answer.result if answer.result is not None else answer.text)
+    elif span is not None:
+        result = span.result
+    given = call.arguments
+    if given in (None, {}, "") and span is not None and span.arguments is not None:
+        given = span.arguments
+    return replace(call, result=result if result is not None else call.result, arguments=given)
+
+
+def _tool_spans(exchange: Exchange, reads: Sequence[Read], tree: Tree) -> list[Read]:
+    """The tool spans that belong to an exchange: inside its wrapper, or between its first call and its end.
+
+    A tool inside a tool is that one's own affair.
+    """
+    tools = [read for read in reads if read.call.kind == "tool" and read.call.tool is not None]
+    ids = {read.span.span_id for read in tools}
+    outer = [read for read in tools if ids.isdisjoint(tree.line(read.span.span_id))]
+    wrapper = exchange.wrapper
+    if wrapper is not None:
+        inside = [read for read in outer if wrapper.span.span_id in tree.line(read.span.span_id)]
+        if inside:
+            return inside
+    return [read for read in outer if exchange.start <= read.span.start <= exchange.end]

@@ -1,0 +1,186 @@
+"""Agents, workflows and chains around model calls: who tells the exchange as the user saw it.
+
+A wrapper is believed where a model call inside it confirms what it says, or where no model call says anything. The
+outermost one that is believed is the user's; what else happened inside it was on the way to its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from collector.assemble.exchanges import Exchange
+from collector.assemble.model_calls import answer_of, folded, user_position
+from collector.assemble.reading import Read
+from collector.assemble.tree import Tree
+from collector.dialects.call import Call
+
+_WRAPPERS = {"agent", "workflow", "chain"}
+
+
+def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
+    """The exchanges that a user saw: each told by the outermost wrapper that is believed, inner ones left out."""
+    kept = [each for each in found if not _is_aside(each, reads, tree)]
+    inside = _inside(kept, tree)
+    done: set[str] = set()
+    for wrapper in sorted((read for read in reads if read.call.kind in _WRAPPERS), key=lambda read: _depth(read, tree)):
+        if not done.isdisjoint(tree.line(wrapper.span.span_id)):
+            continue
+        here = [each for each in inside.get(wrapper.span.span_id, ()) if each in kept]
+        told = _tell(wrapper, here, kept, reads, tree)
+        if told is None:
+            continue
+        if told not in kept:
+            kept.append(told)
+        if question_of(wrapper.call) is not None or told.answer is None:
+            kept = _without_inner(kept, here, told)
+            done.add(wrapper.span.span_id)
+    return _without_sub_agents([each for each in kept if each.final or each.wrapper], reads, tree)
+
+
+def _depth(read: Read, tree: Tree) -> tuple[int, int, str]:
+    return len(tree.line(read.span.span_id)), read.span.start, read.span.span_id
+
+
+def _inside(found: Iterable[Exchange], tree: Tree) -> dict[str, list[Exchange]]:
+    """The exchanges by the ids of the spans around them."""
+    inside: dict[str, list[Exchange]] = {}
+    for each in found:
+        last = each.last
+        around = {id_ for span_id in (last.span_ids if last else ()) for id_ in tree.line(span_id)}
+        for span_id in around:
+            inside.setdefault(span_id, []).append(each)
+    return inside
+
+
+def _is_aside(exchange: Exchange, reads: Sequence[Read], tree: Tree) -> bool:
+    """Whether it happened inside a guardrail, an evaluator or a reranker."""
+    asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
+    last = exchange.last
+    return bool(asides) and last is not None and not asides.isdisjoint(tree.line(last.span.span_id))
+
+
+def _tell(
+    wrapper: Read, here: Sequence[Exchange], kept: Sequence[Exchange], reads: Sequence[Read], tree: Tree
+) -> Exchange | None:
+    """The exchange that the wrapper tells, with its words put in; None if the wrapper is not believed."""
+    free = [each for each in here if each.wrapper is None]
+    if len(free) < len(here):
+        return None  # what is inside has been told by a wrapper further out
+    question, answer = question_of(wrapper.call), answer_of(wrapper.call.output, run=True)
+    if answer:
+        anywhere = [] if free else [each for each in kept if each.wrapper is None]  # parents may be missing
+        confirmed = [each for each in (free or anywhere) if _confirms(each, question, answer)]
+        if confirmed:
+            return _adopt(confirmed[-1], wrapper, question)
+    if wrapper.call.kind == "chain":
+        return None
+    sound = bool(question and answer) and wrapper.call.output_hole is None
+    if sound and question:
+        asked = [each for each in free if each.question and same_question(question, each.question)]
+        if asked and asked[-1].error is None:
+            asked[-1].answer = answer
+            return _adopt(asked[-1], wrapper, question)
+    return _alone(wrapper, free, question, answer if sound else None, tree, reads)
+
+
+def _confirms(exchange: Exchange, question: str | None, answer: str) -> bool:
+    if not exchange.answer or exchange.error is not None:
+        return False
+    mine, theirs = folded(exchange.answer), folded(answer)
+    if mine != theirs and not (len(theirs) >= 16 and mine.startswith(theirs)):  # a cut text ends early
+        return False
+    return question is None or exchange.question is None or same_question(question, exchange.question)
+
+
+def same_question(told: str, asked: str) -> bool:
+    """Whether a model was asked what the user said, be it in the middle of a longer prompt."""
+    mine, theirs = folded(told), folded(asked)
+    return mine == theirs or mine in theirs or (len(theirs) >= 16 and theirs in mine)
+
+
+def _adopt(exchange: Exchange, wrapper: Read, question: str | None) -> Exchange:
+    exchange.wrapper = wrapper
+    if question and (exchange.question is None or len(folded(question)) < len(folded(exchange.question))):
+        exchange.prompt = exchange.question
+        exchange.question = question
+    return exchange
+
+
+def _alone(
+    wrapper: Read,
+    free: Sequence[Exchange],
+    question: str | None,
+    answer: str | None,
+    tree: Tree,
+    reads: Sequence[Read],
+) -> Exchange | None:
+    """An agent whose model calls tell nothing: its own words, its failure, or that they are not to be had."""
+    if any(each.answer is not None for each in free) or (wrapper.call.kind == "workflow" and not free):
+        return None
+    failures = [each for each in free if each.error is not None]
+    if failures:
+        last = failures[-1]
+        known = last.question is None or (question is not None and same_question(question, last.question))
+        return _adopt(last, wrapper, question) if known else None
+    call = wrapper.call
+    if call.error is not None and not free:
+        failed = Exchange(question=question, error=call.error, wrapper=wrapper)
+        return None if _failed_below(wrapper, reads, tree) else failed
+    steps = [step for each in free for step in each.calls]
+    if answer:
+        return Exchange(steps=steps, question=question, answer=answer, wrapper=wrapper)
+    if free and (call.input_hole or call.output_hole or call.input or call.output):
+        last = free[-1]
+        last.steps = steps[:-1] if last.final else steps
+        return _adopt(last, wrapper, question)
+    return None
+
+
+def _failed_below(wrapper: Read, reads: Sequence[Read], tree: Tree) -> bool:
+    """Whether an agent further in failed as well: that one is nearer to the cause."""
+    return any(
+        read.call.kind == "agent"
+        and read.call.error is not None
+        and wrapper.span.span_id in tree.line(read.span.span_id)
+        for read in reads
+    )
+
+
+def question_of(call: Call) -> str | None:
+    """The last words of a user in what a wrapper was given."""
+    position = user_position(call.input or ())
+    return call.input[position].text if call.input and position >= 0 else None
+
+
+def _without_inner(kept: list[Exchange], here: Sequence[Exchange], told: Exchange) -> list[Exchange]:
+    """Leave out what was on the way to the told exchange; a failure that was made good stays a failure."""
+    inner = [each for each in here if each is not told and each.error is None]
+    return [each for each in kept if each not in inner]
+
+
+def _without_sub_agents(found: list[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
+    """Leave out what a model had with another one: inside a tool or an agent that an outer exchange called."""
+    borders = {read.span.span_id for read in reads if read.call.kind in {"agent", "workflow", "tool"}}
+    if not borders or len(found) < 2:
+        return found
+    lines = {id(each): _borders(each, borders, tree) for each in found}
+    return [
+        each
+        for each in found
+        if not any(_is_settled(other) and _is_below(lines[id(each)], lines[id(other)]) for other in found)
+    ]
+
+
+def _is_settled(exchange: Exchange) -> bool:
+    return exchange.answer is not None or exchange.error is not None
+
+
+def _borders(exchange: Exchange, borders: set[str], tree: Tree) -> tuple[str, ...]:
+    """The agents and tools around an exchange, outermost first."""
+    span = exchange.last.span if exchange.last else exchange.wrapper.span if exchange.wrapper else None
+    line = tree.line(span.span_id) if span else ()
+    return tuple(span_id for span_id in reversed(line) if span_id in borders)
+
+
+def _is_below(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
+    return len(outer) > 0 and len(inner) > len(outer) and inner[: len(outer)] == outer

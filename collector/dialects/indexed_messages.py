@@ -1,0 +1,47 @@
+"""Messages as indexed attributes: `gen_ai.prompt.0.role`, `gen_ai.completion.0.tool_calls.0.name`, …"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector.dialects.call import Said
+from collector.dialects.decode import as_dict, as_list, decoded
+from collector.dialects.messages import messages
+from collector.dialects.parts import PART_TYPES, name_in
+from collector.dialects.reading import indexed
+from collector.span import Attributes
+from evaluators.cases import Json
+
+PROMPT = "gen_ai.prompt."
+COMPLETION = "gen_ai.completion."
+
+
+def indexed_messages(attributes: Attributes, beginning: str, role: str) -> tuple[Said, ...]:
+    """Read the messages of indexed attributes; one without a role is one of `role`."""
+    said: list[Said] = []
+    for group in indexed(attributes, beginning):
+        said += messages([_message(group, role)]).said
+    return tuple(said)
+
+
+def _message(group: dict[str, Json], role: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": group.get("role") or role, "content": _content(group.get("content"))}
+    for key in ("tool_call_id", "finish_reason"):
+        if group.get(key):
+            message[key] = group[key]
+    calls = indexed(group, "tool_calls.")
+    if calls:
+        message["tool_calls"] = calls
+    elif group.get("function_call.name"):
+        message["tool_calls"] = [
+            {"name": group["function_call.name"], "arguments": group.get("function_call.arguments")}
+        ]
+    return message
+
+
+def _content(value: Json) -> Json:
+    """The content, decoded if it is JSON of parts; other JSON is what somebody said."""
+    parts = as_list(decoded(value))
+    if parts and all(name_in(as_dict(part), "type") in PART_TYPES for part in parts):
+        return parts
+    return value

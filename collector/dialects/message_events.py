@@ -1,0 +1,78 @@
+"""Messages as events, one each: the conventions' earlier generation, still the default of several libraries.
+
+`gen_ai.{system,user,assistant,tool}.message` and `gen_ai.choice`, as log records with a body or as span events with
+attributes. The role is in the name, the order of the events is the order of the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from collector.dialects.call import Said
+from collector.dialects.decode import as_dict, json_value
+from collector.dialects.messages import choice_message, messages
+from collector.dialects.parts import Dict
+from evaluators.cases import Json
+
+CHOICE = "gen_ai.choice"
+ROLE_OF: dict[str, str] = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+NAMES = frozenset({CHOICE, *ROLE_OF})
+
+
+class Told(NamedTuple):
+    """The messages of events: what was given and what came back."""
+
+    input: tuple[Said, ...]
+    output: tuple[Said, ...]
+
+
+def told(events: Iterable[tuple[str, Json]], *, encoded: bool = False) -> Told:
+    """Read events, given as (name, body or attributes); `encoded` if their contents are JSON of blocks."""
+    given: list[Said] = []
+    came: list[Said] = []
+    for name, raw in events:
+        body = _body(raw)
+        if name == CHOICE:
+            came += _choice(body, encoded=encoded)
+        elif name in ROLE_OF:
+            given += _message(body, ROLE_OF[name], encoded=encoded)
+    return Told(tuple(given), tuple(came))
+
+
+def _body(raw: Json) -> Dict:
+    body = as_dict(json_value(raw))
+    if "gen_ai.event.content" in body:  # the generation before: everything as JSON in one attribute
+        return as_dict(json_value(body["gen_ai.event.content"]))
+    return body
+
+
+def _message(body: Dict, role: str, *, encoded: bool) -> tuple[Said, ...]:
+    content = body.get("content")
+    if isinstance(content, dict) and ("role" in content or "parts" in content):
+        return messages(content, role).said  # Gemini's contents carry their own role
+    if encoded and isinstance(content, str):
+        heard = messages(content, role)
+        if heard.shaped:
+            return heard.said
+    return messages({**body, "role": role}).said
+
+
+def _silence(message: str) -> str:
+    """A message without content, which an empty list of blocks stands for."""
+    return "" if message == "[]" else message
+
+
+def _choice(body: Dict, *, encoded: bool) -> tuple[Said, ...]:
+    message = body.get("message")
+    if isinstance(message, str):
+        said = (messages(message, "assistant").said if encoded else ()) or (Said("assistant", _silence(message)),)
+        finish = choice_message({**body, "message": {"role": "assistant"}})
+        return tuple(each._replace(finish=finish.finish if finish else None) for each in said)
+    single = choice_message(body if message or "content" in body else {**body, "message": {"role": "assistant"}})
+    return (single,) if single else ()

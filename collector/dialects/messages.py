@@ -1,0 +1,364 @@
+"""One parser for every shape of chat messages.
+
+Parts of the OpenTelemetry conventions, OpenAI chat and Responses, Anthropic blocks, Gemini contents, Bedrock Converse,
+the AI SDK, LangChain's serialised objects, Haystack, LlamaIndex, Ollama; as values, as JSON, as JSON cut in the middle,
+as Python reprs, or as plain text. Nobody says which of them an attribute holds, so the shape itself decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from collector.dialects.call import Said, finish_of
+from collector.dialects.decode import as_dict, as_list, document, python_value
+from collector.dialects.parts import (
+    PART_KEYS,
+    PART_TYPES,
+    SILENT,
+    Dict,
+    Parts,
+    answer,
+    answer_part,
+    calls_beside,
+    name_in,
+    parts_of,
+)
+from evaluators.cases import Incomplete, Json, ToolCall
+
+MAX_DEPTH = 8
+"""How deep lists and wrappers around messages may nest."""
+
+ROLES: Mapping[str, str] = {
+    **dict.fromkeys(("user", "human", "humanmessage", "humanmessagechunk"), "user"),
+    **dict.fromkeys(("assistant", "ai", "aimessage", "aimessagechunk", "model", "bot", "chatbot"), "assistant"),
+    **dict.fromkeys(("system", "systemmessage", "developer"), "system"),
+    **dict.fromkeys(("tool", "toolmessage", "function", "functionmessage"), "tool"),
+}
+"""What the roles of the dialects are in ours; any other role stays as it is."""
+
+
+class Heard(NamedTuple):
+    """Messages, and why they are not all that was said (`truncated`), if so. `shaped` is False for plain text."""
+
+    said: tuple[Said, ...]
+    hole: Incomplete | None = None
+    shaped: bool = True
+
+
+NONE = Heard(())
+
+
+def messages(value: Json, role: str = "user") -> Heard:
+    """Read the messages of a value; a text or message without a role is taken as one of `role`.
+
+    A text that is JSON, but not of any known shape, is what somebody said and stays a text. Of a document that was cut,
+    what comes after the last complete message is left out.
+    """
+    if value is None or value == "":
+        return NONE
+    said: list[Said] = []
+    if not isinstance(value, str):
+        return Heard(tuple(said)) if _walk(value, role, said, MAX_DEPTH) else NONE
+    found = document(value)
+    if found is not None:
+        known = _walk(found.value, role, said, MAX_DEPTH)
+        if not found.whole:
+            return Heard(tuple(said), "truncated")
+        if known:
+            return Heard(tuple(said))
+    return Heard((Said(role, value),), None, shaped=False)
+
+
+def parts_text(value: Json) -> str | None:
+    """The text of a system instruction: a list of parts, JSON of that, or plain text; None if there is none."""
+    return "\n".join(each.text for each in messages(value, "system").said if each.text) or None
+
+
+def system_and_rest(said: Iterable[Said]) -> tuple[str | None, tuple[Said, ...]]:
+    """Part the system prompt from the other messages; several system messages are joined by a line break."""
+    system: list[str] = []
+    rest: list[Said] = []
+    for each in said:
+        if each.role != "system":
+            rest.append(each)
+        elif each.text and each.text not in system:
+            system.append(each.text)
+    return "\n".join(system) or None, tuple(rest)
+
+
+def tool_calls(value: Json) -> tuple[ToolCall, ...]:
+    """Read a list of tool calls in any shape, or JSON or a Python repr of one."""
+    return calls_beside({"tool_calls": value})
+
+
+def _walk(value: Json, role: str, said: list[Said], depth: int) -> bool:
+    """Add the messages in `value`; False if it has no shape of messages."""
+    if depth <= 0:
+        return False
+    if isinstance(value, dict):
+        item = as_dict(value)
+        return any(key in item and reader(item, role, said, depth - 1) for key, reader in _SHAPES.items())
+    if isinstance(value, list):
+        return _list(as_list(value), role, said, depth - 1)
+    if isinstance(value, str):
+        if value.startswith("ChatMessage("):  # LlamaIndex writes its messages as reprs
+            return _walk(python_value(value), role, said, depth - 1)
+        said.append(Said(role, value))
+        return True
+    return False
+
+
+def _list(items: list[Any], role: str, said: list[Said], depth: int) -> bool:
+    loose: list[Any] = []
+    known = not items
+    for item in items:
+        plain = _plain(item) if not loose else None
+        if plain is not None:
+            said.append(plain)
+            known = True
+        elif _is_part(as_dict(item)):
+            loose.append(item)
+            known = True
+        else:
+            _flush(loose, role, said)
+            known = _walk(item, role, said, depth) or known
+    _flush(loose, role, said)
+    return known
+
+
+_PLAIN_KEYS = frozenset({"role", "parts", "content", "name", "finish_reason"})
+_PLAIN_ROLES: Mapping[str, str] = {"user": "user", "assistant": "assistant", "system": "system"}
+
+
+def _plain(item: Any) -> Said | None:
+    """A message that is nothing but one text, as nearly all are: read without looking for anything else."""
+    if not isinstance(item, dict):
+        return None
+    held: Dict = item  # type: ignore[reportUnknownVariableType] - JSON
+    raw = held.get("role")
+    role = _PLAIN_ROLES.get(raw) if isinstance(raw, str) else None
+    if role is None or not held.keys() <= _PLAIN_KEYS:
+        return None
+    text = held.get("content")
+    if "parts" in held:
+        text = _only_part(held["parts"]) if text is None else None
+    if not isinstance(text, str):
+        return None
+    finish = held.get("finish_reason")
+    return Said(role, text, (), None, None, None, finish_of(finish) if finish else None)
+
+
+def _only_part(parts: Any) -> Any:
+    part: Any = parts[0] if isinstance(parts, list) and len(parts) == 1 else None  # type: ignore[reportUnknownArgumentType]
+    return part.get("content") if isinstance(part, dict) and part.get("type") == "text" else None  # type: ignore[reportUnknownVariableType]
+
+
+def _flush(loose: list[Any], role: str, said: list[Said]) -> None:
+    """Parts without a message around them make one message; thoughts alone make none."""
+    if loose and not all(name_in(as_dict(part), "type") in SILENT for part in loose):
+        _emit(parts_of(loose), role, said)
+    loose.clear()
+
+
+_WHOLE = frozenset({"output", "choices", "candidates", "generations", "messages", "message"})
+"""Keys of whole responses, which may have a `text` or a `tool_call` of their own."""
+
+
+def _is_part(item: Dict) -> bool:
+    if not item or "role" in item or "_role" in item or "lc" in item or "data" in item:
+        return False
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return kind in PART_TYPES or not ("content" in item or kind in ROLES or kind == "message")
+    return not PART_KEYS.isdisjoint(item) and _WHOLE.isdisjoint(item)
+
+
+def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
+    raw = item.get("role") or item.get("_role") or item.get("type")
+    who = ROLES.get(raw.lower(), raw) if isinstance(raw, str) and raw else role
+    data = as_dict(item.get("data"))
+    body = data if "content" in data else item  # LangChain's {"type": "human", "data": {…}}
+    content = next((body[key] for key in _CONTENT_KEYS if body.get(key) is not None), None)
+    if content is None and who not in _KNOWN and not calls_beside(body):
+        return False  # somebody's JSON that has a role of its own
+    if who == "tool" and as_dict(content).get("type") == "function":
+        return True  # Langfuse ends a LangChain prompt with the definitions of the tools
+    if who == "tool" and not any(answer_part(as_dict(part)) for part in as_list(content)):
+        said.append(answer({**as_dict(body.get("additional_kwargs")), **body}, content))
+    else:
+        _emit(parts_of(content), who, said, calls_beside(body), _finish(body))
+    return True
+
+
+_KNOWN = frozenset(ROLES.values())
+_CONTENT_KEYS = ("parts", "content", "blocks", "_content", "text", "contents")
+
+
+def _finish(body: Dict) -> str | None:
+    for key in ("finish_reason", "stop_reason", "finishReason", "stopReason"):
+        if body.get(key):
+            return finish_of(body[key])
+    for key in ("meta", "_meta", "response_metadata", "generation_info"):
+        about = as_dict(body.get(key))
+        if about:
+            return finish_of(about.get("finish_reason") or about.get("stop_reason"))
+    return None
+
+
+def _emit(
+    parts: Parts, role: str, said: list[Said], beside: tuple[ToolCall, ...] = (), finish: str | None = None
+) -> None:
+    """Add the message that parts make, and before or after it the tools' answers among them."""
+    calls = tuple(parts.calls) or beside
+    if calls and role in {"user", "system"}:
+        role = "assistant"
+    glue = "" if role == "assistant" else "\n"  # models' texts come in fragments, people's in paragraphs
+    text = glue.join(parts.texts)
+    if not (text or calls or parts.answers):
+        text = " ".join(parts.media)
+    if role != "assistant":
+        said.extend(parts.answers)
+    if text or calls or not parts.answers:
+        said.append(Said(role, text, calls, None, None, None, finish))
+    if role == "assistant":
+        said.extend(parts.answers)
+
+
+Reader = Callable[[Dict, str, list[Said], int], bool]
+"""Adds the messages of an object, given the role of those without one; False if it is not of the reader's shape."""
+
+
+def _system_first(item: Dict, said: list[Said]) -> None:
+    for holder in (item, as_dict(item.get("config"))):
+        for key in ("system", "system_instruction", "systemInstruction", "system_instructions", "instructions"):
+            text = parts_text(holder.get(key))
+            if text:
+                said.append(Said("system", text))
+                return
+
+
+def _under(key: str, role: str | None = None, *, system: bool = False) -> Reader:
+    """A reader of a document that holds its messages under `key`."""
+
+    def read(item: Dict, default: str, said: list[Said], depth: int) -> bool:
+        before = len(said)
+        if system:
+            _system_first(item, said)
+        if _walk(item[key], role or default, said, depth):
+            return True
+        del said[before:]
+        return False
+
+    return read
+
+
+def _choices(item: Dict, _role: str, said: list[Said], depth: int) -> bool:
+    """OpenAI's response, Gemini's candidates and LangChain's generations: one message per choice."""
+    choices = as_list(item.get("choices") or item.get("candidates") or item.get("generations"))
+    for choice in choices:
+        each: Any = choice
+        while as_list(each):
+            each = as_list(each)[0]
+        _choice(as_dict(each), said, depth)
+    return bool(choices)
+
+
+def choice_message(choice: Dict) -> Said | None:
+    """The message of one choice, with its finish reason and with tool calls that stand beside the message."""
+    said: list[Said] = []
+    _choice(choice, said, MAX_DEPTH)
+    return said[-1] if said else None
+
+
+def _choice(choice: Dict, said: list[Said], depth: int) -> None:
+    before = len(said)
+    for key in ("message", "delta", "content", "text"):
+        value = choice.get(key)
+        if value is not None and _walk(value, "assistant", said, depth):
+            break
+    if len(said) > before:
+        last = said[-1]
+        said[-1] = last._replace(finish=last.finish or _finish(choice), calls=last.calls or calls_beside(choice))
+
+
+def _langchain_object(item: Dict, role: str, said: list[Said], _depth: int) -> bool:
+    path = as_list(item.get("id"))
+    who = ROLES.get(str(path[-1]).lower(), role) if path else role
+    return isinstance(item.get("kwargs"), dict) and _message({**as_dict(item["kwargs"]), "role": who}, who, said)
+
+
+def _typed(item: Dict, role: str, said: list[Said], depth: int) -> bool:
+    """Something with a `type`: LangChain's messages, and the items of the Responses API."""
+    kind = item["type"]
+    if not isinstance(kind, str):
+        return False
+    if kind in SILENT:
+        return True
+    if kind.lower() in ROLES and ("content" in item or isinstance(item.get("data"), dict)):
+        return _message(item, role, said)
+    if kind in PART_TYPES:
+        _emit(parts_of([item]), role, said)
+        return True
+    return kind == "message" and "content" in item and _message({**item, "type": None}, role, said, depth)
+
+
+def _output(item: Dict, _role: str, said: list[Said], depth: int) -> bool:
+    """Bedrock Converse's and the Responses API's `output`."""
+    value = as_dict(item["output"]).get("message") or as_list(item["output"])
+    if not value or not _walk(value, "assistant", said, depth):
+        return False
+    reason = finish_of(item.get("stopReason"))
+    if said and reason:
+        said[-1] = said[-1]._replace(finish=reason)
+    return True
+
+
+def _responses_request(item: Dict, _role: str, said: list[Said], depth: int) -> bool:
+    if item.keys().isdisjoint({"model", "instructions", "previous_response_id", "conversation"}):
+        return False
+    return _under("input", "user", system=True)(item, "user", said, depth)
+
+
+def _roleless(item: Dict, role: str, said: list[Said], depth: int) -> bool:
+    """A message that leaves out its role: an answer's `{content}`; Gemini's answer with its content inside."""
+    if isinstance(item["content"], dict):
+        return _walk(item["content"], role, said, depth)
+    return _message({**item, "type": None, "role": role}, role, said)
+
+
+def _inner_message(item: Dict, role: str, said: list[Said], depth: int) -> bool:
+    """An answer of Ollama or LlamaIndex: the message is an object inside."""
+    return _walk(item["message"], "assistant" if isinstance(item["message"], dict) else role, said, depth)
+
+
+def _only_text(item: Dict, role: str, said: list[Said], _depth: int) -> bool:
+    return isinstance(item["text"], str) and _message({"role": role, "content": item["text"]}, role, said)
+
+
+def _only_calls(item: Dict, _role: str, said: list[Said], _depth: int) -> bool:
+    return _message({**item, "role": "assistant"}, "assistant", said)
+
+
+_SHAPES: dict[str, Reader] = {
+    "role": _message,
+    "_role": _message,
+    "lc": _langchain_object,
+    "type": _typed,
+    "choices": _choices,
+    "candidates": _choices,
+    "generations": _choices,
+    "messages": _under("messages", system=True),
+    "contents": _under("contents", "user", system=True),
+    "output": _output,
+    "replies": _under("replies", "assistant"),
+    "message": _inner_message,
+    "update": _under("update"),
+    "input": _responses_request,
+    "prompt": _under("prompt", "user", system=True),
+    "parts": _message,
+    "content": _roleless,
+    "tool_calls": _only_calls,
+    "text": _only_text,
+}
+"""By the key that gives a shape away, in the order in which they are tried."""

@@ -1,0 +1,96 @@
+"""OpenLIT's first generation, and others that write prompt and completion as two span events.
+
+`gen_ai.content.prompt` has one text with all messages, `role: text` each in a line of its own. What a user pasted may
+look the same, so where one message ends is a guess; newer versions follow the conventions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from collector.dialects.call import Call, Said, finish_of, listed
+from collector.dialects.decode import json_value
+from collector.dialects.dialect import Carries, Dialect
+from collector.dialects.messages import messages, system_and_rest, tool_calls
+from collector.dialects.reading import failure, masked_hole, text_at
+from collector.span import LogRecord, Span
+
+_PROMPT = "gen_ai.content.prompt"
+_COMPLETION = "gen_ai.content.completion"
+_BORDER = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
+_SCOPE = "openlit"
+_CALL = re.compile(r"(?:chat|text_completion|generate_content) |openai\.chat\.")
+_STAND_IN = "Function called with tools"
+"""What 1.33.0 writes for every answer of a call that was offered tools, whatever the answer was."""
+
+
+def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
+    """Read the two events; a failed call has none, nor any attribute: only its name tells what it was."""
+    events = {event.name: event.attributes for event in span.events if event.name in {_PROMPT, _COMPLETION}}
+    if not events:
+        is_call = span.failed and span.scope.startswith(_SCOPE) and not span.attributes and _CALL.match(span.name)
+        return Call(dialect="openlit", kind="model", error=failure(span, answered=False)) if is_call else None
+    prompt = text_at(events.get(_PROMPT, {}), "gen_ai.prompt")
+    completion = events.get(_COMPLETION, {}).get("gen_ai.completion")
+    given, uncertain = _prompt(prompt or "")
+    system, given = system_and_rest(given)
+    calls = tool_calls(span.attributes.get("gen_ai.response.tool_calls"))
+    output = _answer(completion, calls_there=bool(calls))
+    if calls:
+        output = (Said("assistant", output[0].text if output else "", calls),)
+    stand_in = completion == _STAND_IN and not calls
+    return Call(
+        dialect="openlit",
+        kind="model",
+        system=system,
+        input=listed(given),
+        output=None if stand_in else output,
+        input_hole=masked_hole(prompt),
+        output_hole="no_content" if stand_in else masked_hole(completion),
+        finish=finish_of(json_value(span.attributes.get("gen_ai.response.finish_reasons"))),
+        error=failure(span, answered=output is not None),
+        uncertain=uncertain,
+        found={field: name for field, name in (("input", _PROMPT), ("output", _COMPLETION)) if name in events},
+    )
+
+
+def _prompt(text: str) -> tuple[tuple[Said, ...], bool]:
+    heard = messages(text)
+    if heard.shaped:
+        return heard.said, False
+    borders = list(_BORDER.finditer(text))
+    if not borders or text[: borders[0].start()].strip():
+        return heard.said, False
+    ends = [border.start() for border in borders[1:]] + [len(text)]
+    said = [
+        {"role": border[1], "content": text[border.end() : end].strip("\n")}
+        for border, end in zip(borders, ends, strict=True)
+    ]
+    return messages(said).said, len(said) > 1
+
+
+def _answer(completion: object, *, calls_there: bool) -> tuple[Said, ...] | None:
+    if not isinstance(completion, str):
+        return None
+    heard = messages(completion, "assistant")
+    if heard.shaped and heard.said:
+        return heard.said
+    return (Said("assistant", "" if calls_there and completion == "None" else completion),)
+
+
+DIALECT = Dialect(
+    name="openlit",
+    rank=280,
+    read=read,
+    evidence=(),
+    scopes=(_SCOPE,),
+    events=frozenset({_PROMPT, _COMPLETION}),
+    carries=Carries(
+        libraries="OpenLIT ≤ 1.33 and others of its generation",
+        messages="span events (borders between messages are guessed)",
+        tools="gen_ai.response.tool_calls",
+        conversation="session.id, if the application sets it",
+        user="user.id, if the application sets it",
+    ),
+)

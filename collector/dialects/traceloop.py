@@ -1,0 +1,173 @@
+"""OpenLLMetry (Traceloop): its indexed messages, still widely deployed, and its workflow, task and tool spans.
+
+The messages that its newer versions write by the conventions are read by `otel_genai`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collector.dialects.call import Call, Kind, Passage, finish_of, listed
+from collector.dialects.decode import as_dict, as_list, decoded, json_value
+from collector.dialects.dialect import Carries, Dialect
+from collector.dialects.free_form import Side, answer_in, question_in
+from collector.dialects.indexed_messages import COMPLETION, PROMPT, indexed_messages
+from collector.dialects.messages import messages, system_and_rest
+from collector.dialects.parts import arguments
+from collector.dialects.reading import failure, passage, passages_in, text_at, usage_at
+from collector.span import Attributes, LogRecord, Span
+from evaluators.cases import Json, ToolCall
+
+_KIND = "traceloop.span.kind"
+_INPUT = "traceloop.entity.input"
+_OUTPUT = "traceloop.entity.output"
+_QUERY_RESULT = "db.query.result"
+
+_KINDS: dict[str, Kind] = {"workflow": "workflow", "agent": "agent", "tool": "tool"}  # task: a step around others
+_REQUESTS: dict[str, Kind] = {
+    **dict.fromkeys(("chat", "completion"), "model"),
+    "embedding": "other",
+    "rerank": "aside",
+}
+_OPERATIONS: dict[str, Kind] = {
+    **dict.fromkeys(("chat", "text_completion", "generate_content"), "model"),
+    "execute_tool": "tool",
+    "invoke_agent": "agent",
+}
+
+
+def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
+    """Read a span that has indexed messages, a request type, or an entity."""
+    attributes = span.attributes
+    if span.scope == "litellm":
+        return None  # uses the same names
+    request = text_at(attributes, "llm.request.type")
+    if request or any(key.startswith((PROMPT, COMPLETION)) for key in attributes):
+        return _model(span, _REQUESTS.get(request or "chat", "model"))
+    kind = text_at(attributes, _KIND)
+    if kind is not None:
+        operation = _OPERATIONS.get(text_at(attributes, "gen_ai.operation.name") or "")
+        return _entity(span, operation or _KINDS.get(kind, "chain"))
+    results = [event.attributes for event in span.events if event.name == _QUERY_RESULT]
+    if results:
+        return Call(dialect="traceloop", kind="retrieval", passages=tuple(map(_result, results)))
+    return None
+
+
+def _model(span: Span, kind: Kind) -> Call:
+    attributes = span.attributes
+    system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user"))
+    output = listed(indexed_messages(attributes, COMPLETION, "assistant"))
+    finish = output[0].finish if output else None
+    return Call(
+        dialect="traceloop",
+        kind=kind,
+        system=system,
+        input=listed(given),
+        output=output,
+        finish=finish or finish_of(json_value(attributes.get("llm.response.finish_reason"))),
+        error=failure(span, answered=output is not None or "gen_ai.output.messages" in attributes),
+        model=text_at(attributes, "gen_ai.response.model", "llm.response.model", "gen_ai.request.model"),
+        provider=text_at(attributes, "gen_ai.system"),
+        usage=usage_at(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
+        found={
+            field: f"{beginning}*"
+            for field, beginning, said in (("input", PROMPT, given), ("output", COMPLETION, output))
+            if said
+        },
+    )
+
+
+_TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens")
+_TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.usage.completion_tokens")
+
+
+def _entity(span: Span, kind: Kind) -> Call:
+    attributes = span.attributes
+    given, came = attributes.get(_INPUT), json_value(attributes.get(_OUTPUT))
+    documents = _documents(came) if kind == "chain" else ()
+    if documents:
+        kind = "retrieval"
+    elif {"tool_name", "raw_output"} <= as_dict(came).keys():  # LlamaIndex marks its tools as tasks
+        kind = "tool"
+    asked, answered = _sides(given, attributes.get(_OUTPUT), kind)
+    return Call(
+        dialect="traceloop",
+        kind=kind,
+        input=asked.said,
+        output=answered.said,
+        input_hole=asked.hole,
+        output_hole=answered.hole,
+        error=failure(span, answered=answered.said is not None) if kind == "agent" else None,
+        agent=text_at(attributes, "traceloop.entity.name") if kind in {"agent", "workflow"} else None,
+        tool=_tool(span, given, came) if kind == "tool" else None,
+        passages=documents,
+        query=_query(given) if documents else None,
+        found={field: key for field, key in (("input", _INPUT), ("output", _OUTPUT)) if key in attributes},
+    )
+
+
+def _sides(given: Json, came: Json, kind: Kind) -> tuple[Side, Side]:
+    if kind in {"agent", "workflow", "chain"}:
+        return question_in(given), answer_in(json_value(came))
+    if kind != "model":
+        return Side(None), Side(None)
+    asked, answered = messages(given), messages(came, "assistant")
+    return (
+        Side(listed(asked.said) if asked.shaped else None, asked.hole),
+        Side(listed(answered.said) if answered.shaped else None, answered.hole),
+    )
+
+
+def _query(given: Json) -> str | None:
+    asked = question_in(given).said
+    return asked[-1].text if asked else None
+
+
+def _documents(came: Json) -> tuple[Passage, ...]:
+    """A task's output, if it is a list of documents: Traceloop has no other place for them."""
+    items = [as_dict(decoded(each)) for each in as_list(came)]
+    marks = {"id", "score", "metadata", "page_content", "doc_id", "node"}
+    if items and all(marks & item.keys() and passage(item).text for item in items):
+        return passages_in(came)
+    return ()
+
+
+def _result(attributes: Attributes) -> Passage:
+    return passage({key.removeprefix(f"{_QUERY_RESULT}."): value for key, value in attributes.items()})
+
+
+def _tool(span: Span, given: Json, came: Json) -> ToolCall:
+    held = as_dict(decoded(given))
+    asked: Json = held.get("kwargs") or held.get("args") or held
+    if "input_str" in held:  # LangChain: the arguments' repr
+        asked = arguments(held["input_str"])
+    done = as_dict(came)
+    name = (
+        text_at(done, "tool_name") or text_at(span.attributes, "gen_ai.tool.name", "traceloop.entity.name") or span.name
+    )
+    output = done.get("raw_output", done.get("output", came))
+    said = messages(output, "tool").said if {"lc", "kwargs"} & as_dict(output).keys() else ()
+    return ToolCall(
+        id=text_at(span.attributes, "gen_ai.tool.call.id"),
+        name=name,
+        arguments=asked,
+        result=decoded(said[-1].text if said else output),
+    )
+
+
+DIALECT = Dialect(
+    name="traceloop",
+    rank=240,
+    read=read,
+    evidence=("traceloop.span.kind", "traceloop.entity.*", f"{PROMPT}*", f"{COMPLETION}*", "llm.request.type"),
+    events=frozenset({_QUERY_RESULT}),
+    carries=Carries(
+        libraries="OpenLLMetry and the Traceloop SDK, all generations",
+        messages="gen_ai.prompt.N, gen_ai.completion.N (≤ 0.4x); by the conventions since",
+        tools="messages, tool spans",
+        retrieval="tasks that give documents, vector databases' events",
+        conversation="traceloop.association.properties.session_id, .thread_id, .chat_id",
+        user="traceloop.association.properties.user_id",
+    ),
+)

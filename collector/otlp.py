@@ -1,0 +1,280 @@
+"""OTLP bytes to requests, and requests to spans and log records. Pure; whatever cannot be read raises BadInput.
+
+Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the same messages here (`otlp_json`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError, EncodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as LogRecordMessage
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+from collector.errors import BadInput
+from collector.otlp_json import request_from_json
+from collector.span import NOTHING, Attributes, LogRecord, Span, SpanEvent
+from evaluators.cases import Json
+
+Signal = Literal["traces", "logs"]
+Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest
+
+OWN_SCOPE = "evalstream"
+"""The instrumentation scope of everything this service emits: never judged, so that there is no loop."""
+
+MAX_DEPTH = 64
+"""Deepest nesting of arrays and maps in an attribute; what lies deeper is left out."""
+
+_ERROR = Status.STATUS_CODE_ERROR
+
+
+def request_from_protobuf(data: bytes, signal: Signal) -> Request:
+    """Read an Export…ServiceRequest; a TracesData or LogsData message is the same bytes.
+
+    Raises:
+        BadInput: these are not such bytes.
+    """
+    try:
+        if signal == "traces":
+            return ExportTraceServiceRequest.FromString(data)
+        return ExportLogsServiceRequest.FromString(data)
+    except DecodeError:
+        raise BadInput(f"not an OTLP protobuf request of {signal}") from None
+
+
+def read_request(data: bytes, signal: Signal) -> Request:
+    """Read a request in either encoding, told apart by the first byte that is not white space: `{` is JSON.
+
+    Raises:
+        BadInput: it is neither.
+    """
+    if data.lstrip()[:1] == b"{":
+        return request_from_json(data, _message_type(signal))
+    return request_from_protobuf(data, signal)
+
+
+def traces_from_json(data: bytes) -> ExportTraceServiceRequest:
+    """Read an OTLP/JSON request of spans. Raises BadInput."""
+    return request_from_json(data, ExportTraceServiceRequest)
+
+
+def logs_from_json(data: bytes) -> ExportLogsServiceRequest:
+    """Read an OTLP/JSON request of log records. Raises BadInput."""
+    return request_from_json(data, ExportLogsServiceRequest)
+
+
+def _message_type(signal: Signal) -> type[Request]:
+    return ExportTraceServiceRequest if signal == "traces" else ExportLogsServiceRequest
+
+
+class Split(NamedTuple):
+    """A request cut up by trace.
+
+    `pieces` are (trace id in hex, serialized request), `without_trace` how many items name no trace, `own` how many
+    this service has written itself; both are in no piece.
+    """
+
+    pieces: list[tuple[str, bytes]]
+    items: int
+    without_trace: int
+    own: int
+
+
+def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
+    """Cut a request into one serialized request per trace, in order of appearance.
+
+    `encoded` is the request's own protobuf encoding, if there is one: that of a request of a single trace is used
+    again as it is.
+
+    Raises:
+        BadInput: a piece cannot be serialized.
+    """
+    groups: dict[bytes, list[tuple[Any, Any, list[Any]]]] = {}
+    items = own = 0
+    for resource, scope in _scopes(request):
+        members = _items(scope)
+        items += len(members)
+        if scope.scope.name == OWN_SCOPE:
+            own += len(members)
+            continue
+        by_trace: dict[bytes, list[Any]] = {}
+        for item in members:
+            by_trace.setdefault(item.trace_id, []).append(item)
+        for trace_id, some in by_trace.items():
+            groups.setdefault(trace_id, []).append((resource, scope, some))
+    without = sum(len(some) for _, _, some in groups.pop(b"", ()))
+    try:
+        if len(groups) == 1 and not without and not own:
+            whole = encoded if encoded is not None else request.SerializeToString()
+            return Split([(next(iter(groups)).hex(), whole)], items, 0, 0)
+        pieces = [(trace_id.hex(), _piece(request, parts)) for trace_id, parts in groups.items()]
+    except (EncodeError, ValueError):
+        raise BadInput("the request is nested too deeply") from None
+    return Split(pieces, items, without, own)
+
+
+def _scopes(request: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(request, ExportTraceServiceRequest):
+        for resource in request.resource_spans:
+            for scope in resource.scope_spans:
+                yield resource, scope
+    else:
+        for resource in request.resource_logs:
+            for scope in resource.scope_logs:
+                yield resource, scope
+
+
+def _items(scope: Any) -> Sequence[Any]:
+    return scope.spans if hasattr(scope, "spans") else scope.log_records
+
+
+def _piece(request: Request, parts: list[tuple[Any, Any, list[Any]]]) -> bytes:
+    piece = type(request)()
+    last = None
+    target: Any = None
+    for resource, scope, items in parts:
+        if resource is not last:
+            target = _add_resource(piece, resource)
+            last = resource
+        into = target.scope_spans.add() if hasattr(target, "scope_spans") else target.scope_logs.add()
+        into.scope.CopyFrom(scope.scope)
+        into.schema_url = scope.schema_url
+        _items(into).extend(items)  # type: ignore[attr-defined] - a repeated field
+    return piece.SerializeToString()
+
+
+def _add_resource(piece: Any, resource: Any) -> Any:
+    target = piece.resource_spans.add() if isinstance(piece, ExportTraceServiceRequest) else piece.resource_logs.add()
+    target.resource.CopyFrom(resource.resource)
+    target.schema_url = resource.schema_url
+    return target
+
+
+Wanted = Callable[[list[str], str, SpanMessage], int]
+"""Whether a span's attributes are worth decoding, by its attribute names, its scope's name and the message itself.
+
+0 means no; another number is kept with the span as its `evidence`.
+"""
+
+
+def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Json]:
+    """Decode attributes. One tight loop, since most of the time of reading a span goes here."""
+    decoded: dict[str, Json] = {}
+    for pair in pairs:
+        value = pair.value
+        text = value.string_value
+        if text:
+            decoded[pair.key] = text
+        else:
+            kind = value.WhichOneof("value")
+            decoded[pair.key] = _SIMPLE[kind](value) if kind in _SIMPLE else _nested(value, kind, MAX_DEPTH)
+    return decoded
+
+
+_SIMPLE: dict[str | None, Callable[[AnyValue], Json]] = {
+    None: lambda _value: None,
+    "string_value": lambda value: value.string_value,
+    "int_value": lambda value: value.int_value,
+    "bool_value": lambda value: value.bool_value,
+    "double_value": lambda value: value.double_value if isfinite(value.double_value) else None,
+}
+
+
+def _nested(value: AnyValue, kind: str | None, depth: int) -> Json:
+    if depth <= 0:
+        return None
+    if kind == "array_value":
+        return [any_value(each, depth - 1) for each in value.array_value.values]
+    if kind == "kvlist_value":
+        return {each.key: any_value(each.value, depth - 1) for each in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return value.bytes_value.hex()
+    return None
+
+
+def any_value(value: AnyValue, depth: int = MAX_DEPTH) -> Json:
+    """Decode one value: text, number, bool, list, dict.
+
+    Bytes become hex; a number that JSON does not have, and nesting below `depth`, become None.
+    """
+    kind = value.WhichOneof("value")
+    simple = _SIMPLE.get(kind)
+    return simple(value) if simple else _nested(value, kind, depth)
+
+
+def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[Span]:
+    """The spans of a request, without this service's own; those not `wanted` come without attributes and events."""
+    spans: list[Span] = []
+    for resource, scope in _scopes(request):
+        name = scope.scope.name
+        if name == OWN_SCOPE:
+            continue
+        about = _about(resource.resource)
+        spans.extend(_span(each, name, about, wanted) for each in scope.spans)
+    return spans
+
+
+def _about(resource: Resource) -> Attributes:
+    return attributes_of(resource.attributes) if resource.attributes else NOTHING
+
+
+def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted | None) -> Span:
+    pairs = message.attributes
+    evidence = wanted([pair.key for pair in pairs], scope, message) if wanted is not None else 1
+    status = message.status
+    return Span(
+        message.trace_id.hex(),
+        message.span_id.hex(),
+        message.parent_span_id.hex() or None,
+        message.name,
+        message.start_time_unix_nano,
+        message.end_time_unix_nano,
+        status.code == _ERROR,
+        status.message,
+        attributes_of(pairs) if evidence else NOTHING,
+        _events(message) if evidence and message.events else (),
+        tuple([(link.trace_id.hex(), link.span_id.hex()) for link in message.links]) if message.links else (),
+        scope,
+        resource,
+        message.trace_state,
+        message.dropped_attributes_count,
+        evidence if wanted is not None else 0,
+    )
+
+
+def _events(message: SpanMessage) -> tuple[SpanEvent, ...]:
+    return tuple(SpanEvent(each.name, each.time_unix_nano, attributes_of(each.attributes)) for each in message.events)
+
+
+def records_of(request: ExportLogsServiceRequest) -> list[LogRecord]:
+    """The log records of a request that belong to a trace, without this service's own."""
+    records: list[LogRecord] = []
+    for resource, scope in _scopes(request):
+        name = scope.scope.name
+        if name == OWN_SCOPE:
+            continue
+        about = _about(resource.resource)
+        records.extend(_record(each, name, about) for each in scope.log_records if each.trace_id)
+    return records
+
+
+def _record(message: LogRecordMessage, scope: str, resource: Attributes) -> LogRecord:
+    attributes = attributes_of(message.attributes)
+    name = message.event_name or attributes.get("event.name") or attributes.get("event_name")
+    return LogRecord(
+        message.trace_id.hex(),
+        message.span_id.hex() or None,
+        name if isinstance(name, str) else "",
+        message.time_unix_nano or message.observed_time_unix_nano,
+        any_value(message.body),
+        attributes,
+        scope,
+        resource,
+    )
