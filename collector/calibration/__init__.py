@@ -1,0 +1,1 @@
+"""How far an evaluator agrees with people: `evalstream calibrate`."""

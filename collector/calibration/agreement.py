@@ -1,0 +1,109 @@
+"""Measures of agreement between a judge's scores and people's. Plain functions over equally long sequences."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+
+Pair = tuple[float, float]
+"""A judge's score and a person's, both on 0..1."""
+
+
+def spearman(pairs: Sequence[Pair]) -> float:
+    """Spearman's rank correlation, ties at their mean rank; NaN if one side is constant."""
+    return pearson(_ranks([judge for judge, _ in pairs]), _ranks([human for _, human in pairs]))
+
+
+def pearson(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """The product-moment correlation; NaN if one side is constant."""
+    mean_x, mean_y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
+    covariance = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    spread = math.fsum((x - mean_x) ** 2 for x in xs) * math.fsum((y - mean_y) ** 2 for y in ys)
+    return covariance / math.sqrt(spread) if spread > 0 else math.nan
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
+
+
+def kendall(pairs: Sequence[Pair]) -> float:
+    """Kendall's tau-b; NaN if one side is constant. O(n log n) comparisons (Knight 1966)."""
+    ordered = sorted(pairs)
+    total = len(pairs) * (len(pairs) - 1) // 2
+    ties_judge, ties_human = (_tied(Counter(side)) for side in zip(*pairs, strict=True))
+    discordant, seen = 0, list[float]()
+    for _, human in ordered:  # within a tie of the judge people's scores rise, so they count as no inversion
+        discordant += len(seen) - bisect_right(seen, human)
+        insort(seen, human)
+    concordant = total - ties_judge - ties_human + _tied(Counter(pairs)) - discordant
+    scale = math.sqrt((total - ties_judge) * (total - ties_human))
+    return (concordant - discordant) / scale if scale else math.nan
+
+
+def _tied(counts: Counter[float] | Counter[Pair]) -> int:
+    return sum(count * (count - 1) // 2 for count in counts.values())
+
+
+def weighted_kappa(pairs: Sequence[Pair], levels: int = 5) -> float:
+    """Cohen's kappa with quadratic weights, scores put into equally wide levels; NaN without any spread."""
+    rated = [(_level(judge, levels), _level(human, levels)) for judge, human in pairs]
+    observed = sum((judge - human) ** 2 for judge, human in rated) / len(rated)
+    judges, humans = Counter(judge for judge, _ in rated), Counter(human for _, human in rated)
+    chance = sum((j - h) ** 2 * m * n for j, m in judges.items() for h, n in humans.items()) / len(rated) ** 2
+    return 1 - observed / chance if chance else math.nan
+
+
+def _level(score: float, levels: int) -> int:
+    return round(score * (levels - 1))
+
+
+def krippendorff(pairs: Sequence[Pair]) -> float:
+    """Krippendorff's alpha for interval data and two raters without gaps; NaN without any spread."""
+    pooled = [score for pair in pairs for score in pair]
+    n = len(pooled)
+    within = 2 * math.fsum((judge - human) ** 2 for judge, human in pairs) / n
+    mean = math.fsum(pooled) / n
+    between = 2 * n * math.fsum((score - mean) ** 2 for score in pooled) / (n * (n - 1))
+    return 1 - within / between if between else math.nan
+
+
+def sensitivity(pairs: Sequence[Pair], threshold: float, bar: float = 0.5) -> float:
+    """Of what people call good (at or above `bar`), the share that the judge passes; NaN if nothing is."""
+    return _share([judge >= threshold for judge, human in pairs if human >= bar])
+
+
+def specificity(pairs: Sequence[Pair], threshold: float, bar: float = 0.5) -> float:
+    """Of what people call bad, the share that the judge fails; NaN if nothing is."""
+    return _share([judge < threshold for judge, human in pairs if human < bar])
+
+
+def _share(hits: Sequence[bool]) -> float:
+    return sum(hits) / len(hits) if hits else math.nan
+
+
+def threshold_for(pairs: Sequence[Pair], target: float, bar: float = 0.5) -> float | None:
+    """The lowest threshold at which what is bad fails with at least the share `target`; None if there is none."""
+    for threshold in sorted({judge for judge, _ in pairs}):
+        if specificity(pairs, threshold, bar) >= target:
+            return threshold
+    return None
+
+
+def interval(
+    pairs: Sequence[Pair], measure: Callable[[Sequence[Pair]], float], *, samples: int = 1000, seed: int = 0
+) -> tuple[float, float] | None:
+    """The percentile bootstrap's 95 % interval of a measure; None if it has no value in most resamples.
+
+    Resamples without a value (one side constant) are left out.
+    """
+    chance = Random(seed)
+    drawn = sorted(
+        value for _ in range(samples) if not math.isnan(value := measure(chance.choices(pairs, k=len(pairs))))
+    )
+    if len(drawn) < samples / 2:
+        return None
+    return drawn[int(0.025 * len(drawn))], drawn[min(len(drawn) - 1, int(0.975 * len(drawn)))]

@@ -1,0 +1,81 @@
+"""From a validation error to one sentence with the path and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+
+def sentences(error: ValidationError, model: type[BaseModel], prefix: Sequence[str | int] = ()) -> list[str]:
+    """One sentence per mistake, unknown keys first: a key that is misspelt is often why another is missing.
+
+    `prefix` is the path of the validated part within the file.
+    """
+    details = error.errors(include_url=False, include_context=False)
+    details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
+    return [_sentence(detail, model, prefix) for detail in details]
+
+
+def path_text(path: Sequence[str | int]) -> str:
+    """`('receive', 'kafka', 0, 'topic')` as `receive.kafka[0].topic`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.lstrip(".")
+
+
+def unknown(name: str, known: Sequence[str]) -> str:
+    """What to say of a name that does not exist: the nearest one that does, or all of them."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known) or 'none'}"
+
+
+def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str | int]) -> str:
+    path = [*prefix, *detail["loc"]]
+    match detail["type"]:
+        case "extra_forbidden":
+            known = sorted(_fields_at(model, detail["loc"][:-1]))
+            return f"{path_text(path)}: unknown key; {unknown(str(detail['loc'][-1]), known)}"
+        case "missing":
+            return f"{path_text(path)}: is missing; {_wanted(model, detail['loc'])}"
+        case _:
+            message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            where = path_text(path)
+            return f"{where}: {message[:1].lower()}{message[1:]}" if where else message
+
+
+def _wanted(model: type[BaseModel], loc: Sequence[str | int]) -> str:
+    field = _fields_at(model, loc[:-1]).get(str(loc[-1]))
+    return f"write {loc[-1]}: {field}" if field else f"write {loc[-1]}: …"
+
+
+def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str, str]:
+    """The keys, with their descriptions, of the model that stands at a path."""
+    current: Any = model
+    for part in loc:
+        found = _model_in(current)
+        if found is not None and str(part) in found.model_fields:
+            current = found.model_fields[str(part)].annotation
+        elif found is None:
+            current = _item_of(current)
+    found = _model_in(current)
+    return {name: field.description or "…" for name, field in found.model_fields.items()} if found else {}
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return next((found for each in typing.get_args(annotation) if (found := _model_in(each))), None)
+    return None
+
+
+def _item_of(annotation: Any) -> Any:
+    arguments = typing.get_args(annotation)
+    return arguments[-1] if arguments else annotation

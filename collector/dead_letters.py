@@ -1,0 +1,289 @@
+"""What could not be processed: put aside in a log of its own, with reason, stage, position and attempts.
+
+A position is committed only after its dead letters are durable, so that none is lost; a letter written twice has the
+same id. Too many of them, in a row or in share, mean that something else is wrong: then the stage stops.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from collector.backoff import Backoff
+from collector.errors import BadInput, EvalstreamError
+from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, Record, RecordTooLarge, Stored
+from collector.otlp import Signal
+from collector.telemetry import DEAD_LETTERS, Telemetry
+
+Stage = Literal["receive", "assemble", "evaluate"]
+State = Literal["dead", "redriven"]
+
+_LONGEST = 500
+
+
+class DeadLetterSettings(BaseModel):
+    """When there are too many dead letters, and what is kept of each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_consecutive: int = Field(default=1000, ge=1, description="Dead letters in a row after which a stage stops.")
+    max_ratio: float = Field(default=0.5, gt=0, le=1, description="Share of the last `window` records; beyond: stop.")
+    window: int = Field(default=10_000, ge=10, description="How many records the share is taken of.")
+    keep_values: bool | None = Field(
+        default=None,
+        description="Keep what could not be processed, so that it can be processed again. It may hold personal data, "
+        "so unless it is said here nothing is kept while texts are redacted or not stored.",
+    )
+
+
+class TooManyDeadLetters(EvalstreamError):
+    """More records cannot be processed than the configuration allows: the stage stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """One record that could not be processed.
+
+    `source` is the log or topics it came from. `value` and `key` are base64, None where they are not kept. `at` is when
+    the log took the record, in seconds since the epoch. `reason` is one sentence without the content. `signal` is what
+    a message of a source topic holds.
+    """
+
+    letter_id: str
+    stage: Stage
+    source: str
+    partition: int
+    position: int
+    at: float
+    reason: str
+    kind: str
+    attempts: int = 1
+    size: int = 0
+    key: str | None = None
+    value: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    signal: Signal | None = None
+    state: State = "dead"
+
+
+_ADAPTER = TypeAdapter(DeadLetter)
+_ATTEMPTS = "attempts"
+
+
+def letter_of(
+    stage: Stage, source: str, record: Stored, error: BadInput, *, keep: bool, signal: Signal | None = None
+) -> DeadLetter:
+    """The dead letter of a record. With `keep`, all of the record is in it."""
+    where = f"{stage}\x1f{source}\x1f{record.partition}\x1f{record.position}"
+    headers = dict(record.headers)
+    attempts = headers.pop(_ATTEMPTS, b"0")
+    return DeadLetter(
+        letter_id=hashlib.sha256(where.encode()).hexdigest()[:16],
+        stage=stage,
+        source=source,
+        partition=record.partition,
+        position=record.position,
+        at=record.timestamp,
+        reason=str(error)[:_LONGEST],
+        kind=type(error).__name__,
+        signal=signal,
+        attempts=(int(attempts) if attempts.isdigit() and len(attempts) < 6 else 0) + 1,
+        size=len(record.value),
+        key=_base64(record.key) if keep and record.key is not None else None,
+        value=_base64(record.value) if keep else None,
+        headers=tuple((name, _base64(value)) for name, value in headers.items()) if keep else (),
+    )
+
+
+def record_of(letter: DeadLetter) -> Record | None:
+    """The record as it was, to be appended again; None if it was not kept."""
+    if letter.value is None:
+        return None
+    headers = tuple((name, base64.b64decode(value)) for name, value in letter.headers)
+    key = None if letter.key is None else base64.b64decode(letter.key)
+    return Record(key, base64.b64decode(letter.value), (*headers, (_ATTEMPTS, str(letter.attempts).encode())))
+
+
+def letter_to_json(letter: DeadLetter) -> bytes:
+    """One line of JSON, without its end."""
+    return orjson.dumps(letter)
+
+
+async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
+    """The letters of the log, each as it is now, in the order of their first writing."""
+    newest: dict[str, DeadLetter] = {}
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, 0):
+            for record in batch:
+                if record.value:
+                    try:
+                        letter = _ADAPTER.validate_json(record.value)
+                    except ValidationError:
+                        continue  # of a version to come
+                    newest[letter.letter_id] = letter
+    for letter in newest.values():
+        yield letter
+
+
+async def put(log: Log, letters: Sequence[DeadLetter]) -> None:
+    """Append letters. What is too large goes in without its value. Raises LogUnavailable."""
+    records = [Record(each.letter_id.encode(), letter_to_json(each)) for each in letters]
+    try:
+        await log.append(records)
+    except RecordTooLarge:
+        for record in records:
+            try:
+                await log.append([record])
+            except RecordTooLarge:
+                slim = replace(_ADAPTER.validate_json(record.value), value=None, key=None, headers=())
+                await log.append([Record(record.key, letter_to_json(slim))])
+
+
+@dataclass(slots=True)
+class _Limits:
+    """Counts records as they pass, good and dead."""
+
+    settings: DeadLetterSettings
+    row: int = 0
+    dead: int = 0
+    last: deque[bool] = field(default_factory=deque[bool])
+
+    def take(self, dead: bool) -> None:
+        self.row = self.row + 1 if dead else 0
+        self.last.append(dead)
+        self.dead += dead
+        if len(self.last) > self.settings.window:
+            self.dead -= self.last.popleft()
+
+    @property
+    def exceeded(self) -> str | None:
+        """What was passed; None if nothing was."""
+        if self.row >= self.settings.max_consecutive:
+            return f"{self.row} records in a row"
+        if len(self.last) >= self.settings.window and self.dead > self.settings.max_ratio * len(self.last):
+            return f"{self.dead} of the last {len(self.last)} records"
+        return None
+
+
+class DeadLetters:
+    """Takes the bad records of one stage and one source, and stops the stage when there are too many.
+
+    Wrap the stage's `open_fold` with `guarding` and give it `take` for its bad records: a delivery ends when its dead
+    letters are durable, however long that takes.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        source: str | Callable[[int], str],
+        log: Log,
+        telemetry: Telemetry,
+        settings: DeadLetterSettings,
+        *,
+        keep: bool,
+        signal: Signal | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._stage: Stage = stage
+        self._source = source
+        self._signal: Signal | None = signal
+        self._log = log
+        self._telemetry = telemetry
+        self._settings = settings
+        self._keep = settings.keep_values if settings.keep_values is not None else keep
+        self._backoff = backoff or Backoff()
+        self._waiting: dict[int, dict[int, DeadLetter]] = {}
+
+    def take(self, record: Stored, error: BadInput) -> None:
+        """A record cannot be processed."""
+        keep = self._keep and not error.secret
+        source = self._source if isinstance(self._source, str) else self._source(record.partition)
+        letter = letter_of(self._stage, source, record, error, keep=keep, signal=self._signal)
+        self._waiting.setdefault(record.partition, {})[record.position] = letter
+
+    async def poisoned(self, record: Stored, error: BadInput) -> None:
+        """The same as `take`, for who waits for it."""
+        self.take(record, error)
+
+    def guarding(self, open_fold: OpenFold) -> OpenFold:
+        """Opens the same folds, with their dead letters kept."""
+
+        @asynccontextmanager
+        async def open_guarded(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
+            async with open_fold(partition, committed) as fold:
+                yield _Guarded(fold, partition, self, _Limits(self._settings))
+
+        return open_guarded
+
+    def forget(self, partition: int) -> None:
+        """What is replayed was put aside before."""
+        self._waiting.pop(partition, None)
+
+    async def settle(self, partition: int, records: Sequence[Stored], limits: _Limits) -> None:
+        """Make the dead letters of a delivery durable.
+
+        Raises:
+            TooManyDeadLetters: they are durable, but too many.
+        """
+        letters = self._waiting.pop(partition, {})
+        if letters:
+            await self._write(list(letters.values()))
+        for record in records:
+            if not record.is_tick:
+                limits.take(record.position in letters)
+                if limits.exceeded:
+                    raise self._too_many(limits.exceeded, letters)
+
+    async def _write(self, letters: Sequence[DeadLetter]) -> None:
+        await self._backoff.repeat(lambda: put(self._log, letters), LogUnavailable, what="the dead-letter log")
+        for letter in letters:
+            self._telemetry.counter(DEAD_LETTERS, self._stage, letter.kind).inc()
+
+    def _too_many(self, exceeded: str, letters: dict[int, DeadLetter]) -> TooManyDeadLetters:
+        last = next(reversed(letters.values())).reason if letters else "see the others"
+        return TooManyDeadLetters(
+            f"{self._stage}: {exceeded} cannot be processed, so it stops rather than put all aside; "
+            f"the last: {last}. See: evalstream dead-letters list. The limits are in dead_letters."
+        )
+
+
+class _Guarded:
+    """A fold whose dead letters are durable before it says that it is done."""
+
+    def __init__(self, fold: Fold, partition: int, letters: DeadLetters, limits: _Limits) -> None:
+        self._fold = fold
+        self._partition = partition
+        self._letters = letters
+        self._limits = limits
+
+    @property
+    def due_at(self) -> float | None:
+        return self._fold.due_at
+
+    @property
+    def low_watermark(self) -> int | None:
+        return self._fold.low_watermark
+
+    @property
+    def note(self) -> str:
+        return self._fold.note
+
+    async def replay(self, records: Sequence[Stored]) -> None:
+        await self._fold.replay(records)
+        self._letters.forget(self._partition)
+
+    async def deliver(self, records: Sequence[Stored]) -> None:
+        await self._fold.deliver(records)
+        await self._letters.settle(self._partition, records, self._limits)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

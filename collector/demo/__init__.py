@@ -1,0 +1,1 @@
+"""The whole system on one machine, with an application to watch."""

@@ -1,0 +1,149 @@
+"""The demo's application: a helpdesk chatbot of a bicycle shop, traced with the OpenTelemetry SDK.
+
+No model answers here: the answers are written below. That keeps the demo free of keys, and lets it turn bad on purpose
+and on time. What it sends are real spans, over real OTLP/HTTP, as an instrumented application would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+SYSTEM_PROMPT = "You are the helpdesk of Spoke & Sons, a bicycle shop. Answer from the shop's pages, shortly."
+MODEL = "helpdesk-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A question with the page that answers it, a good answer, and the answer of a bad day."""
+
+    question: str
+    page: str
+    good: str
+    bad: str
+
+
+TOPICS = (
+    Topic(
+        "How long does a full bicycle service take?",
+        "Workshop: a full bicycle service takes two working days; bring the bicycle before ten.",
+        "A full bicycle service takes two working days if you bring the bicycle before ten.",
+        "We offer many great products for every season.",
+    ),
+    Topic(
+        "Can I return a helmet that does not fit?",
+        "Returns: a helmet that does not fit can be returned within thirty days if it was not worn outside.",
+        "Yes, a helmet that does not fit can be returned within thirty days if it was not worn outside.",
+        "Please contact someone about that.",
+    ),
+    Topic(
+        "Do you rent cargo bikes for a weekend?",
+        "Rental: cargo bikes can be rented for a weekend at 60 euros, child seats included.",
+        "Yes, we rent cargo bikes for a weekend at 60 euros, child seats included.",
+        "Our shop was founded by two brothers.",
+    ),
+    Topic(
+        "What does fitting a new chain cost?",
+        "Prices: fitting a new chain costs 35 euros, the chain itself included.",
+        "Fitting a new chain costs 35 euros, the chain itself included.",
+        "It depends.",
+    ),
+    Topic(
+        "Which tyre pressure do you recommend for a city bike?",
+        "Advice: for a city bike we recommend a tyre pressure of 4 bar, for an e-bike 4.5 bar.",
+        "For a city bike we recommend a tyre pressure of 4 bar.",
+        "Tyres are round and made of rubber.",
+    ),
+    Topic(
+        "Are you open on Sunday?",
+        "Opening hours: the shop is open from Monday to Saturday, nine to six, and closed on Sunday.",
+        "No, the shop is closed on Sunday; it is open from Monday to Saturday, nine to six.",
+        "Thank you for your message, it is important to us.",
+    ),
+    Topic(
+        "Do you take my old bike in part payment?",
+        "Trade-in: we take your old bike in part payment and value it in ten minutes at the counter.",
+        "Yes, we take your old bike in part payment and value it in ten minutes at the counter.",
+        "Bicycles have been popular since the nineteenth century.",
+    ),
+    Topic(
+        "How do I book a test ride?",
+        "Test rides: book a test ride at the counter or on our page; bring an identity card.",
+        "Book a test ride at the counter or on our page, and bring an identity card.",
+        "Try again later.",
+    ),
+)
+
+
+class Helpdesk:
+    """The chatbot. `quality` gives the share of good answers, 0..1, and is asked before every answer."""
+
+    def __init__(self, tracer: Tracer, *, quality: Callable[[], float], chance: random.Random) -> None:
+        self._tracer = tracer
+        self._quality = quality
+        self._chance = chance
+
+    async def converse(self, conversation_id: str, *, turns: int, pause: float) -> None:
+        """Hold one conversation of some turns, `pause` seconds apart. Each turn is a trace of its own."""
+        history: list[tuple[str, str]] = []
+        for topic in self._chance.sample(TOPICS, turns):
+            answer = topic.good if self._chance.random() < self._quality() else topic.bad
+            self._answer(conversation_id, topic, answer, history)
+            history += [("user", topic.question), ("assistant", answer)]
+            await asyncio.sleep(pause)
+
+    def _answer(self, conversation_id: str, topic: Topic, answer: str, history: list[tuple[str, str]]) -> None:
+        with self._tracer.start_as_current_span("POST /chat", attributes={"session.id": conversation_id}):
+            self._retrieve(topic)
+            attributes = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": "spoke-and-sons",
+                "gen_ai.request.model": MODEL,
+                "gen_ai.response.model": MODEL,
+                "gen_ai.conversation.id": conversation_id,
+                "gen_ai.input.messages": _messages(("system", SYSTEM_PROMPT), *history, ("user", topic.question)),
+                "gen_ai.output.messages": _messages(("assistant", answer)),
+                "gen_ai.usage.input_tokens": 40 + 20 * len(history),
+                "gen_ai.usage.output_tokens": len(answer.split()),
+            }
+            with self._tracer.start_as_current_span(f"chat {MODEL}", attributes=attributes):
+                pass
+
+    def _retrieve(self, topic: Topic) -> None:
+        documents = json.dumps([{"id": topic.page.partition(":")[0], "content": topic.page, "score": 0.9}])
+        attributes = {
+            "gen_ai.operation.name": "retrieval",
+            "gen_ai.retrieval.query.text": topic.question,
+            "gen_ai.retrieval.documents": documents,
+        }
+        with self._tracer.start_as_current_span("retrieval pages", attributes=attributes):
+            pass
+
+
+def _messages(*messages: tuple[str, str]) -> str:
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": content}]} for role, content in messages])
+
+
+@asynccontextmanager
+async def tracing(endpoint: str) -> AsyncGenerator[Tracer]:
+    """A tracer whose spans go to an OTLP/HTTP endpoint like `http://127.0.0.1:4318`, a few times a second."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create({"service.name": "helpdesk"}))
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces")
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=300))
+    try:
+        yield provider.get_tracer("spoke-and-sons.helpdesk")
+    finally:
+        await asyncio.to_thread(provider.shutdown)  # it waits for the endpoint, which may live on this event loop

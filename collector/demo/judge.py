@@ -1,0 +1,169 @@
+"""A stand-in for a judge, so that the demo and the tests need no key: an OpenAI-compatible server without a model.
+
+It looks at the schema of the reply that is asked for, and fills it in by plain rules. A score is the share of the
+answer's words that the question, the reference or the retrieved passages know: crude, but it falls when an answer turns
+to something else. Token probabilities are spread around the score, as a model's would be. Equal questions get equal
+answers. It says in the model's name, in the fingerprint and in every reason that it is a stand-in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import orjson
+from aiohttp import web
+
+from collector.demo.judge_answers import Json, Question, Spread, answer_to, question_of
+from collector.demo.judge_tokens import tokens_of
+
+MODEL = "stand-in-judge (no model)"
+FINGERPRINT = "fp_stand_in_no_model"
+
+_NO_SCORES: Mapping[tuple[int, int], Spread] = {}
+_PROSE = "I am a stand-in and no model, and this is no JSON: the answer seems fine to me, I would say."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """What goes wrong, for tests. Shares lie in [0, 1]; which calls they hit depends on a call's number alone.
+
+    `latency` (s) is waited before every answer, `retry_after` (s) asked for with 429. `hang` answers nothing at all.
+    """
+
+    latency: float = 0.0
+    error_share: float = 0.0
+    limited_share: float = 0.0
+    retry_after: float = 1.0
+    prose_share: float = 0.0
+    hang: bool = False
+
+
+_Fault = Literal["error", "limited", "prose"]
+NO_FAULTS = Faults()
+
+
+class StandInJudge:
+    """The server's state: how often it was asked, and what goes wrong from now on."""
+
+    def __init__(self, faults: Faults = NO_FAULTS) -> None:
+        self.faults = faults
+        self.calls = 0
+
+    def application(self) -> web.Application:
+        """An application with the two routes, to be served anywhere."""
+        application = web.Application(client_max_size=32 * 1024**2)
+        application.router.add_post("/v1/chat/completions", self._complete)
+        application.router.add_get("/v1/models", _models)
+        return application
+
+    async def _complete(self, request: web.Request) -> web.Response:
+        self.calls += 1
+        body = await request.read()
+        if self.faults.hang:
+            await asyncio.Event().wait()
+        if self.faults.latency:
+            await asyncio.sleep(self.faults.latency)
+        fault = self._fault()
+        if fault == "error":
+            return _error(500, "the stand-in judge fails on purpose")
+        if fault == "limited":
+            wait = {"Retry-After": f"{self.faults.retry_after:g}"}
+            return _error(429, "the stand-in judge is busy on purpose", headers=wait)
+        try:
+            question = cast("dict[str, Json]", orjson.loads(body))
+            return _json(200, completion(question, prose=fault == "prose"))
+        except (ValueError, TypeError, AttributeError, LookupError):
+            return _error(400, "this is not a chat completion request")
+
+    def _fault(self) -> _Fault | None:
+        chance = _chance(self.calls)
+        for share, fault in (
+            (self.faults.error_share, "error"),
+            (self.faults.limited_share, "limited"),
+            (self.faults.prose_share, "prose"),
+        ):
+            if chance < share:
+                return cast("_Fault", fault)
+            chance -= share
+        return None
+
+
+def completion(request: Mapping[str, Json], *, prose: bool = False) -> dict[str, Json]:
+    """The answer to a chat completion request, with as many choices as it asks for.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: it is no such request.
+    """
+    question = question_of(request)
+    choices = [_choice(request, question, index, prose=prose) for index in range(int(request.get("n") or 1))]
+    digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
+    return {
+        "id": f"chatcmpl-{digest[:24]}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": MODEL,
+        "system_fingerprint": FINGERPRINT,
+        "choices": choices,
+        "usage": _usage(question.text, choices),
+    }
+
+
+def _choice(request: Mapping[str, Json], question: Question, index: int, *, prose: bool) -> dict[str, Json]:
+    text, scores = answer_to(question, sample=index)
+    if prose:
+        text, scores = _PROSE, _NO_SCORES
+    tokens = tokens_of(text, scores, int(request.get("top_logprobs") or 0)) if request.get("logprobs") else None
+    return {
+        "index": index,
+        "message": {"role": "assistant", "content": text, "refusal": None},
+        "finish_reason": "stop",
+        "logprobs": {"content": tokens} if tokens else None,
+    }
+
+
+@asynccontextmanager
+async def serve_judge(
+    judge: StandInJudge | None = None, *, host: str = "127.0.0.1", port: int = 0
+) -> AsyncGenerator[str]:
+    """Serve a stand-in judge until left; gives its base URL, with /v1."""
+    application = (judge or StandInJudge()).application()
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield f"http://{host}:{site.port}/v1"
+    finally:
+        await runner.cleanup()
+
+
+async def _models(_request: web.Request) -> web.Response:
+    model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "evalstream: a stand-in, no model"}
+    return _json(200, {"object": "list", "data": [model]})
+
+
+def _usage(text: str, choices: Sequence[Json]) -> dict[str, int]:
+    """About four characters a token, as models count."""
+    written = sum(len(choice["message"]["content"]) for choice in choices) // 4 + 1
+    read = len(text) // 4 + 1
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+def _chance(number: int) -> float:
+    digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _error(status: int, message: str, *, headers: Mapping[str, str] | None = None) -> web.Response:
+    error = {"message": message, "type": "stand_in", "param": None, "code": None}
+    return _json(status, {"error": error}, headers=headers)
+
+
+def _json(status: int, value: Json, *, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = orjson.dumps(value)
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)

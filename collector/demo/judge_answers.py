@@ -1,0 +1,226 @@
+"""What the stand-in judge says: a reply filled in after the schema that was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+
+from collector.demo.judge_rules import Json, closeness, share, texts, words
+
+Spread = Sequence[tuple[str, float]]
+"""What a token could have been, with its probability, the most probable first."""
+
+STEPS = (
+    "Stand-in, no model: take the words of the question that say something.",
+    "Stand-in, no model: see how many of them the answer takes up.",
+    "Stand-in, no model: where there is a reference, see how much of the answer it knows.",
+)
+
+_FENCE = re.compile(r"<<<material [0-9a-f]+>>>\n(.*)\n<<<end of material", re.DOTALL)
+_ANY_SCALE = (0.0, 10.0)
+_BAD_WORDS = frozenset({"no", "not", "false", "fail", "failed", "different", "low", "bad", "irrelevant", "incorrect"})
+_PASSAGES = frozenset({"context", "retrieval_context", "turns"})
+_TEXT = {"type": "string"}
+_DEFAULT: dict[str, Json] = {
+    "properties": {"reason": _TEXT, "score": {"type": "integer", "minimum": 0, "maximum": 10}},
+}
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: all of its text, the material to judge, the schema of the reply."""
+
+    text: str
+    material: Json
+    schema: Mapping[str, Json]
+    closeness: float
+
+
+@dataclass(slots=True)
+class _Reply:
+    """A reply being written: its text, and where in it the scores stand."""
+
+    text: str = ""
+    scores: dict[tuple[int, int], Spread] = field(default_factory=dict[tuple[int, int], Spread])
+
+
+def question_of(request: Mapping[str, Json]) -> Question:
+    """Read a chat completion request.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: it is none.
+    """
+    contents = [" ".join(texts(message["content"])) for message in request["messages"]]
+    fence = _FENCE.search(contents[-1])
+    material = orjson.loads(fence[1]) if fence else {"content": contents[-1]}
+    form: Json = request.get("response_format")
+    schema: Json = form["json_schema"]["schema"] if form and form["type"] == "json_schema" else _DEFAULT
+    return Question("\n".join(contents), material, schema, closeness(material))
+
+
+def answer_to(question: Question, *, sample: int = 0) -> tuple[str, Mapping[tuple[int, int], Spread]]:
+    """The reply's text, and for the place (start, end) of each score in it what else could have stood there.
+
+    Sample 0 is the most probable answer; others are drawn, the same ones each time.
+    """
+    reply = _Reply()
+    _write(reply, question.schema, "", question, sample)
+    return reply.text, reply.scores
+
+
+def _write(reply: _Reply, schema: Mapping[str, Json], name: str, question: Question, sample: int) -> None:
+    schema = _resolved(schema, question.schema)
+    if "properties" in schema:
+        reply.text += "{"
+        for index, (key, inner) in enumerate(cast("Mapping[str, Json]", schema["properties"]).items()):
+            reply.text += f"{', ' if index else ''}{_dump(key)}: "
+            _write(reply, inner, key, question, sample)
+        reply.text += "}"
+    elif schema.get("type") in {"integer", "number"} and "enum" not in schema:
+        _write_score(reply, schema, question, sample)
+    elif schema.get("type") == "array":
+        reply.text += _dump(list(_items(schema, name, question)))
+    else:
+        reply.text += _dump(_value(schema, question))
+
+
+def _write_score(reply: _Reply, schema: Mapping[str, Json], question: Question, sample: int) -> None:
+    spread = spread_around(question.closeness, *_limits(schema))
+    written = spread[0][0] if sample == 0 else _drawn(spread, question.material, sample)
+    start = len(reply.text)
+    reply.text += written
+    reply.scores[start, len(reply.text)] = spread
+
+
+def spread_around(closeness_: float, lowest: float, highest: float) -> Spread:
+    """At most twenty whole numbers around the place of `closeness_` on the scale, probable as a model's would be.
+
+    Their mean is that place, as nearly as the scale's ends allow; the last two hundredths lie elsewhere.
+    """
+    centre = lowest + (0.05 + 0.9 * closeness_) * (highest - lowest)
+    width = max(0.35, 0.05 * (highest - lowest))
+    weights = {
+        str(value): math.exp(-0.5 * ((value - centre) / width) ** 2)
+        for value in range(math.ceil(lowest), math.floor(highest) + 1)
+    }
+    likely = sorted(weights.items(), key=lambda item: -item[1])[:19]
+    total = sum(weight for _, weight in likely)
+    return [(text, 0.98 * weight / total) for text, weight in likely if weight / total > 1e-8]
+
+
+def _drawn(spread: Spread, material: Json, sample: int) -> str:
+    digest = hashlib.sha256(orjson.dumps([sample, material])).digest()  # not of the text: its fence is new every time
+    rest = int.from_bytes(digest[:8], "big") / 2**64 * sum(chance for _, chance in spread)
+    for written, chance in spread:
+        rest -= chance
+        if rest <= 0:
+            return written
+    return spread[-1][0]
+
+
+def _items(schema: Mapping[str, Json], name: str, question: Question) -> Iterator[Json]:
+    inner = _resolved(schema.get("items") or _TEXT, question.schema)
+    listed = list(_listed(question.material))
+    if "step" in name:
+        yield from STEPS
+    elif "properties" in inner:
+        for number, each in enumerate(listed):
+            yield _object(inner, number, each, question)
+    elif inner.get("type") == "string" and "enum" not in inner:
+        yield from listed[:20]
+    else:
+        for each in listed:
+            yield _value(inner, _about(question, each))
+
+
+def _object(schema: Mapping[str, Json], number: int, text: str, question: Question) -> dict[str, Json]:
+    """One object of a list, about one text of the material."""
+    about = _about(question, text)
+    result: dict[str, Json] = {}
+    for key, inner in cast("Mapping[str, Json]", schema["properties"]).items():
+        rule = _resolved(inner, question.schema)
+        if rule.get("type") == "integer" and key in {"index", "id", "number", "position"}:
+            result[key] = number + int(rule.get("minimum") or 0)
+        elif key in {"statement", "claim", "text", "sentence", "quote", "evidence"}:
+            result[key] = text
+        else:
+            result[key] = _plain(rule, about)
+    return result
+
+
+def _plain(schema: Mapping[str, Json], question: Question) -> Json:
+    if schema.get("type") in {"integer", "number"} and "enum" not in schema:
+        return int(spread_around(question.closeness, *_limits(schema))[0][0])
+    if schema.get("type") == "array":
+        return []
+    if "properties" in schema:
+        return {key: _plain(_resolved(inner, question.schema), question) for key, inner in schema["properties"].items()}
+    return _value(schema, question)
+
+
+def _value(schema: Mapping[str, Json], question: Question) -> Json:
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return _chosen(schema["enum"], question.closeness)
+    match schema.get("type"):
+        case "boolean":
+            return question.closeness >= 0.5
+        case "null":
+            return None
+        case _:
+            return f"Stand-in, no model: counting words, this comes to {question.closeness:.0%}."
+
+
+def _chosen(choices: Sequence[Json], close: float) -> Json:
+    """A number by its place; of words, the first that sounds good or bad."""
+    if all(isinstance(each, (int, float)) for each in choices):
+        return sorted(choices)[round(close * (len(choices) - 1))]
+    bad = [each for each in choices if str(each).lower() in _BAD_WORDS]
+    good = [each for each in choices if each not in bad]
+    return (good or bad)[0] if close >= 0.5 else (bad or good)[0]
+
+
+def _limits(schema: Mapping[str, Json]) -> tuple[float, float]:
+    return float(schema.get("minimum", _ANY_SCALE[0])), float(schema.get("maximum", _ANY_SCALE[1]))
+
+
+def _listed(material: Json) -> Iterator[str]:
+    """What there is to say something about: the material's own list, else the sentences of its answer."""
+    if isinstance(material, Mapping):
+        fields = cast("Mapping[str, Json]", material)
+        lists = sorted((key in _PASSAGES, key) for key, value in fields.items() if value and isinstance(value, list))
+        if lists:
+            yield from (" ".join(texts(each)) for each in fields[lists[0][1]])
+            return
+        yield from _SENTENCE.split(" ".join(texts(fields.get("actual_output", material))))
+        return
+    yield from _SENTENCE.split(" ".join(texts(material)))
+
+
+def _about(question: Question, text: str) -> Question:
+    """The same question about one text: how much of it the rest of the material knows."""
+    rest = words(" ".join(each for each in texts(question.material) if each != text))
+    return Question(question.text, question.material, question.schema, share(words(text), rest))
+
+
+def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Follow a reference, and take the first of several forms."""
+    while True:
+        if "$ref" in schema:
+            schema = root["$defs"][str(schema["$ref"]).rpartition("/")[2]]
+        elif schema.get("anyOf"):
+            schema = schema["anyOf"][0]
+        else:
+            return schema
+
+
+def _dump(value: Any) -> str:
+    return orjson.dumps(value).decode()

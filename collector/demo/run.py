@@ -1,0 +1,224 @@
+"""Runs the demo: application, service and judge in one process, and a screen to watch them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+
+from collector.app import Running, running
+from collector.config.loading import Config, check
+from collector.demo.application import Helpdesk, tracing
+from collector.demo.board import Board
+from collector.demo.judge import MODEL, serve_judge
+from collector.demo.screen import Scene, render, summary
+from collector.logs.log import Committed, Stored
+from collector.records import evaluation_from_json, turn_from_json
+
+CONVERSATION_EVERY = 1.2
+"""Seconds between the starts of two conversations."""
+LINES_EVERY = 5.0
+"""Seconds between two lines where there is no terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """What the command line says. Times in seconds; `duration` None means until Ctrl-C."""
+
+    duration: float | None
+    worse_after: float
+    port: int
+    metrics_port: int
+    page_port: int = 0
+
+
+def run_demo(settings: DemoSettings) -> int:
+    """Run the demo until its end; returns the exit status."""
+    import uvloop
+
+    if not settings.metrics_port:
+        settings = replace(settings, metrics_port=_free_port())
+    with tempfile.TemporaryDirectory(prefix="evalstream-demo-") as folder:
+        uvloop.run(_demo(settings, Path(folder)))
+    return 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def _demo(settings: DemoSettings, folder: Path) -> None:
+    board, console = Board(), Console()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop.set)
+    async with _judge(os.environ) as judge, running(_config(settings, judge, folder)) as service:
+        started = time.monotonic()
+        scene = Scene(
+            judge=judge["model"],
+            metrics_url=f"http://127.0.0.1:{settings.metrics_port}/metrics",
+            otlp_url=f"http://127.0.0.1:{service.otlp_port}",
+            page_url=f"http://127.0.0.1:{service.page_port}/?range=5m",
+            worse_after=settings.worse_after,
+        )
+
+        def elapsed() -> float:
+            return time.monotonic() - started
+
+        async with asyncio.TaskGroup() as tasks:
+            parts = [
+                tasks.create_task(_watch(service, board, elapsed)),
+                tasks.create_task(_converse(scene, elapsed)),
+                tasks.create_task(_show(board, scene, console, elapsed)),
+            ]
+            try:
+                async with asyncio.timeout(settings.duration):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+            for part in parts:
+                part.cancel()
+        seconds = elapsed()
+    for line in summary(board, scene, seconds):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+@asynccontextmanager
+async def _judge(environment: Mapping[str, str]) -> AsyncGenerator[dict[str, Any]]:
+    """The judge's settings: the user's own where the environment names one, else the stand-in, started here."""
+    if environment.get("OPENAI_API_KEY") or environment.get("OPENAI_BASE_URL"):
+        yield {
+            "model": environment.get("OPENAI_MODEL", "gpt-4.1-mini"),
+            "base_url": environment.get("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+            "api_key": environment.get("OPENAI_API_KEY", "none"),
+        }
+        return
+    async with serve_judge() as base_url:
+        yield {"model": MODEL, "base_url": base_url}
+
+
+def _config(settings: DemoSettings, judge: Mapping[str, Any], folder: Path) -> Config:
+    return check(
+        {
+            "log": {"kind": "sqlite", "path": str(folder / "evalstream.db")},
+            "receive": {"otlp_http": {"port": settings.port}},
+            "assemble": {"quiet": "500ms", "linger": "5s"},
+            "judges": {"judge": dict(judge)},
+            "evaluators": {
+                "answers_question": {
+                    "kind": "g_eval",
+                    "criteria": "Does the actual output answer the question that the input asks?",
+                    "evaluation_params": ["input", "actual_output"],
+                    "threshold": 0.5,
+                },
+                "grounded": {
+                    "kind": "g_eval",
+                    "criteria": "Is what the actual output says supported by the retrieval context?",
+                    "evaluation_params": ["actual_output", "retrieval_context"],
+                    "threshold": 0.5,
+                },
+            },
+            "monitors": {"everything": {"evaluators": ["answers_question", "grounded"]}},  # the user's own traces, too
+            "export": {"prometheus": {"port": settings.metrics_port}},
+            "page": {"port": settings.page_port},
+        },
+        "the demo's configuration",
+    )
+
+
+async def _converse(scene: Scene, elapsed: Callable[[], float]) -> None:
+    """Let users come, one conversation after the other, some at the same time."""
+    chance = random.Random(7)
+
+    def quality() -> float:
+        return 0.95 if elapsed() < scene.worse_after else 0.25
+
+    async with tracing(scene.otlp_url) as tracer:
+        helpdesk = Helpdesk(tracer, quality=quality, chance=chance)
+        async with asyncio.TaskGroup() as users:
+            number = 0
+            while True:
+                number += 1
+                name = f"visit-{number:04d}"
+                users.create_task(helpdesk.converse(name, turns=chance.randint(2, 4), pause=chance.uniform(0.8, 1.6)))
+                await asyncio.sleep(CONVERSATION_EVERY)
+
+
+class _Watch:
+    """A fold that shows every record to a function and keeps nothing."""
+
+    due_at = None
+    low_watermark = None
+    note = ""
+
+    def __init__(self, see: Callable[[Stored], None]) -> None:
+        self._see = see
+
+    async def replay(self, records: Sequence[Stored]) -> None:
+        """Nothing to rebuild."""
+
+    async def deliver(self, records: Sequence[Stored]) -> None:
+        """Show what is new."""
+        for record in records:
+            if not record.headers:  # a tick, a label, or the evaluate stage's own
+                self._see(record)
+
+
+async def _watch(service: Running, board: Board, elapsed: Callable[[], float]) -> None:
+    def opening(see: Callable[[Stored], None]) -> Any:
+        @asynccontextmanager
+        async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[_Watch]:
+            yield _Watch(see)
+
+        return open_fold
+
+    async with asyncio.TaskGroup() as tasks:
+        see_turn = opening(lambda record: board.add_turn(turn_from_json(record.value)))
+        see_evaluation = opening(lambda record: board.add_evaluation(evaluation_from_json(record.value), elapsed()))
+        tasks.create_task(service.logs.turns.follow("demo", see_turn))
+        tasks.create_task(service.logs.evaluations.follow("demo", see_evaluation))
+
+
+async def _show(board: Board, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:
+    if not console.is_terminal:
+        await _print_lines(board, scene, console, elapsed)
+        return
+    with Live(render(board, scene, elapsed()), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            await asyncio.sleep(0.25)
+            live.update(render(board, scene, elapsed()), refresh=True)
+
+
+async def _print_lines(board: Board, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:
+    """Without a terminal to draw on: a line now and then."""
+    console.print(
+        f"judge: {scene.judge}; /metrics on {scene.metrics_url}; OTLP on {scene.otlp_url}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(f"page: {scene.page_url}", highlight=False, soft_wrap=True)
+    while True:
+        await asyncio.sleep(LINES_EVERY)
+        now = elapsed()
+        means = "  ".join(
+            f"{name} {mean:.2f}"
+            for name, track in sorted(board.tracks.items())
+            if (mean := track.mean_between(now - LINES_EVERY, now + 1)) is not None
+        )
+        phase = "" if now < scene.worse_after else "  (bad answers, on purpose)"
+        console.print(f"{now:4.0f} s  {board.turns} turns  {means}{phase}", highlight=False, soft_wrap=True)

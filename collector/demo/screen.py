@@ -1,0 +1,148 @@
+"""The demo's screen: what goes in, what is judged, and each evaluator's mean over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from collector.demo.board import BIN_SECONDS, RECENT_SECONDS, Board, Track
+from evaluators.outcome import Evaluation
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_COLUMNS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What does not change while the demo runs: where to look, and when (s) the answers turn bad."""
+
+    judge: str
+    metrics_url: str
+    otlp_url: str
+    page_url: str
+    worse_after: float
+
+
+def render(board: Board, scene: Scene, now: float) -> RenderableType:
+    """The whole screen at `now` seconds after the start."""
+    return Group(_head(board, scene, now), _turns(board), _evaluations(board), _means(board, scene, now), _foot(scene))
+
+
+def _head(board: Board, scene: Scene, now: float) -> Text:
+    if now < scene.worse_after:
+        phase = f"the application answers well; in {scene.worse_after - now:.0f} s it gets worse on purpose"
+    else:
+        phase = (
+            f"for {now - scene.worse_after:.0f} s the application has been answering badly, on purpose: watch the means"
+        )
+    return Text.assemble(
+        ("evalstream demo", "bold"),
+        f"   {now:.0f} s   {board.turns} turns in {len(board.conversations)} conversations\n",
+        ("judge: ", "dim"),
+        f"{scene.judge}\n",
+        (phase, "green" if now < scene.worse_after else "yellow"),
+    )
+
+
+def _turns(board: Board) -> Panel:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(style="dim", width=10, no_wrap=True)
+    table.add_column(ratio=2, no_wrap=True, overflow="ellipsis")
+    table.add_column(ratio=3, no_wrap=True, overflow="ellipsis")
+    for turn in board.latest_turns:
+        table.add_row(
+            _short(turn.conversation_id), Text(turn.input or ""), Text(turn.actual_output or turn.error or "")
+        )
+    return Panel(table, title="turns, as read from the application's OpenTelemetry spans", title_align="left")
+
+
+def _evaluations(board: Board) -> Panel:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(style="dim", width=10, no_wrap=True)
+    table.add_column(width=18, no_wrap=True)
+    table.add_column(width=5, justify="right")
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    for each in board.latest_evaluations:
+        table.add_row(_short(each.subject.conversation_id), each.evaluator, _score(each), Text(_why(each), style="dim"))
+    return Panel(table, title="evaluations, as written into the ledger", title_align="left")
+
+
+def _means(board: Board, scene: Scene, now: float) -> Panel:
+    table = Table(box=None, expand=True, pad_edge=False)
+    table.add_column("evaluator")
+    table.add_column("scored", justify="right")
+    table.add_column("mean", justify="right")
+    table.add_column(f"last {RECENT_SECONDS:.0f} s", justify="right")
+    table.add_column("over time (the red column: where the answers turn bad)")
+    for name, track in sorted(board.tracks.items()):
+        recent = track.mean_between(now - RECENT_SECONDS, now + 1)
+        table.add_row(name, str(track.scored), _number(track.mean), _coloured(recent), _sparkline(track, scene, now))
+    return Panel(table, title="means", title_align="left")
+
+
+def _foot(scene: Scene) -> Text:
+    return Text.assemble(
+        ("look at it: ", "dim"), (scene.page_url, "bold"),
+        ("\nPrometheus ", "dim"), scene.metrics_url, ("   send your own traces to ", "dim"), scene.otlp_url,
+        ("   Ctrl-C ends it", "dim"),
+    )  # fmt: skip
+
+
+def _sparkline(track: Track, scene: Scene, now: float) -> Text:
+    line = Text()
+    last = int(now // BIN_SECONDS)
+    first = max(0, last - _COLUMNS + 1)
+    for column, mean in enumerate(track.bins(now, _COLUMNS), start=first):
+        turning = column == int(scene.worse_after // BIN_SECONDS)
+        block = " " if mean is None else _BLOCKS[min(7, int(mean * 8))]
+        line.append(block, style="on red" if turning else _colour(mean))
+    return line
+
+
+def _score(evaluation: Evaluation) -> Text:
+    if evaluation.score is None:
+        return Text(evaluation.outcome[:5], style="red" if evaluation.outcome == "failed" else "dim")
+    return _coloured(evaluation.score)
+
+
+def _why(evaluation: Evaluation) -> str:
+    if evaluation.error is not None:
+        return f"{evaluation.error.type}: {evaluation.error.message}"
+    return evaluation.explanation or evaluation.reason or ""
+
+
+def _coloured(mean: float | None) -> Text:
+    return Text(_number(mean), style=_colour(mean))
+
+
+def _colour(mean: float | None) -> str:
+    if mean is None:
+        return "dim"
+    return "green" if mean >= 0.7 else "yellow" if mean >= 0.5 else "red"
+
+
+def _number(mean: float | None) -> str:
+    return "–" if mean is None else f"{mean:.2f}"
+
+
+def _short(conversation_id: str | None) -> str:
+    return (conversation_id or "–")[-10:]
+
+
+def summary(board: Board, scene: Scene, seconds: float) -> Iterable[str]:
+    """What to say at the end: what was seen, and where to go next."""
+    traffic = f"{board.turns} turns of {len(board.conversations)} conversations"
+    yield f"{traffic} in {seconds:.0f} s, judged by {scene.judge}."
+    for name, track in sorted(board.tracks.items()):
+        before = track.mean_between(0, scene.worse_after)
+        after = track.mean_between(scene.worse_after + RECENT_SECONDS / 3, seconds + 1)
+        outcomes = f"{track.scored} scored, {track.skipped} skipped, {track.failed} failed"
+        yield f"  {name}: {outcomes}; mean {_number(before)} before, {_number(after)} after the drop."
+    if board.first_score_after is not None:
+        yield f"The first score was there {board.first_score_after:.1f} s after the start."
+    yield "Next: write an evalstream.yaml (README, 'Your own traces'), then: evalstream check, evalstream run"

@@ -1,0 +1,1 @@
+"""From turns to evaluations: conversations, sampling, the judge's work."""

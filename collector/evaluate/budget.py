@@ -1,0 +1,138 @@
+"""Holding a budget without biasing means: the sampling rate of the next minute follows from the past alone.
+
+A rate that depended on the items it is applied to would choose among them. One that is set before they come is known
+for each of them, so weights of 1 / probability give unbiased means, whatever it was. The rate is what the budget
+allows, divided by what judging all of the traffic would cost, as the recent past has it:
+
+    factor = (credit + limit * horizon / period) / horizon / demand
+
+`credit` is what was allowed and not spent, below 0 where more was spent; it is repaid over the horizon. A hard cap
+above that is the emergency brake: what it refuses is counted, and does bias means. No clock, no I/O: time is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+HOUR, DAY = 3600.0, 86400.0
+STEP = 60.0
+"""Seconds for which a rate holds."""
+FIRST_STEP, FIRST_FACTOR = 10.0, 0.1
+"""The first rate, when nothing is known of the traffic yet, and how long it holds."""
+FLOOR = 0.002
+"""The lowest factor: 1 / probability is the weight of what is judged, and few heavy ones make a mean worthless."""
+_KEPT = 0.8  # of the estimate of the traffic, per minute
+_HORIZON = {HOUR: HOUR, DAY: 6 * HOUR}
+_SAVED = {HOUR: 0.1, DAY: 0.5}  # of the limit: more is not carried from quiet times into busy ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Budgets in US dollars. `hard_cap` and `fallback_at` are factors, the second of the hard cap."""
+
+    usd_per_hour: float | None = None
+    usd_per_day: float | None = None
+    hard_cap: float = 1.2
+    fallback_at: float = 0.9
+
+    def windows(self) -> Iterator[tuple[float, float]]:
+        """The budgets: seconds, and US dollars within them."""
+        if self.usd_per_hour is not None:
+            yield HOUR, self.usd_per_hour
+        if self.usd_per_day is not None:
+            yield DAY, self.usd_per_day
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any."""
+        return self.usd_per_hour is not None or self.usd_per_day is not None
+
+
+class Window:
+    """What was spent of one budget: the credit, and the sum over the last `period` seconds.
+
+    The sum is kept in 60 parts; it may hold up to one part more than the period.
+    """
+
+    def __init__(self, period: float, limit: float, now: float) -> None:
+        self.limit = limit
+        self.credit = 0.0
+        self._period = period
+        self._time = now
+        self._part = period / 60.0
+        self._parts: dict[int, float] = {}
+
+    def accrue(self, now: float) -> None:
+        """Let time pass: the budget grows, up to what may be saved."""
+        passed = max(0.0, now - self._time)
+        self._time = max(self._time, now)
+        self.credit = min(self.limit * _SAVED[self._period], self.credit + self.limit * passed / self._period)
+
+    def spend(self, usd: float, now: float) -> None:
+        """Money was spent."""
+        self.credit -= usd
+        part = int(now // self._part)
+        self._parts[part] = self._parts.get(part, 0.0) + usd
+
+    def spent(self, now: float) -> float:
+        """What was spent within the last period."""
+        first = int(now // self._part) - 60
+        for part in [each for each in self._parts if each < first]:
+            del self._parts[part]
+        return sum(self._parts.values())
+
+    @property
+    def allowed(self) -> float:
+        """What may be spent per second from now on; not below 0."""
+        horizon = _HORIZON[self._period]
+        return max(0.0, self.credit + self.limit * horizon / self._period) / horizon
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"credit": self.credit, "time": self._time, "parts": [[part, usd] for part, usd in self._parts.items()]}
+
+    def restore(self, plain: Mapping[str, Any]) -> None:
+        """Go on from what `plain` gave."""
+        self.credit, self._time = plain["credit"], plain["time"]
+        self._parts = {part: usd for part, usd in plain["parts"]}  # noqa: C416 - pairs are lists in JSON
+
+
+class Demand:
+    """How many evaluations per second would be made without a budget, as the recent past has it."""
+
+    def __init__(self) -> None:
+        self.per_second: float | None = None
+        self._units = 0.0
+
+    def add(self, units: float) -> None:
+        """Something came that would be judged with this probability."""
+        self._units += units
+
+    def step(self, seconds: float) -> None:
+        """So many seconds have passed since the last step."""
+        if seconds <= 0:
+            return
+        now, self._units = self._units / seconds, 0.0
+        if self.per_second is None:
+            self.per_second = now
+        else:
+            kept = _KEPT ** (seconds / STEP)
+            self.per_second = kept * self.per_second + (1 - kept) * now
+
+
+def factor_of(allowed: float, demand_usd: float) -> float:
+    """What is left of the rates where `allowed` US dollars per second meet a demand of `demand_usd`.
+
+    Rounded to six digits, as it is written down.
+    """
+    if demand_usd <= allowed:
+        return 1.0
+    return round_to_digits(min(1.0, max(FLOOR, allowed / demand_usd)))
+
+
+def round_to_digits(value: float, digits: int = 6) -> float:
+    """A number above 0 with so many significant digits."""
+    return round(value, digits - 1 - math.floor(math.log10(value)))

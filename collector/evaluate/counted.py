@@ -1,0 +1,38 @@
+"""The tally as Prometheus metrics."""
+
+from __future__ import annotations
+
+from collector.evaluate.plan import Plan
+from collector.evaluate.tally import Due, End, TurnOutcome
+from collector.telemetry import CONVERSATIONS_CLOSED, GAPS, LEDGER, TURNS, Telemetry
+
+
+class Counted:
+    """Counts into the metrics of this process. The names of the plan have their place, and their series at 0."""
+
+    def __init__(self, telemetry: Telemetry, plan: Plan) -> None:
+        self._telemetry = telemetry
+        for monitor in plan.monitors:
+            telemetry.reserve("monitor", monitor.name)
+            for each in monitor.assignments:
+                telemetry.reserve("evaluator", each.evaluator.name)
+        for monitor in plan.monitors:
+            for outcome in ("sampled", "sampled_out"):  # at 0: Prometheus does not see the first one otherwise
+                telemetry.counter(TURNS, monitor.name, outcome)
+            for each in monitor.assignments:  # one that never runs shows that nothing matched
+                telemetry.counter(LEDGER, monitor.name, each.evaluator.name, "matched", "")
+                telemetry.counter(LEDGER, monitor.name, each.evaluator.name, "scored", "")
+
+    def turn(self, monitor: str, outcome: TurnOutcome) -> None:
+        """See `Tally`."""
+        self._telemetry.counter(TURNS, monitor, outcome).inc()
+
+    def evaluation(self, monitor: str, evaluator: str, what: Due | End, reason: str = "", number: int = 1) -> None:
+        """See `Tally`."""
+        self._telemetry.counter(LEDGER, monitor, evaluator, what, reason).inc(number)
+
+    def closed(self, monitor: str, by: str, gaps: int) -> None:
+        """See `Tally`."""
+        self._telemetry.counter(CONVERSATIONS_CLOSED, monitor, by).inc()
+        if gaps:
+            self._telemetry.counter(GAPS, monitor).inc()

@@ -1,0 +1,84 @@
+"""Runs evaluation jobs, a bounded number at a time, and writes each result into the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from collector.evaluate.ledger import persistently
+from collector.evaluate.plan import Job
+from collector.evaluate.purse import Purse
+from collector.evaluate.record import evaluation_of
+from collector.logs.log import Log, Record
+from collector.records import evaluation_to_json
+from evaluators.cases import Conversation, Turn
+from evaluators.outcome import Evaluation, Skipped
+from evaluators.run import Result, run
+
+
+def utc_now() -> datetime:
+    """The time of day, for the records' timestamps."""
+    return datetime.now(UTC)
+
+
+class Dispatcher:
+    """A bounded pool for the evaluation jobs of all partitions of this process.
+
+    `concurrency` jobs run at once. A job ends when its evaluation is durable in the evaluations log, whatever the
+    outcome; while that log cannot be written the job keeps its place and tries again every `retry` seconds. What waited
+    longer than `shed_after` seconds, or would go beyond a hard cap of the `purse`, is skipped for that reason. `run`
+    judges, as `evaluators.run.run` does.
+    """
+
+    def __init__(
+        self,
+        evaluations: Log,
+        *,
+        concurrency: int,
+        now: Callable[[], datetime] = utc_now,
+        retry: float = 1.0,
+        purse: Purse | None = None,
+        shed_after: float | None = None,
+        run: Callable[..., Awaitable[Result]] = run,
+    ) -> None:
+        self.places = asyncio.Semaphore(concurrency)
+        self._evaluations = evaluations
+        self._now = now
+        self._retry = retry
+        self._purse = purse
+        self._shed_after = shed_after
+        self._run = run
+
+    async def perform(self, job: Job, partition: int) -> Evaluation:
+        """Judge, or say why not, and write down what came of it."""
+        case = job.case()
+        reason = self._refused(job)
+        if reason is not None:
+            moment = self._now()
+            nothing = Skipped(reason=reason)
+            result = Result(outcome=nothing, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
+        else:
+            result = await self._judged(job, case, partition)
+        evaluation = evaluation_of(job, case, result)
+        record = Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=partition)
+        await persistently(self._evaluations, record, self._retry)
+        return evaluation
+
+    def _refused(self, job: Job) -> str | None:
+        now = self._now().timestamp()
+        if self._shed_after is not None and now - job.since > self._shed_after:
+            return "shed"
+        if self._purse is not None and not self._purse.reserve(job, now):
+            return "over_budget"
+        return None
+
+    async def _judged(self, job: Job, case: Turn | Conversation, partition: int) -> Result:
+        cost: float | None = None
+        try:
+            result = await self._run(job.assignment.evaluator, case, job.judge, now=self._now)
+            cost = result.cost_usd
+        finally:
+            if self._purse is not None:
+                self._purse.settle(job, partition, cost, self._now().timestamp())
+        return result

@@ -1,0 +1,177 @@
+"""What is to be judged, and by what: monitors, with their evaluators and judges, ready to use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.evaluate.budget import Limits
+from collector.evaluate.conversations import Ends
+from collector.evaluate.marks import Mark
+from collector.evaluate.sampling import draw, inclusion
+from collector.evaluate.strata import Strata
+from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.errors import JudgeRejected
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.outcome import Sampling
+
+
+class NoJudge:
+    """The judge of evaluators that ask nobody."""
+
+    model = ""
+
+    async def ask(
+        self,
+        prompt: Prompt,  # noqa: ARG002 - the port's signature
+        reply: type[R],  # noqa: ARG002
+        *,
+        logprobs: bool = False,  # noqa: ARG002
+        samples: int = 1,  # noqa: ARG002
+    ) -> Verdict[R]:
+        """Refuse: no judge is configured."""
+        raise JudgeRejected("this evaluator has no judge")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """An evaluator with the judge that answers it.
+
+    `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
+    where it shall not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
+    made.
+    """
+
+    evaluator: Evaluator[Any]
+    judge: Judge
+    version: str
+    """The evaluator's version, computed once."""
+    fallback: Judge | None = None
+    rate: float | None = None
+    salt: str | None = None
+    expected_usd: float = 0.0
+
+    def judge_of(self, *, fallback: bool) -> Judge:
+        """The judge to ask."""
+        return self.fallback if fallback and self.fallback is not None else self.judge
+
+    def evaluation_id(self, subject_id: str, revision: str = "1", *, fallback: bool = False) -> str:
+        """The identity of this evaluator's evaluation of a subject: 32 hex digits, the same on every replay.
+
+        `revision` stands for the turns of a conversation. The monitor is not part of it: a subject that two monitors
+        give to one evaluator is judged once, for the first.
+        """
+        model = self.judge_of(fallback=fallback).model
+        parts = (self.evaluator.name, self.version, model, subject_id, revision)
+        return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class EndRule:
+    """By what a turn says that its conversation is over: an attribute's value, or the name of a tool it called."""
+
+    attributes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    tools: frozenset[str] = frozenset()
+
+    def met_by(self, turn: Turn) -> bool:
+        """Whether the turn is the last of its conversation."""
+        if self.tools and any(each.name in self.tools for each in turn.tools_called):
+            return True
+        return any(text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """Which turns are watched, at what rate, by which evaluators.
+
+    `match` maps a turn's field, or `attributes.<name>`, to the values that are wanted; all of them must match.
+    `rate` is the probability with which a conversation is judged.
+    """
+
+    name: str
+    assignments: tuple[Assignment, ...]
+    match: Mapping[str, frozenset[str]]
+    rate: float = 1.0
+    ends: Ends = field(default_factory=Ends)
+    end_rule: EndRule = field(default_factory=EndRule)
+    strata: Strata = field(default_factory=Strata)
+    limits: Limits = field(default_factory=Limits)
+
+    def of_scope(self, scope: Scope) -> tuple[Assignment, ...]:
+        """The assignments whose evaluators judge turns, or conversations."""
+        return tuple(each for each in self.assignments if each.evaluator.scope == scope)
+
+    def matches(self, turn: Turn) -> bool:
+        """Whether this monitor watches the turn."""
+        return all(text_at(turn, path) in wanted for path, wanted in self.match.items())
+
+    def chance(self, assignment: Assignment, factor: float, boost: float) -> float:
+        """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates."""
+        if assignment.rate is None:
+            return inclusion(self.rate, factor, boost)
+        own = factor if assignment.evaluator.needs_judge else 1.0  # what costs nothing is not held back by a budget
+        return inclusion(assignment.rate, own, boost)
+
+    @property
+    def reads_content(self) -> bool:
+        """Whether it takes more than a turn's key to know that this monitor does not want it."""
+        return bool(self.match or self.strata.boosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All monitors, in the order of the configuration, and the salt of the sampling draw."""
+
+    monitors: tuple[Monitor, ...]
+    salt: str = "evalstream"
+    limits: Limits = field(default_factory=Limits)
+    """The budget of all monitors together."""
+
+    def draw(self, assignment: Assignment, key: str) -> float:
+        """The draw of a conversation for an evaluator: below its chance, it is judged."""
+        return draw(assignment.salt or self.salt, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One evaluation to be made: one evaluator, one subject.
+
+    `needs` is the mark of the oldest record it was made from: the low watermark may not pass it before the evaluation
+    is in the ledger. `emitted` is the position of the record that gave rise to it, `since` when the log took that.
+    `supersedes` are evaluations of
+    fewer turns of the same conversation.
+    """
+
+    evaluation_id: str
+    monitor: Monitor
+    assignment: Assignment
+    case: Callable[[], Turn | Conversation]
+    needs: Mark
+    emitted: int
+    since: float = 0.0
+    sampling: Sampling = field(default_factory=Sampling)
+    fallback: bool = False
+    supersedes: tuple[str, ...] = ()
+    attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def judge(self) -> Judge:
+        """The judge to ask."""
+        return self.assignment.judge_of(fallback=self.fallback)
+
+
+def conversation_key(turn: Turn) -> str:
+    """What ties a turn to its conversation; a turn without conversation id is a conversation of its own."""
+    return turn.conversation_id or turn.trace_id or turn.turn_id
+
+
+def text_at(turn: Turn, path: str) -> str:
+    """A turn's field, or `attributes.<name>`, as text; "" where there is none."""
+    if path.startswith("attributes."):
+        value = turn.attributes.get(path.removeprefix("attributes."))
+    else:
+        value = getattr(turn, path, None)
+    return "" if value is None else str(value)

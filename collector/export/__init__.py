@@ -1,0 +1,1 @@
+"""From evaluations to the outside; one file per exporter."""

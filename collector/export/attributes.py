@@ -1,0 +1,72 @@
+"""The OpenTelemetry attributes of an evaluation: every name that goes out is in this file.
+
+`gen_ai.*` and `error.type` are names of the GenAI semantic conventions, event `gen_ai.evaluation.result` (status:
+development). The conventions know neither how a score came about nor what a conversation's score belongs to, so this
+is said under `evalstream.*`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evaluators.outcome import Evaluation, Subject
+
+EVENT_NAME = "gen_ai.evaluation.result"
+SPAN_NAME = "evaluate {evaluator}"
+
+Value = str | bool | int | float | tuple[float, ...]
+
+
+def attributes(evaluation: Evaluation, *, explanation: bool = True) -> dict[str, Value]:
+    """The attributes of the event and of the span; without `explanation` no text of the judge is among them."""
+    pairs = (*_standard(evaluation, explanation=explanation), *_own(evaluation))
+    return {name: value for name, value in pairs if value is not None}
+
+
+def conversation_id(subject: Subject) -> str | None:
+    """The conversation's id as the traffic had it; None where the subject is a conversation of its own."""
+    own = subject.conversation_id in (subject.trace_id, subject.turn_id)
+    return None if own else subject.conversation_id
+
+
+def _standard(evaluation: Evaluation, *, explanation: bool) -> Iterator[tuple[str, Value | None]]:
+    yield "gen_ai.evaluation.name", evaluation.evaluator
+    yield "gen_ai.evaluation.score.value", _number(evaluation.score)
+    yield "gen_ai.evaluation.score.label", evaluation.label
+    yield "gen_ai.evaluation.explanation", evaluation.explanation if explanation else None
+    yield "gen_ai.response.id", evaluation.subject.response_id
+    yield "gen_ai.conversation.id", conversation_id(evaluation.subject)
+    yield "error.type", evaluation.error.type if evaluation.error else None
+
+
+def _own(evaluation: Evaluation) -> Iterator[tuple[str, Value | None]]:
+    yield "evalstream.evaluation.id", evaluation.evaluation_id
+    yield "evalstream.evaluator.version", evaluation.evaluator_version
+    yield "evalstream.monitor", evaluation.monitor
+    yield "evalstream.scope", evaluation.scope
+    yield "evalstream.subject.turn_id", evaluation.subject.turn_id
+    yield "evalstream.subject.revision", evaluation.subject.revision
+    yield "evalstream.outcome", evaluation.outcome
+    yield "evalstream.reason", evaluation.reason
+    yield "evalstream.passed", evaluation.passed
+    yield "evalstream.method", evaluation.method
+    yield "evalstream.range", evaluation.range
+    yield "evalstream.raw_score", _number(evaluation.raw_score)
+    yield "evalstream.kept_mass", _number(evaluation.kept_mass)
+    yield "evalstream.sampling.probability", float(evaluation.sampling.probability)
+    yield "evalstream.sampling.stratum", evaluation.sampling.stratum
+    yield "evalstream.sampling.unit", evaluation.sampling.unit
+    yield "evalstream.cost_usd", _number(evaluation.cost_usd)
+    if judge := evaluation.judge:
+        yield "evalstream.judge.model", judge.model
+        yield "evalstream.judge.fingerprint", judge.fingerprint
+        yield "evalstream.judge.prompt_hash", judge.prompt_hash
+    if usage := evaluation.usage:
+        yield "evalstream.judge.calls", usage.calls
+        yield "evalstream.judge.input_tokens", usage.input_tokens
+        yield "evalstream.judge.output_tokens", usage.output_tokens
+
+
+def _number(value: float | None) -> float | None:
+    """A float also where a record held a whole number: an attribute has one type."""
+    return None if value is None else float(value)

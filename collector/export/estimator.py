@@ -1,0 +1,96 @@
+"""The five weighted sums from which means, errors and drops are computed, kept up on a stream.
+
+With w = 1 / sampling probability, and for each conversation a = sum of w and b = sum of w * score of its scored turns,
+the sums are W = sum a, WY = sum b, W2 = sum a², W2Y = sum a*b, W2Y2 = sum b². Then WY / W is the unbiased mean, and
+
+    sqrt(W2Y2 - 2 * mean * W2Y + mean² * W2) / W
+
+its standard error (Hájek's estimator, Taylor variance, conversations as clusters: turns of one conversation are not
+independent). On a stream a conversation's turns come one by one, so each adds what the squares grow by:
+
+    a² -> (a + w)²:           w * (2a + w)
+    a*b -> (a + w)(b + w*y):  w*y * (a + w) + w * b
+    b² -> (b + w*y)²:         w*y * (2b + w*y)
+
+None of it is negative, so these are counters, exact over any window that holds whole conversations. The sums of
+replicas add up, because one conversation is scored by one partition's owner.
+
+A conversation without end must not be one cluster without end: a window that begins within a cluster also gets the
+products with its earlier turns, and the more of them there are, the more the error is overstated. So the scores of a
+conversation belong together for `memory` seconds from the first of them (an hour, as conversations are mostly shorter
+and windows mostly not); later ones begin a new cluster. Over long windows this leaves out products within
+conversations that last longer, and understates their share of the error. A restart begins new clusters, too. A
+conversation judged again because late turns reopened it counts as one more score of the same conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Increments:
+    """What one score adds to the five sums; each at least 0."""
+
+    w: float
+    wy: float
+    w2: float
+    w2y: float
+    w2y2: float
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Sums over a conversation's scores since `start` (s)."""
+
+    start: float
+    w: float = 0.0
+    wy: float = 0.0
+
+
+class Clusters:
+    """What the scores of recent conversations sum up to.
+
+    At most `capacity` conversations, each for `memory` seconds from its first score; what is beyond is forgotten, the
+    oldest first.
+    """
+
+    def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
+        self._capacity = capacity
+        self._memory = memory
+        self._clusters: dict[Hashable, _Cluster] = {}  # in the order of their start
+
+    def __len__(self) -> int:
+        return len(self._clusters)
+
+    def add(self, key: Hashable, *, weight: float, score: float, time: float) -> Increments:
+        """Add a score in [0, 1] of the conversation `key`, weighted `weight` >= 1, made at `time` (s)."""
+        cluster = self._cluster(key, time)
+        wy = weight * score
+        increments = Increments(
+            w=weight,
+            wy=wy,
+            w2=weight * (2.0 * cluster.w + weight),
+            w2y=wy * (cluster.w + weight) + weight * cluster.wy,
+            w2y2=wy * (2.0 * cluster.wy + wy),
+        )
+        cluster.w += weight
+        cluster.wy += wy
+        return increments
+
+    def _cluster(self, key: Hashable, time: float) -> _Cluster:
+        known = self._clusters.get(key)
+        if known is not None and time - known.start <= self._memory:
+            return known
+        self._clusters.pop(key, None)
+        self._clusters[key] = cluster = _Cluster(time)
+        self._forget(time)
+        return cluster
+
+    def _forget(self, time: float) -> None:
+        while True:
+            oldest = next(iter(self._clusters))
+            if len(self._clusters) <= self._capacity and time - self._clusters[oldest].start <= self._memory:
+                return
+            del self._clusters[oldest]

@@ -1,0 +1,100 @@
+"""The port of an exporter, and the shape in which plug-ins offer one.
+
+A plug-in is a class under the entry-point group `evalstream.exporters`:
+
+    class AcmeSettings(ExporterSettings):
+        url: str
+
+    class AcmeExporter:
+        Settings = AcmeSettings
+
+        @classmethod
+        @asynccontextmanager
+        async def open(cls, settings, context):
+            async with aiohttp.ClientSession() as session:
+                yield cls(settings, session)
+
+        async def export(self, batch): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from collector.errors import EvalstreamError
+from collector.health import Health
+from collector.telemetry import Telemetry
+from evaluators.cases import Scope
+from evaluators.outcome import Evaluation
+
+
+class ExportUnavailable(EvalstreamError):
+    """The destination cannot take the batch now. `retry_after` is the wait in seconds it asked for.
+
+    `reason` is a short snake_case name out of a closed set, fit for a metric label.
+    """
+
+    def __init__(self, message: str, *, reason: str = "unavailable", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class Exporter(Protocol):
+    """Takes evaluations to the outside."""
+
+    async def export(self, batch: Sequence[Evaluation]) -> None:
+        """Take a batch out; on return it is delivered, or lost for a reason that was counted.
+
+        The same evaluation may come again after a crash, and batches of different partitions at the same time.
+
+        Raises:
+            ExportUnavailable: not now; the caller gives the same batch again.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """An evaluator that a monitor uses: whose evaluations will come."""
+
+    evaluator: str
+    evaluator_version: str
+    monitor: str
+    scope: Scope = "turn"
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportContext:
+    """What the service gives to every exporter."""
+
+    telemetry: Telemetry
+    watched: tuple[Watched, ...] = ()
+    health: Health | None = None
+
+
+class ExporterSettings(BaseModel):
+    """Settings of an exporter: its section of the configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ExporterPlugin(Protocol):
+    """What an entry point of the group `evalstream.exporters` names."""
+
+    Settings: ClassVar[type[ExporterSettings]]
+
+    @classmethod
+    def open(cls, settings: Any, context: ExportContext) -> AbstractAsyncContextManager[Exporter]:
+        """Open an exporter with an instance of `Settings`; it is closed on leaving.
+
+        Raises:
+            ConfigError: these settings cannot work here, like a path that cannot be written.
+        """
+        ...

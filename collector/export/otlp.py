@@ -1,0 +1,84 @@
+"""Scores back over OTLP/HTTP, into the trace they belong to.
+
+For every evaluation with a score or a failure one log event `gen_ai.evaluation.result` with the trace and span id of
+the judged span, and one span `evaluate {name}` as its child, for backends that only show traces. Its span id is made
+from the evaluation's id: exported again, it is the same span. A failure has `error.type` and no score. Skipped
+evaluations say nothing about an answer and stay at home (Prometheus counts them by reason) unless `skipped` is set;
+they then go out without a score, with `evalstream.outcome` = `skipped` and the reason.
+
+Not sent: spans for the judge's own calls, since an evaluation's record does not hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import aiohttp
+from pydantic import Field, SecretStr
+
+from collector.backoff import Backoff
+from collector.durations import Seconds
+from collector.export.exporter import ExportContext, ExporterSettings
+from collector.export.otlp_client import OtlpClient
+from collector.export.otlp_messages import events, spans
+from evaluators.outcome import Evaluation
+
+
+class OtlpSettings(ExporterSettings):
+    """Where to, and what."""
+
+    endpoint: str = Field(
+        default="http://127.0.0.1:4318",
+        pattern=r"^https?://",
+        description="The OTLP/HTTP endpoint; /v1/logs and /v1/traces are added.",
+    )
+    headers: dict[str, SecretStr] = Field(
+        default_factory=dict, description="Sent with every request, like Authorization; usually ${env:NAME}."
+    )
+    gzip: bool = Field(default=True, description="Compress requests.")
+    timeout: Seconds = Field(default=10.0, gt=0, description="Deadline of one request.")
+    batch: int = Field(default=200, ge=1, le=10_000, description="Evaluations in one request at most.")
+    events: bool = Field(default=True, description="Send the event gen_ai.evaluation.result to /v1/logs.")
+    spans: bool = Field(default=True, description="Send the span `evaluate {name}` to /v1/traces.")
+    skipped: bool = Field(default=False, description="Send skipped evaluations too, without a score.")
+    explanation: bool = Field(default=True, description="Send the judge's explanation, which may quote judged text.")
+    service_name: str = Field(default="evalstream", min_length=1, description="The resource's service.name.")
+
+
+class OtlpExporter:
+    """Sends evaluations to an OTLP endpoint: events, then spans; each is tried again by itself until it is taken."""
+
+    Settings: ClassVar[type[OtlpSettings]] = OtlpSettings
+
+    def __init__(self, settings: OtlpSettings, client: OtlpClient) -> None:
+        self._settings = settings
+        self._client = client
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: OtlpSettings, context: ExportContext, *, backoff: Backoff | None = None
+    ) -> AsyncGenerator[OtlpExporter]:
+        """Open the exporter; the endpoint need not be there yet."""
+        timeout = aiohttp.ClientTimeout(total=settings.timeout)
+        headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
+        async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+            client = OtlpClient(
+                session, settings.endpoint, context.telemetry, gzip=settings.gzip, backoff=backoff or Backoff()
+            )
+            yield cls(settings, client)
+
+    async def export(self, batch: Sequence[Evaluation]) -> None:
+        """Send the batch; returns when both requests are taken, or refused for good and counted."""
+        wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
+        for start in range(0, len(wanted), self._settings.batch):
+            await self._send(wanted[start : start + self._settings.batch])
+
+    async def _send(self, batch: Sequence[Evaluation]) -> None:
+        service, explanation = self._settings.service_name, self._settings.explanation
+        if self._settings.events:
+            await self._client.send_logs(events(batch, service=service, explanation=explanation))
+        if self._settings.spans:
+            await self._client.send_traces(spans(batch, service=service, explanation=explanation))

@@ -1,0 +1,128 @@
+"""Evaluations as OTLP: an event on the judged span, and a short span of their own in the same trace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+
+from collector.export.attributes import EVENT_NAME, SPAN_NAME, Value, attributes
+from evaluators.outcome import Evaluation
+
+SCOPE = "evalstream"
+"""The instrumentation scope of everything we emit, by which we know our own spans again and never judge them."""
+
+_REMOTE_PARENT = 0x301  # sampled; the parent is known to be in another process (SpanFlags of the protocol)
+
+
+def events(batch: Sequence[Evaluation], *, service: str, explanation: bool = True) -> ExportLogsServiceRequest:
+    """One `gen_ai.evaluation.result` event per evaluation, with the trace and span id of what was judged."""
+    records = [_event(each, explanation=explanation) for each in batch]
+    scope = ScopeLogs(scope=_scope(), log_records=records)
+    return ExportLogsServiceRequest(resource_logs=[ResourceLogs(resource=_resource(service), scope_logs=[scope])])
+
+
+def spans(batch: Sequence[Evaluation], *, service: str, explanation: bool = True) -> ExportTraceServiceRequest:
+    """One span per evaluation, child of the judged span; of a conversation, linked to every turn's span.
+
+    Evaluations of what had no trace (ready-made turns) have no span: there is no trace for it to be in.
+    """
+    own = [_span(each, explanation=explanation) for each in batch if _id(each.subject.trace_id, 16)]
+    if not own:
+        return ExportTraceServiceRequest()
+    scope = ScopeSpans(scope=_scope(), spans=own)
+    return ExportTraceServiceRequest(resource_spans=[ResourceSpans(resource=_resource(service), scope_spans=[scope])])
+
+
+def span_id(evaluation_id: str) -> bytes:
+    """The span id of an evaluation: 8 bytes, the same however often it is exported."""
+    return hashlib.sha256(evaluation_id.encode()).digest()[:8]
+
+
+def _event(evaluation: Evaluation, *, explanation: bool) -> LogRecord:
+    ended = _nanoseconds(evaluation.ended_at)
+    failed = evaluation.outcome == "failed"
+    return LogRecord(
+        time_unix_nano=ended,
+        observed_time_unix_nano=ended,
+        severity_number=SeverityNumber.SEVERITY_NUMBER_WARN if failed else SeverityNumber.SEVERITY_NUMBER_INFO,
+        event_name=EVENT_NAME,
+        trace_id=_id(evaluation.subject.trace_id, 16),
+        span_id=_id(evaluation.subject.span_id, 8),
+        attributes=_attributes(evaluation, explanation=explanation),
+    )
+
+
+def _span(evaluation: Evaluation, *, explanation: bool) -> Span:
+    return Span(
+        trace_id=_id(evaluation.subject.trace_id, 16),
+        span_id=span_id(evaluation.evaluation_id),
+        parent_span_id=_id(evaluation.subject.span_id, 8),
+        flags=_REMOTE_PARENT,
+        name=SPAN_NAME.format(evaluator=evaluation.evaluator),
+        kind=Span.SpanKind.SPAN_KIND_INTERNAL,
+        start_time_unix_nano=_nanoseconds(evaluation.started_at),
+        end_time_unix_nano=_nanoseconds(evaluation.ended_at),
+        attributes=_attributes(evaluation, explanation=explanation),
+        links=_links(evaluation),
+        status=_status(evaluation),
+    )
+
+
+def _links(evaluation: Evaluation) -> list[Span.Link]:
+    pairs = ((_id(trace, 16), _id(span, 8)) for trace, span in evaluation.subject.links)
+    return [Span.Link(trace_id=trace, span_id=span) for trace, span in pairs if trace and span]
+
+
+def _status(evaluation: Evaluation) -> Status | None:
+    if evaluation.error is None:
+        return None
+    return Status(code=Status.StatusCode.STATUS_CODE_ERROR, message=evaluation.error.message)
+
+
+def _attributes(evaluation: Evaluation, *, explanation: bool) -> list[KeyValue]:
+    pairs = attributes(evaluation, explanation=explanation).items()
+    return [KeyValue(key=key, value=_any(value)) for key, value in pairs]
+
+
+def _any(value: Value) -> AnyValue:
+    match value:
+        case bool():
+            return AnyValue(bool_value=value)
+        case int():
+            return AnyValue(int_value=value)
+        case float():
+            return AnyValue(double_value=value)
+        case str():
+            return AnyValue(string_value=value.encode("utf-8", "replace").decode())
+        case tuple():
+            return AnyValue(array_value=ArrayValue(values=[AnyValue(double_value=each) for each in value]))
+
+
+def _id(text: str | None, length: int) -> bytes:
+    """The bytes of a hex id; none where it is missing or not of this length."""
+    try:
+        raw = bytes.fromhex(text or "")
+    except ValueError:
+        return b""
+    return raw if len(raw) == length else b""
+
+
+def _nanoseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1e6) * 1000  # a datetime knows microseconds
+
+
+def _scope() -> InstrumentationScope:
+    return InstrumentationScope(name=SCOPE, version=version("evalstream"))
+
+
+def _resource(service: str) -> Resource:
+    return Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value=service))])

@@ -1,0 +1,220 @@
+"""Scores as Prometheus metrics: the distribution, the estimator's sums, verdicts, outcomes, tokens and cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import ClassVar
+
+from pydantic import Field
+
+from collector.durations import Seconds
+from collector.errors import ConfigError
+from collector.export.estimator import Clusters
+from collector.export.exporter import ExportContext, ExporterSettings, Watched
+from collector.export.scrape import serve_metrics
+from collector.telemetry import (
+    ESTIMATOR_W,
+    ESTIMATOR_W2,
+    ESTIMATOR_W2Y,
+    ESTIMATOR_W2Y2,
+    ESTIMATOR_WY,
+    EVALUATION_DURATION,
+    EVALUATION_WEIGHT,
+    EVALUATIONS,
+    JUDGE_CALLS,
+    JUDGE_COST,
+    JUDGE_MODELS,
+    JUDGE_TOKENS,
+    LAST_SUCCESS,
+    OTHER,
+    SCORE,
+    SUSPICIOUS,
+    TARGET_SCORE,
+    VERDICT_WEIGHT,
+    VERDICTS,
+    Telemetry,
+)
+from evaluators.outcome import Evaluation
+
+_ESTIMATOR = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
+_ALL = "all"
+_MODELS = 1000
+"""Names and fingerprints remembered of one judge."""
+
+
+class PrometheusSettings(ExporterSettings):
+    """Where /metrics is, and how scores are labelled."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    segment_by: str | None = Field(
+        default=None, description="The evaluation's attribute that gives the `segment` label; none: `all`."
+    )
+    segments: tuple[str, ...] = Field(
+        default=(), max_length=100, description="The values of that attribute to tell apart; the rest is `other`."
+    )
+    conversations: int = Field(
+        default=100_000, ge=1, description="Conversations remembered for the error of the mean, about 400 bytes each."
+    )
+    conversation_memory: Seconds = Field(
+        default=3600.0, description="Scores of a conversation count as dependent within this time of the first."
+    )
+
+
+class PrometheusExporter:
+    """Feeds the metrics of scores and serves them with all others of this process."""
+
+    Settings: ClassVar[type[PrometheusSettings]] = PrometheusSettings
+
+    def __init__(self, settings: PrometheusSettings, context: ExportContext, *, port: int | None = None) -> None:
+        self.port = port
+        """Where /metrics is served; None if it is not."""
+        self._settings = settings
+        self._telemetry = context.telemetry
+        self._clusters = Clusters(capacity=settings.conversations, memory=settings.conversation_memory)
+        self._newest: dict[tuple[str, str], float] = {}
+        self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
+        for each in context.watched:
+            _reserve(context.telemetry, each)
+        for each in context.watched:
+            for segment in _segments(settings):
+                _create(context.telemetry, each, segment)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: PrometheusSettings, context: ExportContext) -> AsyncGenerator[PrometheusExporter]:
+        """Open the exporter and serve /metrics.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
+        async with AsyncExitStack() as stack:
+            server = serve_metrics(
+                context.telemetry.registry, host=settings.host, port=settings.port, health=context.health
+            )
+            try:
+                port = await stack.enter_async_context(server)
+            except OSError as error:
+                raise ConfigError(
+                    f"/metrics cannot be served on {settings.host}:{settings.port} ({error.strerror}); "
+                    "choose another host or port"
+                ) from error
+            yield cls(settings, context, port=port)
+
+    async def export(self, batch: Sequence[Evaluation]) -> None:
+        """Count the batch."""
+        for evaluation in batch:
+            self._count(evaluation)
+
+    def _count(self, evaluation: Evaluation) -> None:
+        labels = (
+            evaluation.evaluator,
+            evaluation.evaluator_version,
+            evaluation.monitor,
+            self._segment(evaluation),
+        )
+        self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, _reason(evaluation)).inc()
+        self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(1.0 / evaluation.sampling.probability)
+        self._count_work(evaluation)
+        self._note_model(evaluation)
+        if evaluation.score is not None:
+            self._count_score(evaluation, evaluation.score, labels)
+
+    def _count_score(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> None:
+        for sign in evaluation.details.get("suspicious", ()):
+            self._telemetry.counter(SUSPICIOUS, evaluation.evaluator, evaluation.monitor, str(sign)).inc()
+        trace = _exemplar(evaluation)
+        weight = 1.0 / evaluation.sampling.probability
+        self._telemetry.histogram(SCORE, *labels).observe(score, trace)
+        key = (labels, evaluation.subject.conversation_id)
+        ended = evaluation.ended_at.timestamp()
+        grown = self._clusters.add(key, weight=weight, score=score, time=ended)
+        for of, amount in zip(_ESTIMATOR, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
+            self._telemetry.counter(of, *labels).inc(amount)
+        self._succeeded(evaluation.evaluator, evaluation.monitor, ended)
+        if evaluation.passed is not None:
+            verdict = "pass" if evaluation.passed else "fail"
+            exemplar = None if evaluation.passed else trace
+            self._telemetry.counter(VERDICTS, *labels, verdict).inc(1, exemplar)
+            self._telemetry.counter(VERDICT_WEIGHT, *labels, verdict).inc(weight)
+
+    def _succeeded(self, evaluator: str, monitor: str, time: float) -> None:
+        newest = self._newest.get((evaluator, monitor), 0.0)
+        if time > newest:
+            self._newest[evaluator, monitor] = time
+            self._telemetry.gauge(LAST_SUCCESS, evaluator, monitor).set(time)
+
+    def _count_work(self, evaluation: Evaluation) -> None:
+        labels = (evaluation.evaluator, evaluation.monitor)
+        duration = (evaluation.ended_at - evaluation.started_at).total_seconds()
+        self._telemetry.histogram(EVALUATION_DURATION, *labels).observe(max(0.0, duration))
+        if usage := evaluation.usage:
+            self._telemetry.counter(JUDGE_CALLS, *labels).inc(usage.calls)
+            self._telemetry.counter(JUDGE_TOKENS, *labels, "input").inc(usage.input_tokens)
+            self._telemetry.counter(JUDGE_TOKENS, *labels, "output").inc(usage.output_tokens)
+        if evaluation.cost_usd:
+            self._telemetry.counter(JUDGE_COST, *labels).inc(evaluation.cost_usd)
+
+    def _note_model(self, evaluation: Evaluation) -> None:
+        """Count what a judge calls itself, but for the first name it gave."""
+        if evaluation.judge is None:
+            return
+        key = (evaluation.evaluator, evaluation.monitor)
+        model = (evaluation.judge.model, evaluation.judge.fingerprint)
+        known = self._models.setdefault(key, set())
+        if model in known or len(known) >= _MODELS:
+            return
+        if known:
+            self._telemetry.counter(JUDGE_MODELS, *key).inc()
+        known.add(model)
+
+    def _segment(self, evaluation: Evaluation) -> str:
+        if self._settings.segment_by is None:
+            return _ALL
+        value = str(evaluation.attributes.get(self._settings.segment_by))
+        return value if value in self._settings.segments else OTHER
+
+
+def _reason(evaluation: Evaluation) -> str:
+    """Why there is no score, out of a closed set: the prefix of a skip's reason, or the type of the error."""
+    if evaluation.error:
+        return evaluation.error.type
+    return (evaluation.reason or "").partition(":")[0]
+
+
+def _exemplar(evaluation: Evaluation) -> dict[str, str] | None:
+    trace = evaluation.subject.trace_id
+    return {"trace_id": trace} if trace and len(trace) == 32 else None
+
+
+def _segments(settings: PrometheusSettings) -> tuple[str, ...]:
+    return (_ALL,) if settings.segment_by is None else (*settings.segments, OTHER)
+
+
+def _reserve(telemetry: Telemetry, watched: Watched) -> None:
+    telemetry.reserve("evaluator", watched.evaluator)
+    telemetry.reserve("evaluator_version", watched.evaluator_version)
+    telemetry.reserve("monitor", watched.monitor)
+
+
+def _create(telemetry: Telemetry, watched: Watched, segment: str) -> None:
+    """Make the series of an evaluator at 0: an increase from nothing to 1 is one that Prometheus does not see."""
+    labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
+    telemetry.histogram(SCORE, *labels)
+    for of in _ESTIMATOR:
+        telemetry.counter(of, *labels)
+    telemetry.counter(EVALUATIONS, *labels, "scored", "")
+    telemetry.counter(EVALUATION_WEIGHT, *labels)
+    work = (watched.evaluator, watched.monitor)
+    telemetry.histogram(EVALUATION_DURATION, *work)
+    for direction in ("input", "output"):
+        telemetry.counter(JUDGE_TOKENS, *work, direction)
+    telemetry.counter(JUDGE_CALLS, *work)
+    telemetry.counter(JUDGE_COST, *work)
+    telemetry.counter(JUDGE_MODELS, *work)
+    if watched.threshold is not None:
+        telemetry.gauge(TARGET_SCORE, *labels[:3]).set(watched.threshold)
+        for verdict in ("pass", "fail"):
+            telemetry.counter(VERDICTS, *labels, verdict)
+            telemetry.counter(VERDICT_WEIGHT, *labels, verdict)

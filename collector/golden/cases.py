@@ -1,0 +1,76 @@
+"""The file of the golden set, read and checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from collector.errors import BadInput, ConfigError
+from collector.records import record_of
+from evaluators.cases import Conversation, Scope, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenCase:
+    """A frozen case. `scores` are its references by evaluator; an evaluator's first run gives those that are missing.
+
+    `case_id` is a hash of the case: a changed case is another one.
+    """
+
+    case_id: str
+    case: Turn | Conversation
+    scores: Mapping[str, float]
+
+    @property
+    def scope(self) -> Scope:
+        """What evaluators it is for."""
+        return "turn" if isinstance(self.case, Turn) else "conversation"
+
+
+def read_cases(path: Path) -> tuple[GoldenCase, ...]:
+    """Read the file: a turn or conversation record a line, with `scores` beside its fields.
+
+    Raises:
+        ConfigError: it cannot be read, or a line is not right; says which and why, not what was in it.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"golden.path: {path}: cannot be read ({error.strerror})") from error
+    cases = [_case(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    if not cases:
+        raise ConfigError(f"golden.path: {path}: has no cases")
+    return tuple(cases)
+
+
+def _case(line: bytes, where: str) -> GoldenCase:
+    try:
+        values: Any = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"golden.path: {where}: is not JSON; write one object a line") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"golden.path: {where}: should be an object: a turn or a conversation, with scores")
+    values = dict(values)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    scores = _scores(values.pop("scores", {}), where)  # pyright: ignore[reportUnknownArgumentType]
+    case_id = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    try:
+        case = record_of(values, Conversation if "turns" in values else Turn)
+    except BadInput as error:
+        raise ConfigError(f"golden.path: {where}: {error}") from None
+    return GoldenCase(case_id, case, scores)
+
+
+def _scores(given: Any, where: str) -> dict[str, float]:
+    if not isinstance(given, dict):
+        raise ConfigError(f"golden.path: {where}: scores should be an object: evaluator to score")
+    scores: dict[str, float] = {}
+    for name, score in given.items():  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise ConfigError(f"golden.path: {where}: scores.{name}: should be a number from 0 to 1")
+        scores[str(name)] = float(score)  # pyright: ignore[reportUnknownArgumentType]
+    return scores

@@ -1,0 +1,78 @@
+"""Opens the logs that the configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from collector.config.settings import KafkaLogSettings, LogSettings
+from collector.errors import ConfigError
+from collector.logs.log import Log, LogError
+
+NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters")
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The logs of the service. `definitions` keeps judges' answers to constant questions, like evaluation steps,
+    `dead_letters` what could not be processed.
+    """
+
+    spans: Log
+    turns: Log
+    evaluations: Log
+    definitions: Log
+    dead_letters: Log
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter((self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters))
+
+
+@asynccontextmanager
+async def open_logs(settings: LogSettings) -> AsyncGenerator[Logs]:
+    """Open all logs; they are closed on leaving.
+
+    Raises:
+        ConfigError: what is there does not fit the configuration.
+    """
+    try:
+        logs = await _open(settings)
+    except LogError as error:
+        raise ConfigError(f"log: {error}") from error
+    try:
+        yield logs
+    finally:
+        for log in logs:
+            await log.close()
+
+
+async def _open(settings: LogSettings) -> Logs:
+    match settings.kind:
+        case "memory":
+            from collector.logs.memory import MemoryLog
+
+            return Logs(*(MemoryLog(name, partitions=1) for name in NAMES))
+        case "sqlite":
+            from collector.logs.sqlite import SqliteLog
+
+            opened = await SqliteLog.open(settings.path, NAMES, partitions=1)
+            return Logs(*(opened[name] for name in NAMES))
+        case "kafka":
+            assert settings.kafka is not None  # the configuration is checked
+            return await _open_topics(settings.kafka)
+
+
+async def _open_topics(settings: KafkaLogSettings) -> Logs:
+    from collector.logs.kafka import KafkaLog, KafkaSettings
+
+    to_kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, group_instance_id=settings.group_instance_id)
+    topics = {name: f"{settings.prefix}.{name}" for name in NAMES}
+    opened = await KafkaLog.open(
+        to_kafka,
+        topics,
+        settings.partitions,
+        replication_factor=settings.replication_factor,
+        configs={topics["definitions"]: {"retention.ms": "-1"}},  # a few answers, wanted for ever
+    )
+    return Logs(*(opened[name] for name in NAMES))

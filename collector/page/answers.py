@@ -1,0 +1,211 @@
+"""What the page is told, as plain JSON values. Where text is hidden, none of it leaves here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from collector.page.asked import Filters, chosen, excerpt
+from collector.page.settings import PageSettings
+from collector.page.sources import Sources
+from collector.page.tracks import RANGES, Bin, Sums, total
+from collector.page.view import Listed, View
+from collector.records import evaluation_to_json, label_to_json, turn_to_json
+from evaluators.cases import Turn
+from evaluators.outcome import Evaluation, Label
+
+Json = dict[str, Any]
+FEW = 5
+"""Conversations below which nothing is said of a mean and its threshold."""
+_EXCERPT = 240
+_TOLD = frozenset({"explanation", "details", "attributes"})
+"""Fields of an evaluation in which a judge may repeat what was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Tells what a view holds."""
+
+    view: View
+    settings: PageSettings
+    sources: Sources
+
+    def overview(self, filters: Filters, now: float) -> Json:
+        """Monitors with their scores over time, where the traffic went, and what it cost. `now` in seconds."""
+        tracks = [self._track(key, filters.range, now) for key in self.view.tracks]
+        return {
+            "version": self.view.version,
+            "now": now,
+            "started": self.view.started,
+            "text": self.settings.text,
+            "listed": len(self.view),
+            "turns": self.view.turns,
+            "tracks": tracks,
+            "funnel": self._funnel(),
+            "alerts": _all(self.sources.alerts),
+            "budgets": _all(self.sources.budgets),
+            "dead_letters": _all(self.sources.dead_letters),
+        }
+
+    def evaluations(self, filters: Filters, now: float) -> Json:
+        """The evaluations that match, as rows."""
+        found = chosen(self.view, filters, now, text=self.settings.text)
+        return {
+            "version": self.view.version,
+            "total": len(found),
+            "rows": [self._row(each) for each in found[: filters.limit]],
+        }
+
+    def evaluation(self, listed: Listed) -> Json:
+        """One evaluation with everything that is known of it."""
+        judged, text = listed.evaluation, self.settings.text
+        record: Json = orjson.loads(evaluation_to_json(judged))
+        if not text:
+            record = {key: value for key, value in record.items() if key not in _TOLD}
+        watched = self.view.watched.get((judged.monitor, judged.evaluator))
+        return {
+            "evaluation": record,
+            "threshold": watched.threshold if watched else None,
+            "lower_is_better": bool(watched and watched.lower_is_better),
+            "trace_url": self._trace_url(judged),
+            "text": text,
+            "conversation": self._conversation(judged) if text else [],
+            "label": _label(listed.label),
+            "others": [
+                self._row(each)
+                for each in self.view
+                if each is not listed and each.evaluation.subject.conversation_id == judged.subject.conversation_id
+            ][-40:],
+        }
+
+    def _conversation(self, judged: Evaluation) -> list[Json]:
+        """The kept turns; what was said before the first of them stands in its history."""
+        turns = self.view.texts.turns(judged.subject.conversation_id)
+        return [_turn(turn, judged, first=turn is turns[0]) for turn in turns]
+
+    def _trace_url(self, judged: Evaluation) -> str | None:
+        subject = judged.subject
+        if self.settings.trace_link is None or subject.trace_id is None:
+            return None
+        return self.settings.trace_link.link(subject.trace_id, subject.span_id)
+
+    def _row(self, listed: Listed) -> Json:
+        judged, text = listed.evaluation, self.settings.text
+        return {
+            "id": judged.evaluation_id,
+            "monitor": judged.monitor,
+            "evaluator": judged.evaluator,
+            "scope": judged.scope,
+            "outcome": judged.outcome,
+            "score": judged.score,
+            "passed": judged.passed,
+            "why": _why(judged, text=text),
+            "excerpt": excerpt(self.view, listed)[:_EXCERPT] if text else "",
+            "conversation_id": judged.subject.conversation_id,
+            "turn_id": judged.subject.turn_id,
+            "ended_at": judged.ended_at.timestamp(),
+            "label": _label(listed.label),
+        }
+
+    def _track(self, key: tuple[str, str], name: str, now: float) -> Json:
+        track = self.view.tracks[key]
+        watched = self.view.watched.get(key)
+        columns = track.columns(name, now)
+        recent = total(columns[-RANGES[name].recent :])
+        threshold = watched.threshold if watched else None
+        lower = bool(watched and watched.lower_is_better)
+        return {
+            "monitor": key[0],
+            "evaluator": key[1],
+            "scope": watched.scope if watched else "turn",
+            "threshold": threshold,
+            "lower_is_better": lower,
+            "width": RANGES[name].width,
+            "points": [_point(start, column) for start, column in columns],
+            "recent": _figures(recent),
+            "recent_seconds": RANGES[name].recent * RANGES[name].width,
+            "whole": _figures(total(columns)),
+            "state": _state(recent.along, threshold, lower_is_better=lower),
+            "newest": track.newest,
+        }
+
+    def _funnel(self) -> Json:
+        traffic = self.sources.traffic() if self.sources.traffic else ()
+        return {
+            "traffic": {each.monitor: each.counts for each in traffic},
+            "outcomes": [
+                {
+                    "monitor": monitor,
+                    "evaluator": evaluator,
+                    "scored": outcomes.scored,
+                    "others": [[*why, count] for why, count in outcomes.others.most_common(20)],
+                }
+                for (monitor, evaluator), outcomes in self.view.outcomes.items()
+            ],
+        }
+
+
+def _point(start: float, column: Bin | None) -> list[float | int | None]:
+    """Start, mean, standard error, scores, failures of a column."""
+    if column is None:
+        return [start, None, None, 0, 0]
+    return [start, column.alone.mean, column.alone.error, column.alone.scores, column.failed]
+
+
+def _figures(whole: Bin) -> Json:
+    sums = whole.along
+    return {
+        "mean": sums.mean,
+        "error": sums.error,
+        "scores": sums.scores,
+        "conversations": sums.conversations,
+        "passed": whole.passed / whole.verdicts if whole.verdicts else None,
+        "skipped": whole.skipped,
+        "failed": whole.failed,
+        "cost_usd": whole.cost_usd,
+        "calls": whole.calls,
+        "tokens": whole.tokens,
+    }
+
+
+def _state(sums: Sums, threshold: float | None, *, lower_is_better: bool) -> str:
+    """On which side of the threshold the mean surely is: by two standard errors, of enough conversations."""
+    mean, error = sums.mean, sums.error
+    if mean is None:
+        return "silent"
+    if threshold is None:
+        return "plain"
+    if error is None or sums.conversations < FEW:
+        return "few"
+    distance = (threshold - mean) if lower_is_better else (mean - threshold)
+    if abs(distance) < 2 * error:
+        return "unsure"
+    return "good" if distance >= 0 else "bad"
+
+
+def _turn(turn: Turn, judged: Evaluation, *, first: bool) -> Json:
+    record: Json = orjson.loads(turn_to_json(turn))
+    if not first:
+        record.pop("history", None)
+    subject = judged.subject
+    record["judged"] = subject.turn_id is None or subject.turn_id == turn.turn_id
+    return record
+
+
+def _why(judged: Evaluation, *, text: bool) -> str:
+    if judged.error:
+        return f"{judged.error.type}: {judged.error.message}"
+    if judged.reason:
+        return judged.reason
+    return (judged.explanation or "")[:_EXCERPT] if text else ""
+
+
+def _label(label: Label | None) -> Json | None:
+    return orjson.loads(label_to_json(label)) if label else None
+
+
+def _all(source: Any) -> Sequence[Json] | None:
+    return None if source is None else [asdict(each) for each in source()]

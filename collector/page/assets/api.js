@@ -1,0 +1,32 @@
+// Talks to the service: questions, labels, and the stream that says when to ask again.
+
+async function ask(path, options = {}) {
+  const response = await fetch(path, { credentials: "same-origin", ...options });
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(answer.error || `the service answered ${response.status}`);
+  return answer;
+}
+
+export const overview = (range) => ask(`api/overview?${new URLSearchParams({ range })}`);
+
+export const list = (query) => ask(`api/evaluations?${query}`);
+
+export const evaluation = (id) => ask(`api/evaluations/${encodeURIComponent(id)}`);
+
+export const label = (id, said) =>
+  ask(`api/evaluations/${encodeURIComponent(id)}/labels`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(said),
+  });
+
+/** Call `changed` when there is something new, and `state` with live or lost. The browser reconnects by itself. */
+export function listen(changed, state) {
+  const source = new EventSource("api/changes");
+  source.addEventListener("changed", () => { state("live"); changed(); });
+  source.addEventListener("open", () => state("live"));
+  source.addEventListener("error", () => {
+    state("lost");
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => listen(changed, state), 3000);
+  });
+}

@@ -1,0 +1,96 @@
+// A chart of scores over time: the mean of each column, two standard errors around it, and the threshold.
+
+import { h, s } from "./dom.js";
+import { clock, day, margin, plural, score } from "./format.js";
+
+const W = 600;
+const H = 100;
+
+/** The chart of a track. Fills the width it gets; its height is fixed, so nothing below it moves. */
+export function chart(track, name) {
+  const points = track.points;
+  const step = W / points.length;
+  const x = (index) => (index + 0.5) * step;
+  const y = (value) => H - value * H;
+  const picture = s(
+    "svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "plot" },
+    [0, 0.5, 1].map((level) => s("line", { class: "grid", x1: 0, x2: W, y1: y(level), y2: y(level) })),
+    bands(points, x, y),
+    track.threshold === null ? null : s("line", { class: "threshold", x1: 0, x2: W, y1: y(track.threshold), y2: y(track.threshold) }),
+    lines(points, x, y),
+    points.map((point, index) => point[4] ? s("line", { class: "failures", x1: x(index), x2: x(index), y1: H - 7, y2: H }) : null),
+    s("line", { class: "cursor", x1: 0, x2: 0, y1: 0, y2: H, visibility: "hidden" }),
+  );
+  const reading = h("p", { class: "reading" }, spanOf(track));
+  const figure = h(
+    "div", { class: "chart", role: "img", "aria-label": summary(track, name) },
+    h("div", { class: "scale", "aria-hidden": "true" }, h("span", {}, "1"), h("span", {}, "0")),
+    picture,
+    track.threshold === null ? null : h("span", { class: "mark", "aria-hidden": "true", style: { bottom: `${track.threshold * 100}%` } }, String(track.threshold)),
+  );
+  follow(figure, picture, reading, track, x);
+  return h("div", { class: "charted" }, figure, reading);
+}
+
+function follow(figure, picture, reading, track, x) {
+  const cursor = picture.querySelector(".cursor");
+  figure.addEventListener("pointermove", (event) => {
+    const box = picture.getBoundingClientRect();
+    const index = Math.floor(((event.clientX - box.left) / box.width) * track.points.length);
+    const point = track.points[index];
+    if (!point) return;
+    cursor.setAttribute("x1", x(index));
+    cursor.setAttribute("x2", x(index));
+    cursor.setAttribute("visibility", "visible");
+    reading.textContent = describe(point, track.width);
+  });
+  figure.addEventListener("pointerleave", () => {
+    cursor.setAttribute("visibility", "hidden");
+    reading.textContent = spanOf(track);
+  });
+}
+
+/** Stretches of neighbouring columns that have something, as [index, point]. */
+function runs(points, has) {
+  const found = [];
+  let run = [];
+  points.forEach((point, index) => {
+    if (has(point)) run.push([index, point]);
+    else if (run.length) { found.push(run); run = []; }
+  });
+  return run.length ? [...found, run] : found;
+}
+
+function lines(points, x, y) {
+  return runs(points, (point) => point[1] !== null).map((run) => {
+    const path = run.map(([index, point]) => `${x(index)} ${y(point[1])}`).join("L");
+    return s("path", { class: "mean", d: run.length > 1 ? `M${path}` : `M${path}h0.01` });
+  });
+}
+
+function bands(points, x, y) {
+  const edge = ([index, point], sign) => `${x(index)} ${y(Math.min(1, Math.max(0, point[1] + sign * 2 * point[2])))}`;
+  return runs(points, (point) => point[2] !== null).filter((run) => run.length > 1).map((run) => {
+    const around = [...run.map((each) => edge(each, 1)), ...run.toReversed().map((each) => edge(each, -1))];
+    return s("path", { class: "band", d: `M${around.join("L")}Z` });
+  });
+}
+
+function describe([start, mean, error, scores, failures], width) {
+  const when = width >= 1200 ? `${day(start)} ${clock(start, false)}` : clock(start, width < 60);
+  const failed = failures ? `, ${failures} failed` : "";
+  return mean === null ? `${when}  no scores${failed}` : `${when}  ${score(mean)} ${margin(error)}  of ${plural(scores, "score")}${failed}`;
+}
+
+function spanOf(track) {
+  const first = track.points[0][0];
+  const last = track.points.at(-1)[0] + track.width;
+  const form = track.width >= 1200 ? (at) => `${day(at)} ${clock(at, false)}` : (at) => clock(at, false);
+  return `${form(first)} – ${form(last)}`;
+}
+
+function summary(track, name) {
+  const { recent, whole } = track;
+  const against = track.threshold === null ? "" : `, threshold ${track.threshold}`;
+  return `${name}: mean score now ${score(recent.mean)} ${margin(recent.error)}, over the whole range ${score(whole.mean)} ${margin(whole.error)}${against}`;
+}

@@ -1,0 +1,139 @@
+// One evaluation, opened.
+
+import { href } from "./address.js";
+import { byId, h, prose } from "./dom.js";
+import { compact, day, clock, money, percent } from "./format.js";
+import { labelForm } from "./labelling.js";
+import { chip } from "./stream.js";
+import { talk } from "./talk.js";
+
+const METHODS = {
+  logprobs: "expectation over the judge's token probabilities",
+  samples: "mean of several answers",
+  single: "one answer of the judge",
+  deterministic: "computed, no judge",
+};
+
+/** What stands there before anything is opened. */
+export function showNothing() {
+  byId("detail").replaceChildren(h("div", { class: "empty" },
+    h("p", {}, "Choose an evaluation to read its conversation, the judge's reason, and to say whether it is right."),
+    h("p", { class: "what" }, h("kbd", {}, "j"), " opens the next, ", h("kbd", {}, "?"), " shows all keys")));
+  document.body.removeAttribute("data-open");
+}
+
+export function showProblem(message, close) {
+  byId("detail").replaceChildren(bar(close), h("p", { class: "nothing" }, message));
+  document.body.dataset.open = "yes";
+}
+
+/** Show an answer of the service. `actions` has close, step, open and save. */
+export function showDetail(answer, state, actions) {
+  const { evaluation } = answer;
+  byId("detail").replaceChildren(
+    bar(actions.close, actions.step),
+    head(answer),
+    reason(answer),
+    labelForm(answer, actions.save),
+    section("Conversation", answer.text ? talk(answer.conversation, evaluation.subject) : h("p", { class: "nothing" }, "Texts are hidden here (page.text in the configuration).")),
+    section("How this number came about", provenance(answer)),
+    answer.others.length ? section("Other evaluations of this conversation", others(answer.others, state, actions.open)) : null,
+  );
+  document.body.dataset.open = "yes";
+  byId("detail").scrollTop = 0;
+}
+
+function bar(close, step) {
+  return h("div", { class: "bar-top" },
+    step ? h("button", { type: "button", class: "quiet", onclick: () => step(-1) }, "↑ Previous") : null,
+    step ? h("button", { type: "button", class: "quiet", onclick: () => step(1) }, "↓ Next") : null,
+    h("button", { type: "button", class: "quiet close", onclick: close }, "Close"));
+}
+
+function head({ evaluation, threshold, lower_is_better: lower, trace_url: trace }) {
+  const at = Date.parse(evaluation.ended_at) / 1000;
+  return h("header", { class: "head" },
+    h("div", { class: "line" },
+      h("h2", {}, evaluation.evaluator),
+      trace ? h("a", { class: "trace", href: trace, target: "_blank", rel: "noopener noreferrer" }, "Open the trace ↗") : null),
+    h("p", { class: "of" }, `${evaluation.monitor} · one ${evaluation.scope} · ${day(at)} ${clock(at)}`),
+    h("div", { class: "verdict" },
+      chip({ ...evaluation, score: evaluation.score ?? null, passed: evaluation.passed ?? null }),
+      evaluation.score === undefined ? null : gauge(evaluation.score, threshold),
+      threshold === null ? null : h("span", { class: "what" }, `passes at ${threshold} or ${lower ? "lower" : "higher"}`)));
+}
+
+function gauge(value, threshold) {
+  return h("span", { class: "gauge", "aria-hidden": "true" },
+    h("i", { style: { width: `${value * 100}%` } }),
+    threshold === null ? null : h("b", { style: { left: `${threshold * 100}%` } }));
+}
+
+function reason({ evaluation, text }) {
+  if (evaluation.error) {
+    return h("blockquote", { class: "reason", "data-kind": "failed" }, h("p", {}, h("code", {}, evaluation.error.type)), prose(evaluation.error.message));
+  }
+  if (evaluation.reason) return h("blockquote", { class: "reason" }, prose(`Skipped: ${evaluation.reason}`));
+  if (!text) return null;
+  return h("blockquote", { class: "reason" }, h("p", { class: "who" }, evaluation.judge ? "The judge's reason" : "Why"), prose(evaluation.explanation || "It gave none."));
+}
+
+function section(title, ...children) {
+  return h("section", {}, h("h3", {}, title), ...children);
+}
+
+function provenance({ evaluation }) {
+  const { judge, usage, sampling, subject, range } = evaluation;
+  const probability = sampling?.probability ?? 1;
+  const took = (Date.parse(evaluation.ended_at) - Date.parse(evaluation.started_at)) / 1000;
+  const rows = [
+    ["method", evaluation.method ? `${evaluation.method}: ${METHODS[evaluation.method] ?? ""}` : null],
+    ["raw score", evaluation.raw_score === undefined ? null : `${+evaluation.raw_score.toFixed(3)}${range ? ` on ${range[0]}–${range[1]}` : ""}`],
+    ["probability on valid scores", evaluation.kept_mass === undefined ? null : percent(evaluation.kept_mass)],
+    ["judge", judge?.model],
+    ["judge's fingerprint", judge?.fingerprint, "code"],
+    ["prompt hash", judge?.prompt_hash, "code"],
+    ["evaluator's version", evaluation.evaluator_version, "code"],
+    ["cost", evaluation.cost_usd === undefined ? null : money(evaluation.cost_usd)],
+    ["tokens", usage ? `${compact(usage.input_tokens ?? 0)} in, ${compact(usage.output_tokens ?? 0)} out, ${usage.calls ?? 0} calls` : null],
+    ["took", `${took.toFixed(2)} s`],
+    ["sampling probability", `${percent(probability)}${probability < 1 ? `: stands for ${+(1 / probability).toFixed(1)} like it` : ""}`],
+    ["conversation", subject.conversation_id, "code"],
+    ["trace", subject.trace_id, "code"],
+    ["span", subject.span_id, "code"],
+    ["evaluation", evaluation.evaluation_id, "code"],
+  ];
+  return [
+    masses(evaluation.details),
+    h("dl", { class: "facts" }, rows.filter(([, value]) => value).flatMap(([name, value, form]) => [h("dt", {}, name), h("dd", { dir: "auto" }, form ? h("code", {}, value) : value)])),
+  ];
+}
+
+/** The judge's own probabilities, a bar for each score it considered. */
+function masses(details) {
+  const entries = Object.entries(details?.masses ?? {}).map(([name, mass]) => [name, Number(mass)]);
+  if (entries.length === 0) {
+    const samples = details?.samples;
+    return Array.isArray(samples) ? h("p", { class: "what" }, `The judge's answers: ${samples.join(", ")}`) : null;
+  }
+  entries.sort(([a], [b]) => Number(a) - Number(b));
+  const said = entries.map(([name, mass]) => `${name}: ${percent(mass)}`).join(", ");
+  return h("div", { class: "masses", role: "img", "aria-label": `Probabilities of the judge's scores: ${said}` },
+    entries.map(([name, mass]) => h("div", {},
+      h("span", { class: "what" }, mass >= 0.005 ? percent(mass) : ""),
+      h("i", { style: { height: `${Math.max(1, mass * 56)}px` } }),
+      h("b", {}, name))));
+}
+
+function others(rows, state, open) {
+  return h("ul", { class: "others" }, rows.map((row) => h("li", {},
+    h("a", {
+      href: href({ ...state, evaluation: row.id }),
+      onclick: (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        open(row.id);
+      },
+    }, chip(row), h("span", {}, row.evaluator), h("span", { class: "what", dir: "auto" }, row.excerpt)))));
+}
+

@@ -1,0 +1,95 @@
+// Where the traffic went, what it cost, and what could not be processed.
+
+import { byId, fill, h } from "./dom.js";
+import { clock, compact, count, money, percent, span } from "./format.js";
+
+export function showFigures(overview) {
+  showFunnel(overview);
+  showCost(overview);
+  showDead(overview.dead_letters);
+}
+
+function showFunnel({ funnel, started, turns }) {
+  byId("funnel-note").textContent = `since ${clock(started, false)}`;
+  const monitors = [...new Set([...funnel.outcomes.map((each) => each.monitor), ...Object.keys(funnel.traffic).filter(Boolean)])];
+  const unmatched = funnel.traffic[""]?.unmatched;
+  fill(
+    byId("funnel").querySelector(".body"),
+    monitors.map((monitor) => monitorFunnel(monitor, funnel)),
+    h("p", { class: "what" }, unmatched ? `${count(unmatched)} turns are watched by no monitor` : `${count(turns)} turns read by this page`),
+  );
+}
+
+function monitorFunnel(monitor, { traffic, outcomes }) {
+  const turns = traffic[monitor];
+  const matched = turns ? Object.values(turns).reduce((sum, each) => sum + each, 0) : null;
+  const shares = turns ? Object.entries(turns).map(([name, number]) => [name, number, name === "sampled" ? "good" : "muted"]) : [];
+  return h(
+    "div", { class: "funnel" },
+    h("h3", {}, monitor, turns ? h("span", { class: "what" }, ` ${count(matched)} turns matched`) : null),
+    shares.length ? bar(shares) : null,
+    outcomes.filter((each) => each.monitor === monitor).map(outcomeFunnel),
+  );
+}
+
+function outcomeFunnel({ evaluator, scored, others }) {
+  const of = (outcome) => others.filter(([each]) => each === outcome);
+  const sum = (rows) => rows.reduce((all, row) => all + row[2], 0);
+  const skipped = of("skipped");
+  const failed = of("failed");
+  return h(
+    "div", { class: "judged" },
+    h("p", { class: "evaluator" }, evaluator),
+    bar([["scored", scored, "good"], ["skipped", sum(skipped), "muted"], ["failed", sum(failed), "bad"]]),
+    others.length ? h("ul", { class: "why" }, others.map(([outcome, reason, number]) => h("li", {}, `${count(number)} ${outcome}: ${reason.replaceAll("_", " ")}`))) : null,
+  );
+}
+
+function bar(parts) {
+  const all = parts.reduce((sum, [, number]) => sum + number, 0) || 1;
+  return h(
+    "div", { class: "share" },
+    h("div", { class: "bar", "aria-hidden": "true" }, parts.map(([, number, kind]) => number ? h("span", { "data-kind": kind, style: { flexGrow: String(number / all) } }) : null)),
+    h("p", {}, parts.map(([name, number, kind]) => h("span", { class: "key", "data-kind": kind }, `${name.replaceAll("_", " ")} `, h("b", {}, count(number))))),
+  );
+}
+
+function showCost({ tracks, budgets }) {
+  const seconds = tracks.length ? tracks[0].width * tracks[0].points.length : 0;
+  byId("cost-note").textContent = seconds ? `last ${span(seconds)}` : "";
+  const sum = (name) => tracks.reduce((all, track) => all + track.whole[name], 0);
+  const free = sum("cost_usd") === 0;
+  fill(
+    byId("cost").querySelector(".body"),
+    h("dl", { class: "sums" },
+      pair("spent", money(sum("cost_usd"))), pair("calls", compact(sum("calls"))), pair("tokens", compact(sum("tokens")))),
+    free && sum("calls") ? h("p", { class: "what" }, "No price is configured for the judge, so calls cost nothing here.") : null,
+    (budgets || []).map(budget),
+    h("table", {},
+      h("thead", {}, h("tr", {}, ["evaluator", "spent", "calls", "tokens"].map((name, index) => h("th", { scope: "col", class: index ? "number" : null }, name)))),
+      h("tbody", {}, tracks.map((track) => h("tr", {},
+        h("th", { scope: "row" }, track.evaluator, h("span", { class: "what" }, ` ${track.monitor}`)),
+        h("td", { class: "number" }, money(track.whole.cost_usd)),
+        h("td", { class: "number" }, compact(track.whole.calls)),
+        h("td", { class: "number" }, compact(track.whole.tokens)))))),
+  );
+}
+
+function pair(name, value) {
+  return h("div", {}, h("dd", {}, value), h("dt", {}, name));
+}
+
+function budget({ monitor, period, limit_usd: limit, spent_usd: spent }) {
+  const share = limit > 0 ? spent / limit : 1;
+  const text = `${money(spent)} of ${money(limit)} this ${period}`;
+  return h("div", { class: "budget" },
+    h("p", {}, h("b", {}, monitor ?? "all monitors"), ` ${text}`, h("span", { class: "what" }, ` ${percent(share)}`)),
+    h("div", { class: "bar", role: "meter", "aria-label": `Budget of ${monitor ?? "all monitors"}`, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": spent, "aria-valuetext": text },
+      h("span", { "data-kind": share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good", style: { width: `${Math.min(100, share * 100)}%` } })));
+}
+
+function showDead(letters) {
+  byId("dead").hidden = !letters || letters.length === 0;
+  fill(byId("dead").querySelector(".body"), h("ul", { class: "why" },
+    (letters || []).map((each) => h("li", {}, `${count(each.count)} at ${each.stage}: ${each.reason.replaceAll("_", " ")}`))));
+}

@@ -1,0 +1,75 @@
+// The monitors: each evaluator's score now and over time, and what fires.
+
+import { chart } from "./chart.js";
+import { byId, fill, h } from "./dom.js";
+import { clock, margin, percent, plural, score, span } from "./format.js";
+
+const STATES = {
+  good: ["above its threshold", "✓"],
+  bad: ["below its threshold", "▼"],
+  unsure: ["near its threshold", "≈"],
+  few: ["too few to say", "…"],
+  silent: ["no scores", "○"],
+  plain: ["no threshold", "–"],
+};
+
+/** Show all tracks; `chosen` is called with the monitor and evaluator of one that is clicked. */
+export function showMonitors(overview, state, chosen) {
+  byId("monitors-note").textContent = overview.tracks.length ? "" : "none is configured";
+  showAlerts(overview.alerts);
+  const place = byId("tracks");
+  if (place.querySelector(".chart:hover")) return; // somebody reads a chart: it stays still
+  const focused = place.contains(document.activeElement) ? document.activeElement.closest(".track")?.dataset.key : null;
+  fill(place, overview.tracks.map((track) => card(track, overview, state, chosen)));
+  if (focused) [...place.children].find((each) => each.dataset.key === focused)?.querySelector("button").focus();
+}
+
+function card(track, overview, state, chosen) {
+  const on = state.monitor === track.monitor && state.evaluator === track.evaluator;
+  const key = `${track.monitor}/${track.evaluator}`;
+  const alerts = (overview.alerts || []).filter((each) => each.monitor === track.monitor && [null, track.evaluator].includes(each.evaluator));
+  return h(
+    "article", { class: "card track", "data-key": key, "data-state": track.state, "data-alert": alerts.length > 0 },
+    h("div", { class: "line" },
+      h("h3", {}, h("button", {
+        type: "button", class: "name", "aria-pressed": String(on), title: "Show only its evaluations",
+        onclick: () => chosen(on ? null : track),
+      }, track.evaluator)),
+      badge(track)),
+    h("p", { class: "of" }, `${track.monitor} · each ${track.scope}`),
+    h("div", { class: "now" },
+      h("p", { class: "big" }, score(track.recent.mean), h("span", { class: "margin" }, margin(track.recent.error)),
+        h("span", { class: "what" }, `last ${span(track.recent_seconds)}`)),
+      h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole.error)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
+      h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, "pass"))),
+    chart(track, `${track.evaluator} on ${track.monitor}`),
+    h("p", { class: "counts" }, counts(track)),
+  );
+}
+
+function badge(track) {
+  const lower = track.lower_is_better && (track.state === "good" || track.state === "bad");
+  const [text, sign] = STATES[track.state];
+  const said = lower ? text.replace(/above|below/, track.state === "good" ? "below" : "above") : text;
+  return h("span", { class: "badge", "data-state": track.state }, h("span", { "aria-hidden": "true" }, sign), ` ${said}`);
+}
+
+function counts({ whole, newest }) {
+  const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
+  if (whole.skipped) parts.push(`${whole.skipped} skipped`);
+  if (whole.failed) parts.push(`${whole.failed} failed`);
+  if (newest) parts.push(`newest ${clock(newest)}`);
+  return parts.join(" · ");
+}
+
+function showAlerts(alerts) {
+  const place = byId("alerts");
+  place.hidden = !alerts || alerts.length === 0;
+  fill(place, (alerts || []).map((alert) => h(
+    "p", { class: "alert", "data-severity": alert.severity },
+    h("strong", {}, alert.name),
+    [alert.monitor, alert.evaluator].filter(Boolean).map((each) => h("span", { class: "tag" }, each)),
+    h("span", {}, alert.summary),
+    alert.since === null ? null : h("span", { class: "what" }, `since ${clock(alert.since)}`),
+  )));
+}

@@ -1,0 +1,43 @@
+"""Tells waiting browsers that something has changed, at most so many times a second."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Changes:
+    """One change after the other for any number of waiting tasks; several within `pause` (s) are one."""
+
+    def __init__(self, *, pause: float = 0.5) -> None:
+        self._pause = pause
+        self._event = asyncio.Event()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether there will be no more."""
+        return self._closed
+
+    def give(self) -> None:
+        """Something has changed."""
+        self._event.set()
+
+    async def wait(self, patience: float) -> bool:
+        """Wait for the next change; False if there was none within `patience` (s)."""
+        event = self._event
+        try:
+            async with asyncio.timeout(patience):
+                await event.wait()
+        except TimeoutError:
+            return False
+        if self._closed:
+            return True
+        await asyncio.sleep(self._pause)
+        if self._event is event:  # the first that wakes opens the next round
+            self._event = asyncio.Event()
+        return True
+
+    def close(self) -> None:
+        """There will be no more."""
+        self._closed = True
+        self._event.set()

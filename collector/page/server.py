@@ -1,0 +1,185 @@
+"""Serves the page: its files, what it shows as JSON, and a stream that says when to look again.
+
+`GET /` and `/assets/*` are the page, `/api/overview`, `/api/evaluations` and `/api/evaluations/{id}` what it shows,
+`/api/changes` the stream of events, `POST /api/evaluations/{id}/labels` takes a label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from collector.errors import ConfigError
+from collector.logs.log import Log
+from collector.page.answers import Answers
+from collector.page.asked import filters_of, label_request
+from collector.page.changes import Changes
+from collector.page.guarding import guarded, own_write, streaming_headers
+from collector.page.labels import append_label, label_of
+from collector.page.settings import PageSettings
+from collector.page.sources import Sources
+from collector.page.stage import EVALUATIONS_GROUP, TURNS_GROUP, PageStage
+from collector.page.view import Listed, View, Watched
+from collector.receive.otlp_http import Guard
+from collector.receive.refusal import Refused
+from collector.records import label_to_json
+
+MOST_STREAMS = 64
+"""Browsers that may wait for changes at once."""
+_KEEP_ALIVE = 15.0
+_LARGEST_LABEL = 64 * 1024
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class Page:
+    """A stage over the turns and evaluations logs that shows what it reads, and appends labels to the latter."""
+
+    def __init__(
+        self,
+        settings: PageSettings,
+        evaluations: Log,
+        watched: Sequence[Watched] = (),
+        *,
+        sources: Sources | None = None,
+        guard: Guard | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.view = View(
+            watched,
+            evaluations=settings.evaluations,
+            text_bytes=settings.text_bytes,
+            keep=settings.keep,
+            started=clock(),
+        )
+        self._settings = settings
+        self._evaluations = evaluations
+        self._guard = guard
+        self._clock = clock
+        self._changes = Changes()
+        self._streams = 0
+        self._files = _files()
+        self._answers = Answers(self.view, settings, sources or Sources())
+        self.stage = PageStage(self.view, self._changes.give)
+
+    async def follow(self, turns: Log) -> None:
+        """Keep the view up to date with both logs until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(turns.follow(TURNS_GROUP, self.stage.open_turns))
+            tasks.create_task(self._evaluations.follow(EVALUATIONS_GROUP, self.stage.open_evaluations))
+
+    def routes(self) -> web.Application:
+        """A new application with all routes."""
+        application = web.Application(
+            middlewares=[guarded([name.lower() for name in self._settings.hosts], self._guard)],
+            client_max_size=_LARGEST_LABEL,
+        )
+        application.router.add_get("/", self._file)
+        application.router.add_get("/assets/{name}", self._file)
+        application.router.add_get("/api/overview", self._overview)
+        application.router.add_get("/api/evaluations", self._list)
+        application.router.add_get("/api/evaluations/{id}", self._one)
+        application.router.add_post("/api/evaluations/{id}/labels", self._label)
+        application.router.add_get("/api/changes", self._stream)
+        application.on_shutdown.append(self._stop)
+        return application
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncGenerator[int]:
+        """Serve until left; gives the port.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
+        settings = self._settings
+        runner = web.AppRunner(self.routes(), access_log=None, keepalive_timeout=30.0, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, settings.host, settings.port)
+            try:
+                await site.start()
+            except OSError as error:
+                raise ConfigError(
+                    f"page: cannot be served on {settings.host}:{settings.port} ({error.strerror}); choose another port"
+                ) from error
+            yield site.port
+        finally:
+            await runner.cleanup()
+
+    async def _stop(self, _application: web.Application) -> None:
+        self._changes.close()
+
+    async def _file(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("name", "index.html")
+        if name not in self._files:
+            raise web.HTTPNotFound
+        type_ = _TYPES[name[name.rindex(".") :]]
+        return web.Response(body=self._files[name], content_type=type_, charset="utf-8")
+
+    async def _overview(self, request: web.Request) -> web.Response:
+        filters = filters_of(request.query)
+        self.view.expire(self._clock())
+        return _json(self._answers.overview(filters, self._clock()))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return _json(self._answers.evaluations(filters_of(request.query), self._clock()))
+
+    async def _one(self, request: web.Request) -> web.Response:
+        return _json(self._answers.evaluation(self._listed(request)))
+
+    async def _label(self, request: web.Request) -> web.Response:
+        own_write(request)
+        listed = self._listed(request)
+        label = label_of(listed, label_request(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
+        await append_label(self._evaluations, label, listed.partition)
+        self.view.add_label(label)  # it also comes back through the log; this answers at once
+        self._changes.give()
+        return web.Response(status=201, body=label_to_json(label), content_type="application/json")
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        if self._streams >= MOST_STREAMS:
+            raise Refused(503, "too many pages are open", retry_after=30)
+        self._streams += 1
+        try:
+            return await self._tell(request)
+        finally:
+            self._streams -= 1
+
+    async def _tell(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers=streaming_headers())
+        await response.prepare(request)
+        try:
+            await response.write(b"retry: 2000\n\n")
+            told = -1
+            while not self._changes.closed:
+                if told != self.view.version:
+                    told = self.view.version
+                    await response.write(b"event: changed\ndata: %d\n\n" % told)
+                elif not await self._changes.wait(_KEEP_ALIVE):
+                    await response.write(b": still here\n\n")
+        except ConnectionError:
+            pass  # the browser has gone
+        return response
+
+    def _listed(self, request: web.Request) -> Listed:
+        listed = self.view.get(request.match_info["id"])
+        if listed is None:
+            raise Refused(404, "this evaluation is not on the page: it is too old, or never was there")
+        return listed
+
+
+def _files() -> dict[str, bytes]:
+    """Every file of the page by its name: nothing else can be asked for."""
+    folder = resources.files("collector.page") / "assets"
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.name.endswith(tuple(_TYPES))}
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), content_type="application/json")

@@ -1,0 +1,88 @@
+"""The page's folds: they keep the view up to date with the turns log and the evaluations log.
+
+The low watermarks are those of the oldest turn and evaluation on the page, so that a restart reads them back. What a
+partition gave is forgotten when the partition is opened again, not when it is closed: evaluations that go take their
+texts along, and at a stop the other log's fold would commit that nothing is needed any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from collector.errors import BadInput
+from collector.logs.log import Committed, Stored
+from collector.page.view import View
+from collector.records import evaluation_from_json, is_label, label_from_json, turn_from_json
+
+TURNS_GROUP, EVALUATIONS_GROUP = "page.turns", "page.evaluations"
+"""The groups under which the page's cursors are kept: one for each log, as a consumer group belongs to one topic."""
+
+
+class PageStage:
+    """Opens the folds that feed a view; `changed` is called when it has changed."""
+
+    def __init__(self, view: View, changed: Callable[[], None] = lambda: None) -> None:
+        self._view = view
+        self._changed = changed
+
+    @asynccontextmanager
+    async def open_turns(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
+        """Open the fold of a partition of the turns log."""
+        self._view.texts.forget(partition)
+        yield _Fold(self._take_turn, lambda: self._view.texts.lowest(partition), self._changed)
+
+    @asynccontextmanager
+    async def open_evaluations(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
+        """Open the fold of a partition of the evaluations log."""
+        self._view.forget(partition)
+        yield _Fold(self._take_evaluation, lambda: self._view.lowest(partition), self._changed)
+
+    def _take_turn(self, record: Stored) -> None:
+        if record.headers:
+            return  # what the evaluate stage carries forward there
+        turn = turn_from_json(record.value)
+        self._view.add_turn(turn, len(record.value), record.partition, record.position)
+
+    def _take_evaluation(self, record: Stored) -> None:
+        if is_label(record.headers):
+            self._view.add_label(label_from_json(record.value))
+            return
+        if record.headers:
+            return  # a decision of the evaluate stage
+        evaluation = evaluation_from_json(record.value)
+        self._view.add_evaluation(evaluation, record.partition, record.position, record.timestamp)
+
+
+class _Fold:
+    """One partition's way into the view."""
+
+    due_at = None
+    note = ""
+
+    def __init__(
+        self, take: Callable[[Stored], None], lowest: Callable[[], int | None], changed: Callable[[], None]
+    ) -> None:
+        self._take = take
+        self._lowest = lowest
+        self._changed = changed
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The oldest record that is on the page."""
+        return self._lowest()
+
+    async def replay(self, records: Sequence[Stored]) -> None:
+        """The same as new ones: the view has no effects."""
+        await self.deliver(records)
+
+    async def deliver(self, records: Sequence[Stored]) -> None:
+        """Take records into the view; those that cannot be read are the other stages' to report."""
+        for record in records:
+            if record.is_tick:
+                continue
+            try:
+                self._take(record)
+            except BadInput:
+                continue
+        self._changed()

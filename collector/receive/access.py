@@ -1,0 +1,155 @@
+"""Who may send: bearer tokens and client certificates, and what is refused without either."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from collector.errors import ConfigError
+from collector.receive.refusal import Refused
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks at the token files: so long a token that was taken away may still be good."""
+
+_LEAST = 16  # characters of a token
+
+
+class AuthSettings(BaseModel):
+    """Bearer tokens, any of which lets a sender in. Several, so that they can be changed one after the other."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: tuple[SecretStr, ...] = Field(default=(), description="Tokens, each usually ${env:NAME}.")
+    token_files: tuple[Path, ...] = Field(
+        default=(), description="Files with a token per line; read again when they change."
+    )
+
+    @field_validator("tokens")
+    @classmethod
+    def _long_enough(cls, tokens: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(token.get_secret_value()) < _LEAST for token in tokens):
+            raise ValueError(f"a token is shorter than {_LEAST} characters; make one with: openssl rand -hex 32")
+        return tokens
+
+
+class TlsSettings(BaseModel):
+    """TLS, and with `client_ca` mutual TLS."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    certificate: Path = Field(description="PEM file with the server's certificate and those that lead to its root.")
+    key: Path = Field(description="PEM file with its private key, without a password.")
+    client_ca: Path | None = Field(
+        default=None, description="PEM file of the authorities whose clients are let in; others fail the handshake."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def ssl_context_of(settings: TlsSettings) -> ssl.SSLContext:
+    """TLS 1.2 or newer.
+
+    Raises:
+        ConfigError: a file cannot be read or is not what it should be.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.certificate, settings.key, password=_no_password)
+        if settings.client_ca is not None:
+            context.load_verify_locations(settings.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+        raise ConfigError(f"receive.otlp_http.tls: a file cannot be used ({reason}); give PEM files") from None
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+class Tokens:
+    """The guard of a receiver: lets in who shows one of the tokens.
+
+    Tokens are kept as hashes, and every one is compared with what is shown, in a time that does not depend on where
+    they differ or on which of them is right.
+    """
+
+    def __init__(self, settings: AuthSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read the token files.
+
+        Raises:
+            ConfigError: one cannot be read, or there is no token in any.
+        """
+        self._fixed = tuple(_hash(token.get_secret_value()) for token in settings.tokens)
+        self._files = settings.token_files
+        self._clock = clock
+        self._stamps: tuple[tuple[int, int], ...] = ()
+        self._known: tuple[bytes, ...] = self._fixed
+        self._look_at = clock() + LOOK_EVERY
+        try:
+            self._read()
+        except (OSError, UnicodeDecodeError) as error:
+            name = getattr(error, "filename", "") or "one of them"
+            raise ConfigError(f"receive.otlp_http.auth.token_files: {name} cannot be read as text") from None
+        if not self._known:
+            raise ConfigError("receive.otlp_http.auth: holds no token; give tokens or token_files")
+
+    async def __call__(self, request: web.BaseRequest) -> None:
+        """Let the request in.
+
+        Raises:
+            Refused: 401.
+        """
+        kind, _, shown = request.headers.get("Authorization", "").partition(" ")
+        if not self.know(shown.strip() if kind.lower() == "bearer" else ""):
+            raise Refused(401, "a valid bearer token is required", headers={"WWW-Authenticate": "Bearer"})
+
+    def know(self, shown: str) -> bool:
+        """Whether this is one of the tokens."""
+        self._look()
+        hashed = _hash(shown)
+        found = False
+        for known in self._known:
+            found |= hmac.compare_digest(known, hashed)
+        return found
+
+    def _look(self) -> None:
+        if self._files and self._clock() >= self._look_at:
+            self._look_at = self._clock() + LOOK_EVERY
+            try:
+                self._read()
+            except (OSError, UnicodeDecodeError):  # in the middle of being replaced: the old ones hold until then
+                return
+
+    def _read(self) -> None:
+        stamps = tuple((stat.st_mtime_ns, stat.st_ino) for stat in map(Path.stat, self._files))
+        if stamps != self._stamps:
+            self._known = (*self._fixed, *map(_hash, _lines(self._files)))
+            self._stamps = stamps
+
+
+def _lines(files: Sequence[Path]) -> Iterable[str]:
+    for file in files:
+        for line in file.read_text().splitlines():
+            if len(line.strip()) >= _LEAST:
+                yield line.strip()
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,41 @@
+"""Redacts a turn or conversation on its way to a judge; a judge sees numbers, the same all through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, cast
+
+from collector.redact.redactor import Numbering, Redactor
+from evaluators.cases import Conversation, Json, Turn
+
+_NO_TEXT = frozenset(
+    {
+        "turn_id", "conversation_id", "trace_id", "span_id", "parent_span_id", "response_id", "service", "dialect",
+        "model", "user_id", "started_at", "ended_at", "usage", "incomplete", "role", "closed_by", "revision",
+    }
+)  # fmt: skip
+"""Fields that say which case it is; no judge is shown them."""
+
+
+def redacted_case(case: Turn | Conversation, redactor: Redactor) -> Turn | Conversation:
+    """The case with every text redacted, and with `<EMAIL_1>` for each pseudonym.
+
+    Raises:
+        RedactionFailed: a text could not be looked through; the case must not be sent.
+    """
+    numbering = Numbering()
+    return cast("Turn | Conversation", _walk(case, lambda value: numbering.value(redactor.value(value))))
+
+
+def _walk(value: Any, change: Callable[[Json], Json]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_walk(each, change) for each in cast("tuple[Any, ...]", value))
+    if not is_dataclass(value) or isinstance(value, type):
+        return change(value)
+    changed = {
+        field.name: _walk(getattr(value, field.name), change)
+        for field in fields(value)
+        if field.name not in _NO_TEXT and getattr(value, field.name)
+    }
+    return replace(value, **changed)

@@ -1,0 +1,37 @@
+"""What a detector finds, and the shape in which plug-ins offer one.
+
+A plug-in is a factory under the entry-point group `evalstream.redactors`: it is called once, without arguments, and
+gives a detector. The detector is called with every text that is about to be stored or judged, from several threads; an
+exception of it means that the text is neither stored nor sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """The characters `start` to `end` (exclusive) of a text are of this kind: capitals, digits and `_`, like EMAIL."""
+
+    start: int
+    end: int
+    kind: str
+
+
+Detector = Callable[[str], Iterable[Finding]]
+"""Finds what has to go out of a text; findings may overlap and come in any order."""
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings in order and apart: those that overlap become one, of the kind of the one that begins first."""
+    apart: list[Finding] = []
+    for each in sorted(findings, key=lambda found: (found.start, -found.end)):
+        if each.end <= each.start:
+            continue
+        if apart and each.start < apart[-1].end:
+            last = apart[-1]
+            apart[-1] = Finding(last.start, max(last.end, each.end), last.kind)
+        else:
+            apart.append(each)
+    return apart

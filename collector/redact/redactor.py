@@ -1,0 +1,196 @@
+"""Detectors put together: what they find becomes a pseudonym, the same for the same thing.
+
+In the logs a pseudonym is `<EMAIL_k3f9x2ab>`: a keyed hash, so that every process and every replay writes the same one
+with no state and no table that leads back. What a judge sees is numbered instead, `<EMAIL_1>`, in the order of
+appearance in the turn or conversation that is judged.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import orjson
+
+from collector.redact.finding import Detector, Finding, merged
+from collector.redact.patterns import names_secret
+from evaluators.cases import Json
+
+_PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
+_SHORTEST = 6  # nothing that is shorter is found
+_JSON_STARTS = ("{", "[", '"')
+_NESTED_JSON = 4  # arguments of a tool call in a message in an attribute, and one to spare
+_DEEPEST = 100
+_LONG_NUMBER = 10**12  # a card has at least 13 digits
+
+Count = Callable[[str, int], None]
+"""Counts what was taken out: the kind, how many."""
+
+Fail = Callable[[], None]
+"""Counts a text that could not be looked through."""
+
+
+class RedactionFailed(Exception):
+    """A detector failed. What it looked at must not be stored or sent. The message holds nothing of the text."""
+
+
+class Redactor:
+    """Replaces what detectors find. `key` makes the pseudonyms: who lacks it cannot try out guesses."""
+
+    def __init__(
+        self,
+        detectors: Sequence[Detector],
+        key: bytes,
+        count: Count = lambda _kind, _count: None,
+        fail: Fail = lambda: None,
+    ) -> None:
+        self._detectors = tuple(detectors)
+        self._key = hashlib.sha256(key).digest()
+        self._count = count
+        self._fail = fail
+
+    def text(self, text: str) -> str:
+        """The text with pseudonyms in place of what was found. A text that is JSON stays JSON.
+
+        Raises:
+            RedactionFailed: a detector raised.
+        """
+        return self._text(text, _NESTED_JSON)
+
+    def named(self, name: str, text: str, nested: int = _NESTED_JSON) -> str:
+        """The same for the text of a field: one whose name says that it is a secret goes whole."""
+        redacted = self._text(text, nested)
+        if redacted != text or len(text) < _SHORTEST or not names_secret(name) or _PSEUDONYM.fullmatch(text):
+            return redacted
+        self._count("SECRET", 1)
+        return self._pseudonym("SECRET", text)
+
+    def value(self, value: Json) -> Json:
+        """The JSON value with every text in it redacted, and numbers that are cards; keys of mappings too.
+
+        Raises:
+            RedactionFailed: a detector raised, or the value is nested deeper than 100.
+        """
+        return self._value(value, _DEEPEST, _NESTED_JSON)
+
+    def _text(self, text: str, nested: int) -> str:
+        if len(text) < _SHORTEST:
+            return text
+        if nested and text.startswith(_JSON_STARTS):
+            whole = self._json(text, nested)
+            if whole is not None:
+                return whole
+        return self._plain(text)
+
+    def _json(self, text: str, nested: int) -> str | None:
+        """A text that is JSON, redacted inside its strings, so that escapes hide nothing; None if it is not JSON."""
+        try:
+            value = orjson.loads(text)
+        except ValueError:
+            return None
+        redacted = self._value(value, _DEEPEST, nested - 1)
+        if redacted is value:
+            return text
+        try:
+            return orjson.dumps(redacted).decode()
+        except (TypeError, ValueError):  # nested deeper than is written, or a lone surrogate
+            return None
+
+    def _value(self, value: Any, depth: int, nested: int) -> Any:
+        """The same object where nothing was found in it."""
+        if isinstance(value, str):
+            redacted = self._text(value, nested)
+            return value if redacted == value else redacted
+        if isinstance(value, int):
+            return self._number(value)
+        if depth <= 0 and isinstance(value, (Mapping, list, tuple)):
+            self._fail()
+            raise RedactionFailed("nested too deeply to be looked through")
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            new = {self._key_of(key): self._named(key, item, depth - 1, nested) for key, item in items}
+            return cast("Any", value) if new == value else new
+        if isinstance(value, (list, tuple)):
+            old = cast("Sequence[Any]", value)
+            fresh = [self._value(item, depth - 1, nested) for item in old]
+            return old if fresh == list(old) else fresh
+        return value
+
+    def _named(self, name: Any, value: Any, depth: int, nested: int) -> Any:
+        if isinstance(value, str) and isinstance(name, str):
+            return self.named(name, value, nested)
+        return self._value(value, depth, nested)
+
+    def _key_of(self, key: Any) -> Any:
+        return self._plain(key) if isinstance(key, str) and len(key) >= _SHORTEST else key
+
+    def _number(self, value: int) -> Json:
+        if -_LONG_NUMBER < value < _LONG_NUMBER:
+            return value
+        text = str(value) if value.bit_length() < 200 else ""
+        redacted = self._plain(text) if text else text
+        return value if redacted == text else redacted
+
+    def _plain(self, text: str) -> str:
+        findings = self._find(text)
+        if not findings:
+            return text
+        pieces: list[str] = []
+        last = 0
+        for found in findings:
+            pieces += (text[last : found.start], self._pseudonym(found.kind, text[found.start : found.end]))
+            last = found.end
+        pieces.append(text[last:])
+        for kind, count in Counter(found.kind for found in findings).items():
+            self._count(kind, count)
+        return "".join(pieces)
+
+    def _find(self, text: str) -> list[Finding]:
+        found: list[Finding] = []
+        try:
+            for detector in self._detectors:
+                found += detector(text)
+        except Exception as error:  # noqa: BLE001 - a plug-in's, of any kind: what was not looked through goes nowhere
+            self._fail()
+            raise RedactionFailed(f"a redactor failed with {type(error).__name__}") from None
+        return [each for each in merged(found) if not _PSEUDONYM.fullmatch(text, each.start, each.end)] if found else []
+
+    def _pseudonym(self, kind: str, text: str) -> str:
+        said = re.sub(r"[\s\-]+", "", text).lower() if kind in _SPELT_FREELY else text
+        digest = hmac.digest(self._key, f"{kind}\x1f{said}".encode("utf-8", "replace"), "sha256")
+        return f"<{kind}_{base64.b32encode(digest[:5]).decode().lower()}>"
+
+
+_SPELT_FREELY = frozenset({"EMAIL", "PHONE", "CARD", "IBAN", "IP"})
+
+
+class Numbering:
+    """Turns the pseudonyms of one case into numbered ones, in the order of appearance: `<EMAIL_1>`, `<EMAIL_2>`."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], str] = {}
+        self._last: Counter[str] = Counter()
+
+    def value(self, value: Json, depth: int = _DEEPEST) -> Json:
+        """The JSON value with every text in it numbered, keys of mappings included."""
+        if isinstance(value, str):
+            return _PSEUDONYM.sub(self._number, value) if "<" in value else value
+        if isinstance(value, Mapping) and depth > 0:
+            items = cast("Mapping[str, Json]", value).items()
+            return {str(self.value(key)): self.value(item, depth - 1) for key, item in items}
+        if isinstance(value, (list, tuple)) and depth > 0:
+            return [self.value(item, depth - 1) for item in cast("Sequence[Json]", value)]
+        return cast("Json", value)
+
+    def _number(self, match: re.Match[str]) -> str:
+        kind = match[1]
+        known = self._numbers.get((kind, match[2]))
+        if known is None:
+            self._last[kind] += 1
+            known = self._numbers[kind, match[2]] = f"<{kind}_{self._last[kind]}>"
+        return known

@@ -1,0 +1,1 @@
+"""Evaluators over files: `evalstream score`, without logs, sampling or monitors."""
