@@ -1,0 +1,163 @@
+"""Is the application good now, was it better before, and where is it worst?"""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as boards
+
+from collector.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE
+from collector.telemetry import SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
+from deploy.dashboards.frame import frame, segment, window
+from deploy.dashboards.panels import Look, Query, band, levels, lines, number, rows
+from deploy.dashboards.queries import RATE, SEGMENTS, WATCHED, Selected, increase, rate, share
+
+NOW = Selected(by="monitor, evaluator", version_in_force=True)
+ONE = Selected(by="evaluator", version_in_force=True)
+PASSED = SEGMENTS.replace("}", ',verdict="pass"}')
+FAILED = SEGMENTS.replace("}", ',verdict="fail"}')
+FIRING = 'max by (alertname, severity, evaluator) (ALERTS{alertname=~"Evalstream.*",alertstate="firing"})'
+OBJECTIVE = f"max by (evaluator) ({PASS_OBJECTIVE}{WATCHED})"
+TARGET = f"max by (monitor, evaluator) ({TARGET_SCORE.name}{WATCHED})"
+
+
+def quality() -> boards.Dashboard:
+    """The dashboard."""
+    board = frame(
+        "quality",
+        "Unbiased means of the scores with their error, against their targets. Means are weighted by 1 / sampling"
+        " probability; bands are two standard errors.",
+        one_monitor=True,
+    )
+    board = board.with_variable(segment()).with_variable(window())
+    for title, panels in (
+        ("Is it good now?", _now()),
+        ("Mean score over time", [_mean()]),
+        ("Has it dropped?", [_evidence()]),
+        ("Verdicts", _verdicts()),
+        ("Where is it bad?", _where()),
+    ):
+        board = board.with_row(boards.Row(title))
+        for panel in panels:
+            board = board.with_panel(panel)
+    return board
+
+
+def _now() -> list[object]:
+    legend = "{{monitor}} {{evaluator}}"
+    scores = rows(
+        Look(
+            "Scores now",
+            "Mean over the window with its standard error, target and the number of scores it is worth. A score is"
+            " below its target for sure when mean + 3.5 errors is.",
+            width=16,
+        ),
+        ("mean", "standard error", "target", "scores' worth", "pass share"),
+        Query(NOW.mean(), legend),
+        Query(NOW.error(), legend),
+        Query(TARGET, legend),
+        Query(NOW.effective_number(), legend),
+        Query(_pass_share("monitor, evaluator"), legend),
+    )
+    firing = rows(
+        Look("Alerts", "What the generated rules say now; empty is good.", width=8),
+        ("firing",),
+        Query(FIRING, "{{alertname}}"),
+    )
+    return [scores, firing]
+
+
+def _mean() -> object:
+    look = Look(
+        "$evaluator",
+        "The mean over the window; the band is two standard errors to both sides, so a true mean lies within 95 times"
+        " out of 100. Only versions that run at that time.",
+        low=0,
+        high=1,
+        width=24,
+    )
+    return band(
+        look,
+        Query(ONE.mean(), "mean"),
+        Query(ONE.bound("-"), "mean - 2 SE"),
+        Query(ONE.bound("+"), "mean + 2 SE"),
+        Query(f"max by (evaluator) ({TARGET_SCORE.name}{WATCHED})", "target"),
+    ).repeat("evaluator")
+
+
+def _evidence() -> object:
+    return lines(
+        Look(
+            "Evidence of a drop",
+            "The drop detector of the generated rules: above its threshold it pages. It rises while scores stay below"
+            " their target and forgets when they come back.",
+            width=24,
+            low=0,
+        ),
+        Query(f"max by (evaluator) ({DROP_EVIDENCE}{WATCHED})", "{{evaluator}}"),
+        Query(f"max by (evaluator) ({DROP_THRESHOLD}{WATCHED})", "{{evaluator}} threshold"),
+    )
+
+
+def _verdicts() -> list[object]:
+    failing = share(
+        increase(VERDICT_WEIGHT, "evaluator", FAILED, "$__range"),
+        increase(VERDICT_WEIGHT, "evaluator", SEGMENTS, "$__range"),
+    )
+    return [
+        lines(
+            Look(
+                "Pass share",
+                "The share of all traffic that passes its evaluator's threshold, estimated from the sample.",
+                unit="percentunit",
+                low=0,
+                high=1,
+            ),
+            Query(_pass_share("evaluator"), "{{evaluator}}"),
+            Query(OBJECTIVE, "{{evaluator}} objective"),
+        ),
+        number(
+            Look(
+                "Error budget left",
+                "Of the failures that the objective allows over the time shown, the share that is left; below 0 the"
+                " objective is missed. Needs an objective in the configuration and the generated rules.",
+                unit="percentunit",
+                width=6,
+            ),
+            Query(f"1 - ({failing}) / (1 - {OBJECTIVE})", "{{evaluator}}"),
+        ),
+        lines(
+            Look("Failed verdicts", "As judged, not weighted. The dots lead to traces.", unit="cpm", width=6),
+            Query(f"60 * {rate(VERDICTS, 'evaluator', FAILED)}", "{{evaluator}}", exemplars=True),
+        ),
+    ]
+
+
+def _where() -> list[object]:
+    by_segment = Selected(by="evaluator, segment", version_in_force=True)
+    by_version = Selected(by="evaluator, evaluator_version")
+    return [
+        levels(
+            Look("Scores", "How many scores in each level, as judged and not weighted. The dots lead to traces."),
+            Query(f"sum by (le) (increase({SCORE.name}_bucket{SEGMENTS}[{RATE}]))", "{{le}}", exemplars=True),
+        ),
+        rows(
+            Look("Worst segments", "The ten lowest means over the window, with their errors."),
+            ("mean", "standard error"),
+            Query(f"bottomk(10, {by_segment.mean()})", "{{evaluator}} {{segment}}"),
+            Query(by_segment.error(), "{{evaluator}} {{segment}}"),
+        ),
+        lines(
+            Look(
+                "By version",
+                "A version is the rubric, its settings and the judge's model. Where it changed, compare before asking"
+                " what happened to the application.",
+                low=0,
+                high=1,
+                width=24,
+            ),
+            Query(by_version.mean(), "{{evaluator}} {{evaluator_version}}"),
+        ),
+    ]
+
+
+def _pass_share(by: str) -> str:
+    return share(increase(VERDICT_WEIGHT, by, PASSED, "$window"), increase(VERDICT_WEIGHT, by, SEGMENTS, "$window"))

@@ -1,0 +1,177 @@
+"""Can the numbers be trusted: is enough of the traffic judged, evenly, and by the judge that was meant?"""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as boards
+
+from collector.telemetry import (
+    ESTIMATOR_W,
+    EVALUATIONS,
+    GOLDEN_LAST_RUN,
+    GOLDEN_SHIFT,
+    GOLDEN_SHIFT_STDERR,
+    JUDGE_MODELS,
+    LABEL_OVERFLOW,
+    LAST_SUCCESS,
+    SCORE,
+    TURNS,
+)
+from deploy.dashboards.frame import frame, segment, window
+from deploy.dashboards.panels import Look, Query, lines, number
+from deploy.dashboards.queries import SEGMENTS, WATCHED, WINDOW, Selected, increase, share
+
+PAIR = "monitor, evaluator"
+LEGEND = "{{monitor}} {{evaluator}}"
+MATCHED = '{monitor=~"$monitor",outcome=~"sampled|sampled_out"}'
+SAMPLED = '{monitor=~"$monitor",outcome="sampled"}'
+UNSCORED = SEGMENTS.replace("}", ',outcome!="scored"}')
+
+
+def trust() -> boards.Dashboard:
+    """The dashboard."""
+    board = frame(
+        "trust", "Whether the means can be believed: coverage, precision, what has no score, and the weights."
+    )
+    board = board.with_variable(segment()).with_variable(window())
+    for title, panels in (
+        ("How much of the traffic is judged?", _coverage()),
+        ("What has no score?", _unscored()),
+        ("Is it the same judge?", _judge()),
+        ("Are the weights right?", _weights()),
+    ):
+        board = board.with_row(boards.Row(title))
+        for panel in panels:
+            board = board.with_panel(panel)
+    return board
+
+
+def _coverage() -> list[object]:
+    return [
+        lines(
+            Look("Coverage", "Turns that were sampled, of those that a monitor watches.", unit="percentunit", low=0),
+            Query(
+                share(increase(TURNS, "monitor", SAMPLED, WINDOW), increase(TURNS, "monitor", MATCHED, WINDOW)),
+                "{{monitor}}",
+            ),
+        ),
+        lines(
+            Look(
+                "What the sample is worth",
+                "n_eff: how many equally weighted scores of independent conversations would be as exact. Below 30 no"
+                " alert compares a mean with its target.",
+                low=0,
+                steps=((0, "red"), (30, "green")),
+            ),
+            Query(Selected(by=PAIR).effective_number(), LEGEND),
+        ),
+    ]
+
+
+def _unscored() -> list[object]:
+    return [
+        lines(
+            Look(
+                "Unscored share",
+                "Evaluations that were skipped or failed. They are missing for a reason (long ones time out), so"
+                " beyond a few percent the mean is of another traffic.",
+                unit="percentunit",
+                low=0,
+                steps=((0.05, "red"),),
+            ),
+            Query(
+                share(increase(EVALUATIONS, PAIR, UNSCORED, WINDOW), increase(EVALUATIONS, PAIR, SEGMENTS, WINDOW)),
+                LEGEND,
+            ),
+        ),
+        lines(
+            Look("Why there is no score", "Evaluations over the window by the reason.", width=8),
+            Query(
+                increase(EVALUATIONS, "evaluator, outcome, reason", UNSCORED, WINDOW),
+                "{{evaluator}} {{outcome}}: {{reason}}",
+            ),
+            stacked=True,
+        ),
+        number(
+            Look(
+                "Since the last score",
+                "The newest score of each evaluator.",
+                unit="s",
+                width=4,
+                steps=((900, "red"),),
+            ),
+            Query(f"time() - max by ({PAIR}) ({LAST_SUCCESS.name}{WATCHED})", LEGEND),
+        ),
+    ]
+
+
+def _judge() -> list[object]:
+    by, where = "evaluator, judge", '{evaluator=~"$evaluator"}'
+    shift = f"max by ({by}) ({GOLDEN_SHIFT.name}{where})"
+    error = f"max by ({by}) ({GOLDEN_SHIFT_STDERR.name}{where})"
+    return [
+        lines(
+            Look(
+                "Golden set: shift of the judge",
+                "How far the scores of frozen cases have moved from their references, with two standard errors to both"
+                " sides. When production drops and this does not, it is the application; when both do, the judge.",
+            ),
+            Query(shift, "{{evaluator}} {{judge}}"),
+            Query(f"{shift} - 2 * {error}", "{{evaluator}} {{judge}} - 2 SE"),
+            Query(f"{shift} + 2 * {error}", "{{evaluator}} {{judge}} + 2 SE"),
+        ),
+        number(
+            Look("Golden set: last judged", "Time since then.", unit="s", width=6),
+            Query(f"time() - max by ({by}) ({GOLDEN_LAST_RUN.name}{where})", "{{evaluator}} {{judge}}"),
+        ),
+        number(
+            Look(
+                "Judges that changed",
+                "Further models or fingerprints that a judge named as its own over the time shown.",
+                width=6,
+                steps=((1, "red"),),
+            ),
+            Query(increase(JUDGE_MODELS, "evaluator", WATCHED, "$__range"), "{{evaluator}}"),
+        ),
+    ]
+
+
+def _weights() -> list[object]:
+    estimated = Selected(by=PAIR)
+    plain = share(
+        f"sum by ({PAIR}) (increase({SCORE.name}_sum{SEGMENTS}[{WINDOW}]))",
+        f"sum by ({PAIR}) (increase({SCORE.name}_count{SEGMENTS}[{WINDOW}]))",
+    )
+    population = increase(TURNS, "monitor", MATCHED, WINDOW)
+    return [
+        lines(
+            Look(
+                "Weight check",
+                "The traffic as the weights have it, over the traffic as counted. For evaluators of turns it is 1 less"
+                " the unscored share, within the sampling error; for evaluators of conversations it is conversations"
+                " per turn, and steady.",
+                low=0,
+            ),
+            Query(
+                f"{estimated.total(ESTIMATOR_W)} / on (monitor) group_left () ({population} > 0)",
+                LEGEND,
+            ),
+        ),
+        lines(
+            Look(
+                "What the weights change",
+                "The weighted mean less the plain mean of the same scores: what a dashboard without weights would be"
+                " wrong by.",
+                width=8,
+            ),
+            Query(f"({estimated.mean()}) - ({plain})", LEGEND),
+        ),
+        number(
+            Look(
+                "Labels beyond the cap",
+                "Uses of label values that are counted as `other`: a set that was thought closed is open.",
+                width=4,
+                steps=((1, "red"),),
+            ),
+            Query(f"sum by (label) (increase({LABEL_OVERFLOW.name}[$__range])) or vector(0)", ""),
+        ),
+    ]
