@@ -1,0 +1,299 @@
+"""The page in a real browser."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from chromium import browsing, need_chromium
+from playwright.async_api import expect
+from shown import a_busy_hour, showing
+
+from collector.page.links import TraceLinkSettings
+from collector.page.settings import PageSettings
+from collector.page.sources import Alert, Budget, DeadLetters, Sources, Traffic
+
+PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
+HOSTILE = (
+    '<img src=x onerror="window.broken = 1"><script>window.broken = 1</script>'
+    "</div><a href='javascript:window.broken=1'>x</a> {{7*7}} \u202egnp.exe \x00"
+)
+
+
+@pytest.fixture(autouse=True)
+def _browser() -> None:
+    need_chromium()
+
+
+async def test_shows_monitors_evaluations_and_figures_without_an_error() -> None:
+    async with showing() as shown:
+        turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "It depends.")
+        await shown.put(shown.judged(turn, 0.1), shown.judged(turn, None, evaluator="grounded"))
+        await shown.until_listed(2)
+        async with browsing(shown.url()) as tab:
+            assert await tab.locator(".track h3").all_inner_texts() == ["answers_question", "grounded"]
+            assert await tab.locator("#rows a").count() == 2
+            assert "Are you open on Sunday?" in await tab.locator("#rows a").first.inner_text()
+            assert await tab.locator("#live").inner_text() == "live"
+            assert "judge timeout" in await tab.locator("#funnel").inner_text()
+
+
+async def test_shows_new_evaluations_by_itself() -> None:
+    async with showing() as shown, browsing(shown.url()) as tab:
+        assert await tab.locator("#nothing").is_visible()
+        turn = await shown.put_turn("visit-1", "Do you rent cargo bikes?", "Yes, for 60 euros.")
+        await shown.put(shown.judged(turn, 0.9))
+        await tab.wait_for_selector("#rows a:has-text('Do you rent cargo bikes?')")
+        await tab.wait_for_selector(".track[data-key='helpdesk/answers_question'] .big:has-text('0.90')")
+
+
+async def test_the_list_stays_still_while_somebody_reads_in_it() -> None:
+    async with showing() as shown:
+        first = await shown.put_turn("visit-1", "the first question", "An answer.")
+        await shown.put(shown.judged(first, 0.4))
+        await shown.until_listed(1)
+        async with browsing(shown.url()) as tab:
+            await tab.hover("#rows a")
+            worse = await shown.put_turn("visit-2", "a worse one", "No answer.")
+            await shown.put(shown.judged(worse, 0.0))
+            await tab.wait_for_selector("#fresh[data-shown=yes]:has-text('1 new')")
+            assert await tab.locator("#rows a").count() == 1
+            await tab.click("#fresh")
+            assert "a worse one" in await tab.locator("#rows a").first.inner_text()
+
+
+async def test_opens_a_conversation_as_the_user_saw_it_with_all_that_is_known_of_the_score() -> None:
+    settings = PageSettings(trace_link=TraceLinkSettings(kind="jaeger", url="http://127.0.0.1:16686"))
+    async with showing(settings) as shown:
+        await a_busy_hour(shown)
+        async with browsing(shown.url("?evaluator=answers_question")) as tab:
+            await tab.locator("#rows a").first.click()
+            await tab.wait_for_selector(".talk")
+            detail = await tab.locator("#detail").inner_text()
+            for text in (
+                "Hello!", "judged turn", "Retrieved 1 passage", "find_page", "The judge's reason", "logprobs", "judge-1",
+                "abababababababab", "25 %: stands for 4 like it", "$0.0020", "410 in, 38 out, 1 calls",
+            ):  # fmt: skip
+                assert text in detail, text
+            assert await tab.locator(".masses b").all_inner_texts() == ["0", "1", "2"]
+            link = await tab.locator("a.trace").get_attribute("href")
+            assert re.fullmatch(r"http://127\.0\.0\.1:16686/trace/[0-9a-f]{32}\?uiFind=[0-9a-f]{16}", link or "")
+            asked = await tab.locator(".turn[data-judged] .said[data-role=user]").inner_text()
+            assert asked.splitlines()[-1] in await tab.locator("#rows a[aria-current]").inner_text()
+
+
+async def test_a_label_is_given_and_lies_in_the_log_with_the_judges_score_beside_it() -> None:
+    async with showing() as shown:
+        turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "No, on Sunday we are closed.")
+        judged = shown.judged(turn, 0.2)
+        await shown.put(judged)
+        await shown.until_listed(1)
+        async with browsing(shown.url(f"?evaluation={judged.evaluation_id}")) as tab:
+            await tab.click(".labelling button")
+            assert "Say agree or disagree" in await tab.locator(".labelling .status").inner_text()
+            await tab.click(".choice:has-text('Disagree')")
+            await tab.fill("input[name=score]", "0.9")
+            await tab.fill("textarea[name=note]", "It is right: <b>closed</b>.")
+            await tab.fill("input[name=by]", "ada")
+            await tab.click(".labelling button")
+            await tab.wait_for_selector(".labelling .status:has-text('by ada')")
+            await tab.wait_for_selector("#rows .opinion:has-text('✗')")
+            await tab.reload()
+            await tab.wait_for_selector(".labelling .status:has-text('by ada')")
+            assert await tab.input_value("textarea[name=note]") == "It is right: <b>closed</b>."
+        (label,) = await shown.labels()
+        assert (label.opinion, label.score, label.given_by) == ("disagree", 0.9, "ada")
+        assert (label.evaluation_id, label.judge_score, label.judge_passed) == (judged.evaluation_id, 0.2, False)
+        assert label.sampling.probability == 0.25
+
+
+async def test_hostile_text_is_only_text() -> None:
+    async with showing() as shown:
+        turn = await shown.put_turn(
+            f"visit {HOSTILE}", HOSTILE, HOSTILE, retrieval_context=(HOSTILE,), system_prompt=HOSTILE, error=HOSTILE
+        )
+        await shown.put(
+            shown.judged(turn, 0.1, explanation=HOSTILE, evaluator=HOSTILE[:40], details={"masses": {HOSTILE: 1}})
+        )
+        await shown.until_listed(1)
+        async with browsing(shown.url()) as tab:
+            await tab.locator("#rows a").first.click()
+            await tab.wait_for_selector(".talk")
+            assert '<img src=x onerror="window.broken = 1">' in await tab.locator(".said[data-role=user]").inner_text()
+            assert await tab.locator("#detail img, #detail script, #rows img, a[href^=javascript]").count() == 0
+            assert await tab.evaluate("window.broken") is None
+
+
+async def test_everything_can_be_done_by_keyboard() -> None:
+    async with showing() as shown:
+        for number in range(4):
+            turn = await shown.put_turn(f"visit-{number}", f"question {number}", "An answer.")
+            await shown.put(shown.judged(turn, number / 10))
+        await shown.until_listed(4)
+        async with browsing(shown.url()) as tab:
+            press = tab.page.keyboard.press
+            await press("j")
+            await tab.wait_for_selector("#detail:has-text('question 0') .talk")
+            await press("j")
+            await tab.wait_for_selector("#detail:has-text('question 1') .talk")
+            await press("k")
+            await tab.wait_for_selector("#detail:has-text('question 0') .talk")
+            await press("a")
+            assert await tab.is_checked("input[value=agree]")
+            await press("s")
+            await tab.page.keyboard.type("1")
+            await press("Enter")
+            await tab.wait_for_selector(".labelling .status:has-text('Saved')")
+            await press("Escape")
+            await press("Escape")
+            await tab.wait_for_selector(".empty")
+            assert await tab.evaluate("document.activeElement.dataset.id") is not None
+            await press("/")
+            await tab.page.keyboard.type("question 3")
+            await expect(tab.locator("#rows a")).to_have_count(1)
+            assert "q=question+3" in tab.url
+            await press("Escape")
+            await press("?")
+            assert await tab.locator("#keys").is_visible()
+        assert [label.score for label in await shown.labels()] == [1.0]
+
+
+async def test_the_address_holds_the_filters_and_what_is_open() -> None:
+    async with showing() as shown:
+        good = await shown.put_turn("visit-1", "a good one", "Yes.")
+        bad = await shown.put_turn("visit-2", "a bad one", "No.")
+        await shown.put(shown.judged(good, 0.9), shown.judged(bad, 0.1), shown.judged(bad, 0.2, evaluator="grounded"))
+        await shown.until_listed(3)
+        async with browsing(shown.url()) as tab:
+            await tab.select_option("select[name=evaluator]", "answers_question")
+            await tab.select_option("select[name=outcome]", "missed")
+            await tab.click("#ranges button[value='6h']")
+            await expect(tab.locator("#rows a")).to_have_count(1)
+            await tab.locator("#rows a").first.click()
+            await tab.wait_for_selector(".talk")
+            address = tab.url
+            for part in ("evaluator=answers_question", "outcome=missed", "range=6h", "evaluation="):
+                assert part in address
+            await tab.go_back()
+            await tab.wait_for_selector(".empty")
+        async with browsing(address) as tab:
+            await tab.wait_for_selector("#detail:has-text('a bad one') .talk")
+            assert await tab.locator("#rows a").count() == 1
+
+
+async def test_text_that_is_hidden_does_not_reach_the_browser() -> None:
+    async with showing(PageSettings(text=False)) as shown:
+        turn = await shown.put_turn("visit-1", "a secret question", "a secret answer")
+        judged = shown.judged(turn, 0.1, explanation="the secret is told")
+        await shown.put(judged)
+        await shown.until_listed(1)
+        async with browsing(shown.url(f"?evaluation={judged.evaluation_id}")) as tab:
+            await tab.wait_for_selector("#detail:has-text('Texts are hidden here')")
+            assert "secret" not in await tab.content()
+            for path in ("overview", "evaluations?q=secret", f"evaluations/{judged.evaluation_id}"):
+                answer = await tab.page.request.get(shown.url(f"api/{path}"))
+                assert answer.ok
+                assert "secret" not in await answer.text()
+
+
+async def test_on_a_phone_nothing_is_wider_than_the_screen_and_an_evaluation_covers_it() -> None:
+    async with showing() as shown:
+        await a_busy_hour(shown)
+        long = await shown.put_turn("x" * 300, "y" * 3000, "z" * 3000)
+        await shown.put(shown.judged(long, 0.0, explanation="w" * 3000))
+        async with browsing(shown.url(), width=360, height=740, touch=True) as tab:
+            wide = "document.documentElement.scrollWidth > innerWidth"
+            assert not await tab.evaluate(wide)
+            await tab.locator("#rows a").first.tap()
+            await tab.wait_for_selector(".talk")
+            box = await tab.locator("#detail").bounding_box()
+            assert (box["x"], box["y"], box["width"], box["height"]) == (0, 0, 360, 740)
+            assert not await tab.evaluate(wide)
+            assert await tab.evaluate("document.querySelector('#detail').scrollWidth <= 360")
+            await tab.click("#detail .close")
+            assert not await tab.locator("#detail").is_visible()
+
+
+async def test_nothing_moves_while_it_updates() -> None:
+    async with showing() as shown:
+        await a_busy_hour(shown)
+        async with browsing(shown.url()) as tab:
+            places = "['#tracks', '#funnel', '#cost', '#rows', '#detail'].map(s => document.querySelector(s).getBoundingClientRect().top)"
+            before = await tab.evaluate(places)
+            await tab.hover("#rows a")
+            for number in range(3):
+                turn = await shown.put_turn(f"late-{number}", "one more", "Yes.")
+                await shown.put(shown.judged(turn, 0.0))
+            await tab.wait_for_selector("#fresh[data-shown=yes]:has-text('3 new')")
+            assert await tab.evaluate(places) == before
+
+
+async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are_some() -> None:
+    sources = Sources(
+        alerts=lambda: [Alert(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.", since=1.0)],
+        budgets=lambda: [Budget(period="day", limit_usd=10.0, spent_usd=8.5)],
+        dead_letters=lambda: [DeadLetters(stage="assemble", reason="too_large", count=3)],
+        traffic=lambda: [Traffic(monitor="helpdesk", counts={"sampled": 40, "sampled_out": 360})],
+    )  # fmt: skip
+    async with showing(sources=sources) as shown, browsing(shown.url()) as tab:
+        assert "Mean fell by 0.2." in await tab.locator("#alerts").inner_text()
+        assert "$8.50 of $10.00 this day" in await tab.locator("#cost").inner_text()
+        assert "3 at assemble: too large" in await tab.locator("#dead").inner_text()
+        assert "400 turns matched" in await tab.locator("#funnel").inner_text()
+
+
+CONTRAST = """() => {
+  const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const solid = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+  const behind = (element) => { for (let each = element; each; each = each.parentElement) { const color = solid(getComputedStyle(each).backgroundColor); if (color[3] === 255) return color; } return [255, 255, 255, 255]; };
+  const weak = [];
+  for (const element of document.querySelectorAll('body *')) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest('option, .hidden, .skip, svg, noscript')) continue;
+    const [a, b] = [light(solid(getComputedStyle(element).color)), light(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) weak.push(`${element.className || element.tagName} ${element.textContent.slice(0, 30)}: ${ratio.toFixed(2)}`);
+  }
+  return weak;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_text_has_contrast_and_every_control_a_name(scheme: str) -> None:
+    async with showing() as shown:
+        await a_busy_hour(shown)
+        async with browsing(shown.url(), scheme=scheme) as tab:
+            await tab.locator("#rows a").first.click()
+            await tab.wait_for_selector(".talk")
+            assert await tab.evaluate(CONTRAST) == []
+            nameless = """() => [...document.querySelectorAll('button, a, input, select, textarea')].filter((each) =>
+                !each.textContent.trim() && !each.labels?.length && !each.getAttribute('aria-label')).map((each) => each.outerHTML)"""
+            assert await tab.evaluate(nameless) == []
+
+
+@pytest.mark.parametrize(("name", "scheme", "height"), [("page", "light", 1240), ("evaluation-dark", "dark", 940)])
+async def test_pictures_of_it(name: str, scheme: str, height: int, tmp_path: Path) -> None:
+    """With EVALSTREAM_PICTURES set they take the place of those in the repository."""
+    sources = Sources(
+        budgets=lambda: [Budget(monitor="helpdesk", period="day", limit_usd=4.0, spent_usd=1.42)],
+        traffic=lambda: [Traffic(monitor="helpdesk", counts={"sampled": 360, "sampled_out": 1080})],
+    )
+    async with showing(sources=sources) as shown:
+        shown.page.view.started -= 3600
+        await a_busy_hour(shown)
+        async with browsing(shown.url("?evaluator=answers_question"), scheme=scheme, height=height) as tab:
+            await tab.locator("#rows a").nth(2).click()
+            await tab.wait_for_selector(".talk")
+            await tab.evaluate("document.activeElement.blur()")
+            if name != "page":
+                await tab.evaluate("document.querySelector('#evaluations').scrollIntoView()")
+                await tab.evaluate("document.querySelector('.talk').scrollIntoView({block: 'center'})")
+                await tab.evaluate("document.querySelector('#evaluations').scrollIntoView()")
+            folder = PICTURES if os.environ.get("EVALSTREAM_PICTURES") else tmp_path
+            await tab.screenshot(path=folder / f"{name}.png")
+        assert 20_000 < (folder / f"{name}.png").stat().st_size < 300_000
+        assert (PICTURES / f"{name}.png").exists()

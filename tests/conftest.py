@@ -1,0 +1,73 @@
+"""Fixtures that several kinds of test share."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+
+import pytest
+from broker import Broker, BrokerUnavailable, running_broker
+from hypothesis import settings
+
+KAFKA_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """kafka-python leaves sockets of connections that did not come about to the garbage collector, which says so."""
+    for item in items:
+        if item.get_closest_marker("kafka"):
+            item.add_marker(pytest.mark.filterwarnings(KAFKA_SOCKETS))
+
+
+@pytest.fixture(autouse=True)
+def _collect_garbage_of_kafka(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if request.node.get_closest_marker("kafka"):
+        gc.collect()  # here, where its warnings are expected
+
+
+# A change is judged by the same examples every time; everywhere else new ones are tried.
+settings.register_profile("ci", derandomize=True, print_blob=True)
+if os.environ.get("CI") == "true":
+    settings.load_profile("ci")
+
+
+class ForeignBroker:
+    """A broker that somebody else runs: there to be used, not to be killed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[Broker | ForeignBroker]:
+    """The session's Apache Kafka broker, or the one named by EVALSTREAM_TEST_KAFKA=host:port.
+
+    Where none can run, its tests are skipped with one line that says what to install; with CI=true they fail.
+    """
+    given = os.environ.get("EVALSTREAM_TEST_KAFKA")
+    if given:
+        yield ForeignBroker(given)
+        return
+    try:
+        with running_broker() as broker:
+            yield broker
+    except BrokerUnavailable as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def own_broker() -> Iterator[Broker]:
+    """A broker for one test, which may kill it, freeze it or change its files."""
+    if os.environ.get("EVALSTREAM_TEST_KAFKA"):
+        pytest.skip("this test kills its broker, and EVALSTREAM_TEST_KAFKA names somebody's")
+    try:
+        with running_broker() as broker:
+            yield broker
+    except BrokerUnavailable as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))

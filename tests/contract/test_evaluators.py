@@ -1,0 +1,240 @@
+"""What every evaluator keeps to that an entry point names, ours and other people's."""
+
+import asyncio
+import dataclasses
+import re
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from evaluators.cases import Conversation, Message, ToolCall, Turn
+from evaluators.catalogue import classes, example
+from evaluators.contract import breaches
+from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
+from evaluators.evaluator import Evaluator
+from evaluators.fence import clean_json
+from evaluators.outcome import Failure, Score, Skipped
+from evaluators.prompts import load
+from evaluators.run import run
+from evaluators.testing import ScriptedJudge, a_moment, obliging
+
+SECRET = "Zanzibar-4711"
+"""Stands in every text of the judged cases, and nowhere else."""
+
+FULL_TURN = Turn(
+    turn_id="turn-1",
+    input=f"What about {SECRET}?",
+    actual_output=f'{{"order_id": 1, "note": "About {SECRET}: done, and I am glad to help."}}',
+    expected_output=f'{{"order_id": 2, "note": "{SECRET} should be done"}}',
+    context=(f"{SECRET} is known.",),
+    retrieval_context=(f"{SECRET} was found.", "Something else was found."),
+    tools_called=(ToolCall(id="1", name="search", arguments={"q": SECRET}, result=SECRET),),
+    expected_tools=(ToolCall(name="search", arguments={"q": SECRET}, result=SECRET),),
+    system_prompt=f"You know {SECRET}.",
+    history=(Message(role="user", content=f"Hello {SECRET}"), Message(role="assistant", content="Hello")),
+    started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    ended_at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=4),
+    attributes={"shadow.output": f"Nothing about {SECRET}, sorry to say."},
+)
+
+FULL_CONVERSATION = Conversation(
+    conversation_id="conversation-1",
+    turns=(FULL_TURN, dataclasses.replace(FULL_TURN, turn_id="turn-2")),
+    chatbot_role=f"A friend of {SECRET}.",
+    scenario=f"{SECRET} is asked for.",
+    expected_outcome=f"{SECRET} is found.",
+)
+
+EVERY = list(classes().values())
+JUDGED = [cls for cls in EVERY if cls.needs_judge]
+
+
+def named(cls):
+    return cls.kind
+
+
+def case_for(cls):
+    return FULL_TURN if cls.scope == "turn" else FULL_CONVERSATION
+
+
+async def outcome_of(cls, judge, case=None):
+    return (await run(example(cls), case or case_for(cls), judge, now=a_moment)).outcome
+
+
+every = pytest.mark.parametrize("cls", EVERY, ids=named)
+judged = pytest.mark.parametrize("cls", JUDGED, ids=named)
+
+
+@every
+def test_is_declared(cls):
+    assert issubclass(cls, Evaluator)
+    assert classes()[cls.kind] is cls, "the entry point's name is the kind"
+    assert cls.__doc__
+    assert cls.scope in ("turn", "conversation")
+    assert cls.direction in ("higher_is_better", "lower_is_better")
+    for field in cls.model_fields.values():
+        assert field.description or field.annotation, field
+
+
+@every
+async def test_keeps_what_every_evaluator_promises(cls):
+    assert await breaches(example(cls), case_for(cls)) == []
+
+
+@every
+def test_is_an_immutable_value(cls):
+    evaluator = example(cls)
+    assert evaluator == example(cls)
+    with pytest.raises(ValidationError):
+        evaluator.name = "other"
+    assert len(evaluator.version) == 12
+    assert evaluator.version == example(cls).version == cls(name="other", threshold=0.5, **cls.example).version
+
+
+@every
+def test_definition_survives_being_written_down(cls):
+    evaluator = example(cls)
+    assert cls.model_validate(orjson.loads(evaluator.model_dump_json())) == evaluator
+    assert cls.model_json_schema()["additionalProperties"] is False
+
+
+@every
+def test_needs_fields_that_exist(cls):
+    for name in example(cls).requires:
+        if name.startswith("turns."):
+            assert cls.scope == "conversation"
+            assert hasattr(FULL_TURN, name.removeprefix("turns."))
+        else:
+            assert name.startswith("attributes.") or hasattr(case_for(cls), name)
+
+
+@every
+async def test_scores_a_case_that_has_everything(cls):
+    outcome = await outcome_of(cls, ScriptedJudge(obliging()))
+    assert isinstance(outcome, Score)
+    lowest, highest = sorted(example(cls).score_range)
+    assert outcome.range == example(cls).score_range
+    if outcome.raw_score is not None:
+        assert lowest <= outcome.raw_score <= highest
+    assert outcome.explanation
+
+
+@every
+async def test_is_skipped_for_each_field_it_needs(cls):
+    for name in example(cls).requires:
+        case = case_for(cls)
+        if name.startswith("turns."):
+            turns = tuple(dataclasses.replace(turn, **{name.removeprefix("turns."): None}) for turn in case.turns)
+            case = dataclasses.replace(case, turns=turns)
+        elif name.startswith("attributes."):
+            case = dataclasses.replace(case, attributes={})
+        else:
+            case = dataclasses.replace(case, **{name: None})
+        judge = ScriptedJudge(obliging())
+        assert await outcome_of(cls, judge, case) == Skipped(reason=f"missing_field: {name}")
+        assert judge.asked == []
+
+
+@judged
+@pytest.mark.parametrize(
+    "error",
+    [
+        JudgeUnavailable("down"),
+        JudgeUnavailable("late", type="judge_timeout"),
+        JudgeRejected("no"),
+        JudgeReplyInvalid("?"),
+    ],
+    ids=lambda error: error.type,
+)
+async def test_a_judge_that_fails_makes_no_score(cls, error):
+    assert await outcome_of(cls, ScriptedJudge(error)) == Failure(type=error.type, message=str(error))
+
+
+@judged
+async def test_a_judge_that_answers_one_verdict_too_few_makes_no_score(cls):
+    def short(prompt, reply):
+        filled = obliging()(prompt, reply)
+        return {
+            name: value[:-1] if counted(reply) and isinstance(value, list) else value for name, value in filled.items()
+        }
+
+    def counted(reply):
+        return "minItems" in str(reply.model_json_schema())
+
+    judge = ScriptedJudge(short)
+    outcome = await outcome_of(cls, judge)
+    if any(counted(asked.reply) for asked in judge.asked):
+        assert outcome.type == "judge_reply_invalid"
+
+
+@judged
+async def test_judged_texts_reach_the_judge_only_inside_the_fence(cls):
+    judge = ScriptedJudge(obliging())
+    await outcome_of(cls, judge)
+    assert judge.asked
+    for asked in judge.asked:
+        assert SECRET not in asked.prompt.instructions
+        if asked.prompt.constant:
+            continue
+        match = re.search(r"<<<material (\w{32})>>>\n(.*)\n<<<end of material \1>>>", asked.message)
+        assert orjson.loads(match.group(2)) == clean_json(asked.prompt.material)
+        assert SECRET not in asked.message.replace(match.group(2), "")
+    assert any(SECRET in asked.message for asked in judge.asked)
+
+
+@judged
+async def test_the_fixed_part_is_the_same_for_every_case(cls):
+    judge = ScriptedJudge(obliging())
+    case = case_for(cls)
+    other = dataclasses.replace(case, **({"input": "Else?"} if cls.scope == "turn" else {"turns": case.turns[:1]}))
+    await outcome_of(cls, judge, case)
+    fixed = {asked.prompt.instructions for asked in judge.asked}
+    await outcome_of(cls, judge, other)
+    assert {asked.prompt.instructions for asked in judge.asked} == fixed
+
+
+@judged
+async def test_instructions_say_the_form_of_the_answer(cls):
+    judge = ScriptedJudge(obliging())
+    await outcome_of(cls, judge)
+    for asked in judge.asked:
+        assert "JSON" in asked.prompt.instructions
+        for name in asked.reply.model_json_schema()["properties"]:
+            assert f'"{name}"' in asked.prompt.instructions
+        assert "{{" not in asked.prompt.instructions
+
+
+@judged
+async def test_reasons_come_before_what_they_are_reasons_for(cls):
+    judge = ScriptedJudge(obliging())
+    await outcome_of(cls, judge)
+    for asked in judge.asked:
+        schema = asked.reply.model_json_schema()
+        for node in [schema, *schema.get("$defs", {}).values()]:
+            names = list(node.get("properties", {}))
+            for verdict in {"score", "verdict", "label", "on_topic"} & set(names):
+                assert names.index("reason") < names.index(verdict)
+
+
+@judged
+def test_prompts_are_files(cls):
+    assert cls.prompts
+    assert all(load(name).strip() for name in cls.prompts)
+
+
+@every
+async def test_many_tasks_share_one(cls):
+    evaluator = example(cls)
+    judge = ScriptedJudge(obliging())
+    results = await asyncio.gather(*(run(evaluator, case_for(cls), judge, now=a_moment) for _ in range(20)))
+    assert len({result.outcome.value for result in results}) == 1
+
+
+@every
+async def test_who_needs_no_judge_asks_none(cls):
+    if not cls.needs_judge:
+        judge = ScriptedJudge(AssertionError("asked"))
+        outcome = await outcome_of(cls, judge)
+        assert (outcome.method, judge.asked) == ("deterministic", [])

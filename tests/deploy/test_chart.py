@@ -1,0 +1,187 @@
+"""The Helm chart, linted, rendered and checked by the real tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+from schemas import KUBERNETES, write_schemas
+from tools import BUILT, DEPLOY, run, tool
+
+from collector.config.loading import check
+from collector.config.reading import substitute
+from collector.telemetry import EVALUATIONS_IN_FLIGHT, STAGE_BACKLOG
+
+CHART = DEPLOY / "helm" / "evalstream"
+STAGES = ("receive", "assemble", "evaluate", "export")
+RULES = """
+groups:
+  - name: evalstream
+    rules:
+      - {alert: EvalstreamDown, expr: absent(up), labels: {severity: page}, annotations: {summary: "{{ $labels.job }} is down"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    rules = tmp_path_factory.mktemp("rules") / "evalstream.rules.yml"
+    rules.write_text(RULES)
+    on = ["serviceMonitor", "prometheusRule", "autoscaling", "dashboards"]
+    switches = ",".join(f"{each}.enabled=true" for each in on)
+    return ("--set", switches, "--set-file", f"prometheusRule.rules={rules}")
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> str:
+    tool("kubeconform")
+    return write_schemas(tmp_path_factory.mktemp("schemas"), BUILT / "crds")
+
+
+@cache
+def _rendered(*options: str) -> str:
+    return run(
+        "helm", "template", "live", CHART, "--namespace", "prod", "--kube-version", KUBERNETES, *options
+    )  # fmt: skip
+
+
+def _resources(options: Sequence[str] = ()) -> dict[tuple[str, str], Any]:
+    found = [each for each in yaml.safe_load_all(_rendered(*options)) if each]
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+def _pods(options: Sequence[str] = ()) -> dict[str, Any]:
+    workloads = [each for (kind, _), each in _resources(options).items() if kind in ("Deployment", "StatefulSet")]
+    return {each["metadata"]["labels"]["app.kubernetes.io/component"]: each for each in workloads}
+
+
+def test_lint():
+    run("helm", "lint", "--strict", CHART)
+
+
+def test_every_resource_is_what_kubernetes_takes(everything: tuple[str, ...], location: str):
+    said = run(
+        "kubeconform",
+        "-strict",
+        "-summary",
+        "-output",
+        "json",
+        "-schema-location",
+        location,
+        "-",
+        given=_rendered(*everything),
+    )
+    summary = json.loads(said)["summary"]
+    assert summary == {"valid": len(_resources(everything)), "invalid": 0, "errors": 0, "skipped": 0}
+
+
+def test_a_misspelt_field_would_be_found(everything: tuple[str, ...], location: str):
+    for right, wrong in (("maxUnavailable", "maxUnavailible"), ("minReplicaCount", "minReplicas"), ("jobLabel", "job")):
+        with pytest.raises(AssertionError, match=wrong):
+            run(
+                "kubeconform",
+                "-strict",
+                "-schema-location",
+                location,
+                "-",
+                given=_rendered(*everything).replace(right, wrong),
+            )
+
+
+def test_one_workload_per_stage_with_all_its_things(everything: tuple[str, ...]):
+    resources = _resources(everything)
+    assert set(_pods(everything)) == set(STAGES)
+    kinds = [kind for kind, _ in resources]
+    assert kinds.count("PodDisruptionBudget") == 4
+    assert kinds.count("ConfigMap") == 1 + 4
+    assert kinds.count("NetworkPolicy") == 2
+    for kind in ("ServiceMonitor", "PrometheusRule", "ScaledObject", "ServiceAccount"):
+        assert kinds.count(kind) == 1
+    assert not [kind for kind in kinds if kind == "Secret"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_pods_may_do_nothing_that_they_need_not(stage: str):
+    pod = _pods()[stage]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["limits"]["memory"]
+    assert container["args"][-2:] == ["--stages", stage]
+
+
+def test_secrets_are_references():
+    for workload in _pods().values():
+        env = {each["name"]: each for each in workload["spec"]["template"]["spec"]["containers"][0]["env"]}
+        key = env["OPENAI_API_KEY"]["valueFrom"]["secretKeyRef"]
+        assert key == {"name": "evalstream", "key": "openai-api-key"}
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_the_configuration_it_makes_is_right(kind: str):
+    (config_map,) = [each for (kind_, _), each in _resources().items() if kind_ == "ConfigMap"]
+    values = yaml.safe_load(config_map["data"][f"{kind}.yaml"])
+    config = check(substitute(values, kind, {"OPENAI_API_KEY": "x", "POD_NAME": "pod-0"}), kind)
+    kafka = config.settings.log.kafka
+    assert kafka is not None
+    assert kafka.group_instance_id == ("pod-0" if kind == "StatefulSet" else None)
+    assert config.settings.receive.otlp_http is not None
+    assert config.settings.receive.otlp_http.host == "0.0.0.0"
+
+
+def test_a_change_of_configuration_rolls_the_pods_out():
+    def sums(*options: str) -> set[str]:
+        return {
+            each["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for each in _pods(options).values()
+        }
+
+    assert sums().isdisjoint(sums("--set", "config.monitors.everything.sample=0.2"))
+
+
+def test_rules_keep_their_placeholders(everything: tuple[str, ...]):
+    (rule,) = [each for (kind, _), each in _resources(everything).items() if kind == "PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load(RULES)
+    assert "{{ $labels.job }}" in str(rule["spec"])
+
+
+def test_keda_scales_what_is_there(everything: tuple[str, ...]):
+    resources = _resources(everything)
+    (scaled,) = [each for (kind, _), each in resources.items() if kind == "ScaledObject"]
+    target = scaled["spec"]["scaleTargetRef"]
+    assert "replicas" not in resources[target["kind"], target["name"]]["spec"]
+    queries = [trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]]
+    assert [re.findall(r"evalstream_\w+", query) for query in queries] == [
+        [STAGE_BACKLOG.name],
+        [EVALUATIONS_IN_FLIGHT.name],
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "stages.evaluate.kind=DaemonSet",
+        "image.digest=latest",
+        "config.log.kind=sqlite",
+        "service.otlpPort=0",
+        "replicaCount=3",
+    ],
+)
+def test_the_schema_refuses(wrong: str):
+    with pytest.raises(AssertionError, match="values don't meet the specifications of the schema"):
+        _rendered("--set", wrong)
+
+
+def test_every_value_is_explained_or_plain():
+    """Each top-level key of the values is in the schema: a misspelt one is refused."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert set(values) == set(schema["properties"]) - {"global"}

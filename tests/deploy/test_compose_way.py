@@ -1,0 +1,106 @@
+"""What compose.yaml puts together, without containers: its Collector, its evalstream, a real Kafka, a stand-in judge."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from broker import Broker, free_ports
+from collector_process import post, running_collector
+from kafka import KafkaAdminClient
+from payloads import exchanges, requests
+from prometheus_client.parser import text_string_to_metric_families
+from tools import DEPLOY
+
+from collector.demo.judge import serve_judge
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+DIALECTS = ("otel-genai-openai-span", "openinference-langchain")
+
+
+def _create_topics(bootstrap: str) -> None:
+    """As the service `topics` does."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    sizes = {"num_partitions": 8, "replication_factor": 1}
+    admin.create_topics({"otlp_spans": sizes, "otlp_logs": sizes})
+    admin.close()
+
+
+def _configuration(bootstrap: str, metrics: int, scores: int) -> str:
+    """compose/evalstream.yaml with this machine's addresses, and every conversation judged."""
+    text = (DEPLOY / "compose" / "evalstream.yaml").read_text()
+    addresses = {"kafka:9092": bootstrap, "9464": str(metrics), "collector:4319": f"127.0.0.1:{scores}"}
+    for ours, here in {**addresses, "sample: 0.1": "sample: 1"}.items():
+        assert ours in text
+        text = text.replace(ours, here)
+    return text
+
+
+@asynccontextmanager
+async def _service(folder: Path, configuration: str, judge: str) -> AsyncIterator[None]:
+    path = folder / "evalstream.yaml"
+    path.write_text(configuration)
+    env = {**os.environ, "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": judge}
+    with (folder / "service.log").open("wb") as log:
+        command = (sys.executable, "-m", "collector.cli", "run", "-c", str(path))
+        process = await asyncio.create_subprocess_exec(*command, env=env, cwd=folder, stdout=log, stderr=log)
+    try:
+        yield
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) == 0, (folder / "service.log").read_text()[-3000:]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _metrics(port: int) -> dict[tuple[str, str], float]:
+    """Value of each sample, summed over all but the labels `outcome` and `result`."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = await answer.text()
+    found: dict[tuple[str, str], float] = {}
+    for sample in (each for family in text_string_to_metric_families(text) for each in family.samples):
+        key = sample.name, sample.labels.get("outcome", sample.labels.get("exporter", ""))
+        found[key] = found.get(key, 0.0) + sample.value
+    return found
+
+
+async def _judged(port: int, number: int) -> dict[tuple[str, str], float]:
+    """The metrics once so many evaluations have gone out by OTLP."""
+    async with asyncio.timeout(90):
+        while True:
+            await asyncio.sleep(0.5)
+            try:
+                metrics = await _metrics(port)
+            except aiohttp.ClientConnectionError:
+                continue
+            if metrics.get(("evalstream_export_evaluations_total", "otlp"), 0) >= number:
+                return metrics
+
+
+async def test_scores_of_what_applications_send(own_broker: Broker, tmp_path: Path):
+    metrics, scores = free_ports(2)
+    expected = exchanges(DIALECTS)
+    _create_topics(own_broker.bootstrap)
+    settings = {"exporters::kafka::brokers": f"[{own_broker.bootstrap}]"}
+    with running_collector(tmp_path, settings, scores=scores) as address:
+        for dialect in DIALECTS:
+            for name, body in requests(dialect):
+                post(address, "logs" if "logs" in name else "traces", body)
+        async with (
+            serve_judge() as judge,
+            _service(tmp_path, _configuration(own_broker.bootstrap, metrics, scores), judge),
+        ):
+            found = await _judged(metrics, len(expected))
+    answered = sum(not each["failed"] for each in expected)
+    assert found["evalstream_evaluations_total", "scored"] == answered
+    assert sum(value for (name, _), value in found.items() if name == "evalstream_evaluations_total") == len(expected)
+    assert found["evalstream_estimator_w_total", ""] == answered

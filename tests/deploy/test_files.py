@@ -1,0 +1,118 @@
+"""The compose file, the Collector's configurations, and the examples, checked by what reads them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tools import DEPLOY, run
+
+from collector.config.loading import load
+
+EVALSTREAM = [*sorted((DEPLOY / "examples").glob("*.yaml")), DEPLOY / "compose" / "evalstream.yaml"]
+ENVIRONMENT = {"OPENAI_API_KEY": "not-a-key"}
+
+
+@pytest.mark.parametrize("path", EVALSTREAM, ids=lambda path: path.stem)
+def test_evalstream_takes_its_configurations(path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "collector.cli", "check", "-c", path],
+        env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"{path} is right." in done.stdout
+    assert "note " not in done.stdout
+
+
+def test_the_examples_are_of_each_kind():
+    assert [path.stem for path in EVALSTREAM[:-1]] == ["agent", "chatbot", "rag"]
+
+
+@pytest.mark.parametrize(
+    "names", [["compose"], ["yours", "add-by-kafka"], ["yours", "add-by-otlp"]], ids=lambda names: names[-1]
+)
+def test_a_real_collector_takes_its_configurations(names: list[str]):
+    options = [part for name in names for part in ("--config", DEPLOY / "collector" / f"{name}.yaml")]
+    run("otelcol", "validate", *options)
+
+
+def _compose() -> dict[str, dict[str, object]]:
+    example = {**os.environ, "OPENAI_API_KEY": "not-a-key"}
+    said = run(
+        "docker-compose",
+        "--file",
+        DEPLOY / "compose.yaml",
+        "--env-file",
+        DEPLOY / ".env.example",
+        "config",
+        env=example,
+    )
+    return yaml.safe_load(said)
+
+
+def test_compose_reads_its_file():
+    services = _compose()["services"]
+    assert set(services) == {
+        "kafka", "topics", "collector", "evalstream", "rules", "prometheus", "alertmanager", "tempo", "grafana"
+    }  # fmt: skip
+
+
+def test_compose_opens_this_machine_only_and_mounts_what_exists():
+    for service in _compose()["services"].values():
+        assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", []))
+        assert re.search(r":v?\d+\.\d+", service["image"]), "a version is pinned"
+        for volume in service.get("volumes", []):
+            assert volume["type"] == "volume" or Path(volume["source"]).exists()
+
+
+def test_compose_asks_for_the_key():
+    with pytest.raises(AssertionError, match="put your key into"):
+        run("docker-compose", "--file", DEPLOY / "compose.yaml", "config", env={"PATH": os.environ["PATH"]})
+
+
+def test_the_collector_writes_what_evalstream_reads():
+    collector = yaml.safe_load((DEPLOY / "collector" / "compose.yaml").read_text())
+    kafka = collector["exporters"]["kafka"]
+    os.environ.setdefault("OPENAI_API_KEY", "not-a-key")
+    (source,) = load(DEPLOY / "compose" / "evalstream.yaml").settings.receive.kafka
+    assert kafka["partition_traces_by_id"]
+    assert (source.traces, source.logs) == ([kafka["traces"]["topic"]], [kafka["logs"]["topic"]])
+
+
+def test_grafana_finds_what_is_provisioned():
+    provisioning = DEPLOY / "grafana" / "provisioning"
+    sources = yaml.safe_load((provisioning / "datasources" / "evalstream.yaml").read_text())["datasources"]
+    by_uid = {each["uid"]: each for each in sources}
+    services = _compose()["services"]
+    assert all(each["url"].split("//")[1].split(":")[0] in services for each in sources)
+    (link,) = by_uid["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
+    assert link == {"name": "trace_id", "datasourceUid": "tempo"}
+    (provider,) = yaml.safe_load((provisioning / "dashboards" / "evalstream.yaml").read_text())["providers"]
+    mounted = {volume["target"]: volume["source"] for volume in services["grafana"]["volumes"]}
+    assert list(Path(mounted[provider["options"]["path"]]).glob("evalstream-*.json"))
+
+
+def test_prometheus_is_told_where_evalstream_and_its_rules_are(tmp_path: Path):
+    services = _compose()["services"]
+    config = yaml.safe_load((DEPLOY / "compose" / "prometheus.yaml").read_text())
+    (target,) = config["scrape_configs"][0]["static_configs"][0]["targets"]
+    host, _, port = target.partition(":")
+    assert host in services
+    settings = yaml.safe_load((DEPLOY / "compose" / "evalstream.yaml").read_text())
+    assert settings["export"]["prometheus"] == {"host": "0.0.0.0", "port": int(port)}
+    assert "--enable-feature=exemplar-storage" in services["prometheus"]["command"]
+
+
+def test_the_image_is_small_in_rights():
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(r"^USER 10001:10001$", dockerfile, re.MULTILINE)
+    assert "HEALTHCHECK" in dockerfile
+    assert re.search(r"^ARG PYTHON=python:\d+\.\d+\.\d+-slim-\w+$", dockerfile, re.MULTILINE)
+    service = _compose()["services"]["evalstream"]
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]

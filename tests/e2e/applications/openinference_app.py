@@ -1,0 +1,12 @@
+from openai import OpenAI
+from openinference.instrumentation.openai import OpenAIInstrumentor
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+OpenAIInstrumentor().instrument(tracer_provider=provider)
+question = {"role": "user", "content": "How do penguins keep warm?"}
+OpenAI().chat.completions.create(model="zoo-1", messages=[question])
+provider.shutdown()

@@ -1,0 +1,79 @@
+"""`evalstream calibrate` on recorded scores of a real judge with labels of people; the figures are scipy's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+RECORDED = Path(__file__).parents[1] / "golden" / "judge_answers" / "agent_bc038.jsonl.gz"
+CONFIG = """\
+log: {kind: memory}
+judges: {main: {model: m}}
+evaluators: {helpful: {kind: g_eval, criteria: "Is it right?", evaluation_params: [actual_output], threshold: 0.5}}
+monitors: {all: {evaluators: [helpful]}}
+"""
+
+
+def labels(folder: Path) -> list[tuple[float, float]]:
+    with gzip.open(RECORDED, "rt") as file:
+        rows = [json.loads(line) for line in file]
+    pairs = [(row["judgements"]["deepeval"][0]["raw_score"], float(row["case"]["label"] != "wrong")) for row in rows]
+    lines = [
+        json.dumps({"human": bool(human), "score": judge, "segment": row["case"]["origin"]})
+        for (judge, human), row in zip(pairs, rows, strict=True)
+    ]
+    (folder / "labels.jsonl").write_text("\n".join(lines))
+    (folder / "evalstream.yaml").write_text(CONFIG)
+    return pairs
+
+
+def calibrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "collector.cli", "calibrate", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_figures_equal_scipys(tmp_path: Path) -> None:
+    pairs = labels(tmp_path)
+    done = calibrate(tmp_path, "labels.jsonl", "--evaluator", "helpful", "--json", "--plot", "out.svg")
+    assert (done.returncode, done.stderr) == (0, "")
+    whole = json.loads(done.stdout)["segments"][0]
+    judge, human = zip(*pairs, strict=True)
+    assert whole["labels"] == 70
+    assert whole["spearman"]["value"] == pytest.approx(stats.spearmanr(judge, human).statistic)
+    assert whole["kendall_tau_b"]["value"] == pytest.approx(stats.kendalltau(judge, human).statistic)
+    low, high = whole["spearman"]["interval"]
+    assert low < whole["spearman"]["value"] < high
+    assert whole["specificity"]["value"] == pytest.approx(27 / 35)
+    assert ET.parse(tmp_path / "out.svg").getroot().tag.endswith("svg")
+
+
+def test_a_table_for_people(tmp_path: Path) -> None:
+    labels(tmp_path)
+    done = calibrate(tmp_path, "labels.jsonl", "--evaluator", "helpful")
+    assert done.returncode == 0
+    assert "krippendorff alpha" in done.stdout
+    assert "below 200 the intervals are too narrow" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{nonsense", "labels.jsonl: line 1 is no label"),
+        ('{"human": 7, "score": 0.5}', "labels.jsonl: line 1 is no label"),
+        ('{"human": true, "turn_id": "t"}', "labels.jsonl: none of 1 labels has a judge's score"),
+    ],
+)
+def test_labels_that_are_none(line: str, said: str, tmp_path: Path) -> None:
+    labels(tmp_path)
+    (tmp_path / "labels.jsonl").write_text(line)
+    done = calibrate(tmp_path, "labels.jsonl", "--evaluator", "helpful")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"evalstream: {said}")
+    assert done.stderr.count("\n") == 1

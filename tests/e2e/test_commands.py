@@ -1,0 +1,162 @@
+"""The commands as a user types them: what they say, where they say it, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+
+GOOD = """\
+judges: {main: {model: m, base_url: "http://127.0.0.1:1/v1"}}
+evaluators:
+  helpful: {kind: g_eval, criteria: "Is it helpful?", evaluation_params: [input, actual_output]}
+monitors: {all: {evaluators: [helpful]}}
+"""
+
+
+def evalstream(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "collector.cli", *arguments],
+        check=False, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "evalstream.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("monitors:", "monitor:"), "evalstream.yaml: monitor: unknown key; did you mean 'monitors'?"),
+        (
+            ("model: m", "model: '${env:NOT_SET_ANYWHERE}'"),
+            (
+                "evalstream.yaml: judges.main.model: the environment variable NOT_SET_ANYWHERE is not set; "
+                "set it, or write ${env:NOT_SET_ANYWHERE:-default}"
+            ),
+        ),
+        (
+            (", evaluation_params: [input, actual_output]", ""),
+            (
+                "evalstream.yaml: evaluators.helpful.evaluation_params: is missing; write evaluation_params: "
+                "The turn's fields that the judge is shown, and that the turn must have."
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_wrong_configuration_is_one_sentence_and_status_2(
+    command: str, change: tuple[str, str], complaint: str, tmp_path: Path
+) -> None:
+    written(tmp_path, GOOD.replace(*change))
+    done = evalstream(command, folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"evalstream: {complaint}\n")
+
+
+def test_a_missing_file_says_how_to_name_one(tmp_path: Path) -> None:
+    done = evalstream("check", "-c", "nowhere.yaml", folder=tmp_path)
+    assert done.returncode == 2
+    assert (
+        done.stderr == "evalstream: nowhere.yaml: cannot be read (No such file or directory); name the file with -c\n"
+    )
+
+
+def test_check_prints_the_plan(tmp_path: Path) -> None:
+    written(tmp_path, GOOD)
+    done = evalstream("check", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "helpful (g_eval): each turn, by main" in done.stdout
+    assert "OTLP/HTTP on http://127.0.0.1:4318" in done.stdout
+
+
+def test_a_stage_that_does_not_exist(tmp_path: Path) -> None:
+    written(tmp_path, GOOD)
+    done = evalstream("run", "--stages", "receive,judge", folder=tmp_path)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "evalstream: --stages: judge is no stage; there are receive, assemble, evaluate, export, watch, page\n"
+    )
+
+
+def test_a_port_that_is_taken_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        written(tmp_path, GOOD + f"receive: {{otlp_http: {{port: {port}}}}}\nexport: {{prometheus: {{port: 0}}}}\n")
+        done = evalstream("run", folder=tmp_path)
+    assert done.returncode == 2
+    assert str(port) in done.stderr
+    assert done.stderr.startswith("evalstream: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_two_processes_on_one_file_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, GOOD + "receive: {otlp_http: {port: 0}}\nexport: {prometheus: {port: 0}}\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "collector.cli", "run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stderr is not None
+        try:
+            assert any("ready" in line for line in iter(first.stderr.readline, ""))
+            second = evalstream("run", folder=tmp_path)
+        finally:
+            first.terminate()
+            first.communicate(timeout=30)
+    assert first.returncode == 0
+    assert second.returncode != 0
+    assert "evalstream.db" in second.stderr.splitlines()[-1]
+    assert "Traceback" not in second.stderr
+
+
+def test_schema_is_json_and_knows_every_record_and_evaluator(tmp_path: Path) -> None:
+    done = evalstream("schema", folder=tmp_path)
+    document = json.loads(done.stdout)
+    assert set(document) == {"configuration", "turn", "conversation", "evaluation", "label"}
+    kinds = document["configuration"]["properties"]["evaluators"]["additionalProperties"]["oneOf"]
+    assert {"g_eval", "exact_match"} <= {each["properties"]["kind"]["const"] for each in kinds}
+
+
+def test_the_readmes_configuration_is_right(tmp_path: Path) -> None:
+    example = re.search(r"<!-- example:begin -->\n```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    assert example is not None
+    written(tmp_path, example[1])
+    done = evalstream("check", "-c", "evalstream.yaml", folder=tmp_path, OPENAI_API_KEY="x")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    done = evalstream("--help", folder=tmp_path)
+    assert done.returncode == 0
+    for command in ("demo", "run", "check", "normalize", "schema"):
+        assert command in done.stdout
+
+
+def test_an_unknown_command_is_status_2(tmp_path: Path) -> None:
+    assert evalstream("jugde", folder=tmp_path).returncode == 2
+
+
+def test_rules_of_a_configuration(tmp_path: Path) -> None:
+    written(tmp_path, GOOD)
+    done = evalstream("rules", folder=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("# Written by `evalstream rules`")
+    assert "alert: EvalstreamStale" in done.stdout
+    done = evalstream("rules", "--output", "alerts", folder=tmp_path)
+    assert done.returncode == 0
+    assert len(list((tmp_path / "alerts").glob("evalstream.*"))) == 4
+    assert len(list((tmp_path / "alerts" / "grafana").glob("evalstream-*.json"))) == 4
+    done = evalstream("rules", "--format", "xml", folder=tmp_path)
+    assert done.returncode == 2

@@ -1,0 +1,91 @@
+"""`evalstream score` over files, as in a user's continuous integration."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from collector.demo.judge import Faults, StandInJudge, serve_judge
+
+
+def prepare(folder: Path, url: str, count: int) -> None:
+    config = {
+        "judges": {"main": {"model": "m", "base_url": url}},
+        "evaluators": {
+            "helpful": {
+                "kind": "g_eval",
+                "evaluation_steps": ["Say whether it answers."],
+                "evaluation_params": ["input", "actual_output"],
+                "threshold": 0.5,
+            },
+        },
+        "monitors": {"all": {"evaluators": ["helpful"]}},
+    }
+    (folder / "evalstream.yaml").write_text(yaml.safe_dump(config))
+    with (folder / "turns.jsonl").open("w") as file:
+        for n in range(count):
+            answer = "Nobody knows." if n % 4 == 0 else f"The number is {n}."
+            turn = {
+                "turn_id": f"t{n}", "trace_id": None, "conversation_id": f"c{n // 3}",
+                "input": f"What is the number {n}?", "actual_output": answer,
+            }  # fmt: skip
+            file.write(json.dumps(turn) + "\n")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "collector.cli", "score", *arguments]
+
+
+async def finished(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    import asyncio
+
+    return await asyncio.to_thread(
+        subprocess.run, command(*arguments), cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        prepare(tmp_path, url, 100)
+        done = await finished(tmp_path, "*.jsonl", "--json", "--fail-under", "0.5")
+        assert (done.returncode, done.stderr) == (0, "")
+        [tally] = json.loads(done.stdout).values()
+        assert tally["scored"] == 100
+        assert tally["interval"][0] < tally["mean"] < tally["interval"][1]
+        done = await finished(tmp_path, "turns.jsonl", "--fail-under", "0.99", "-o", "out.csv")
+        assert done.returncode == 1
+        assert done.stderr.startswith("evalstream: helpful: the mean")
+        assert len((tmp_path / "out.csv").read_text().splitlines()) == 101
+        done = await finished(tmp_path, "nowhere*.jsonl")
+        assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: matches no file\n")
+
+
+@pytest.mark.slow
+async def test_interrupted_and_started_again_nothing_is_judged_twice(tmp_path: Path) -> None:
+    import asyncio
+
+    judge = StandInJudge(Faults(latency=0.02))
+    async with serve_judge(judge) as url:
+        prepare(tmp_path, url, 10_000)
+        first = await asyncio.create_subprocess_exec(
+            *command("turns.jsonl", "-o", "out.jsonl"), cwd=tmp_path, stderr=subprocess.PIPE
+        )
+        while judge.calls < 2000:
+            await asyncio.sleep(0.05)
+        first.send_signal(signal.SIGINT)
+        _, said = await first.communicate()
+        assert first.returncode == 130
+        assert said.decode().splitlines()[-1] == "evalstream: interrupted; the same command goes on from out.jsonl"
+        done = await finished(tmp_path, "turns.jsonl", "-o", "out.jsonl", "--json")
+    assert done.returncode == 0
+    ids = Counter(json.loads(line)["evaluation_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    assert len(ids) == 10_000
+    assert ids.most_common(1)[0][1] == 1
+    assert judge.calls <= 10_000 + 64, "at most those in flight at the interruption are asked again"

@@ -1,0 +1,87 @@
+"""Captured payloads of real libraries through real processes: in by HTTP or Kafka, out as evaluations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from payloads import WHOLE_WAY, exchanges, requests
+from service import service, until_ledger
+from topics import Topics
+
+from collector.demo.judge import serve_judge
+from evaluators.outcome import Evaluation
+
+EXCHANGES = exchanges()
+ANSWERED = [each for each in EXCHANGES if not each["failed"]]
+EVALUATORS = 2
+
+
+@pytest.fixture
+async def judge() -> AsyncIterator[str]:
+    async with serve_judge() as url:
+        yield url
+
+
+def configuration(judge: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "log": {"kind": "sqlite", "path": "evalstream.db"},
+        "assemble": {"quiet": "1s", "linger": "30s"},
+        "judges": {"stand-in": {"model": "stand-in", "base_url": judge}},
+        "evaluators": {
+            "helpful": {
+                "kind": "g_eval",
+                "criteria": "Does the actual output answer the input?",
+                "evaluation_params": ["input", "actual_output"],
+                "threshold": 0.5,
+            },
+            "exact": {"kind": "exact_match"},
+        },
+        "monitors": {"all": {"evaluators": ["helpful", "exact"]}},
+    } | changes
+
+
+def assert_each_exchange_judged_once(ledger: list[Evaluation]) -> None:
+    assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
+    scored = [each for each in ledger if each.evaluator == "helpful" and each.outcome == "scored"]
+    assert sorted(each.subject.trace_id or "" for each in scored) == sorted(each["trace_ids"][0] for each in ANSWERED)
+    conversations = {each["trace_ids"][0]: each["conversation_id"] for each in ANSWERED}
+    assert {each.subject.trace_id: each.subject.conversation_id for each in scored} == conversations
+    skipped = [each for each in ledger if each.evaluator == "helpful" and each.outcome == "skipped"]
+    assert len(skipped) == len(EXCHANGES) - len(ANSWERED)
+    assert {each.reason for each in skipped} == {"application_error"}
+
+
+async def judged_by_http(judge: str, folder: Path) -> list[Evaluation]:
+    async with service(folder, configuration(judge)) as process:
+        for dialect in WHOLE_WAY:
+            for name, body in requests(dialect):
+                assert await process.post(name, body) == 200
+        ledger = await until_ledger(process, EVALUATORS * len(EXCHANGES))
+        assert 'evalstream_turns_total{monitor="all",outcome="sampled"} 25.0' in await process.metrics()
+    return ledger
+
+
+async def test_captured_payloads_by_http_are_each_judged_once_in_the_right_trace(judge: str, tmp_path: Path) -> None:
+    assert_each_exchange_judged_once(await judged_by_http(judge, tmp_path))
+
+
+@pytest.mark.kafka
+async def test_the_same_through_kafka_gives_the_same_evaluations(judge: str, tmp_path: Path, kafka_broker: Any) -> None:
+    """As the Collector's exporter writes: no keys, several traces in a message, spans and log records in topics apart."""
+    topics = Topics(kafka_broker.bootstrap)
+    topics.produce_payloads(WHOLE_WAY)
+    changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()]}}
+    async with service(make(tmp_path / "kafka"), configuration(judge, **changes)) as process:
+        ledger = await until_ledger(process, EVALUATORS * len(EXCHANGES), within=90)
+    assert_each_exchange_judged_once(ledger)
+    by_http = await judged_by_http(judge, make(tmp_path / "http"))
+    assert {each.evaluation_id for each in ledger} == {each.evaluation_id for each in by_http}
+
+
+def make(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -1,0 +1,41 @@
+"""Captured payloads of real libraries, each with the truth of what was said."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from truth import PAYLOADS, complaints, folders, truth_of
+
+from collector.normalize import main, normalize
+from collector.records import turn_from_json
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_payload_comes_to_its_truth(folder: str) -> None:
+    turns = list(normalize([PAYLOADS / folder]))
+    assert complaints(truth_of(folder), turns) == []
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_printed_turns_read_back_the_same(folder: str) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    assert main([PAYLOADS / folder], out, err) == 0
+    assert [turn_from_json(line) for line in out.getvalue().splitlines()] == list(normalize([PAYLOADS / folder]))
+    assert err.getvalue() == ""
+
+
+def test_feedback_is_kept_with_the_turn_it_is_about() -> None:
+    for folder in ("openlit", "logfire-openai"):
+        with_feedback = [turn for turn in normalize([PAYLOADS / folder]) if turn.feedback]
+        assert [(each.name, bool(each.value)) for turn in with_feedback for each in turn.feedback] == [
+            ("user_feedback", True)
+        ]
+        assert with_feedback[0].input == "Hello, I am Maren. Do you rent sea kayaks in March?"
+
+
+def test_no_path_of_a_machine_is_in_the_payloads() -> None:
+    for path in PAYLOADS.rglob("*.pb"):
+        assert b"/work/" not in path.read_bytes(), path
+    assert Path(PAYLOADS).is_dir()

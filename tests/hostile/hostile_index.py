@@ -1,0 +1,172 @@
+"""Thirty bad inputs, what is expected of each, and the tests that show it. `test_index.py` sees that they exist."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Case(NamedTuple):
+    """A bad input."""
+
+    what: str
+    expected: str
+    tests: tuple[str, ...]
+
+
+_HTTP = "integration/test_otlp_http.py::"
+_JUDGE = "integration/test_openai_judge.py::"
+_FAULTS = "e2e/test_judge_faults.py::"
+_TRAPS = "integration/test_kafka_traps.py::"
+_ATTACKS = "unit/evaluators/test_attacks.py::"
+_SECRETS = "hostile/test_secrets.py::"
+_ACCESS = "hostile/test_access.py::"
+_CONFIG = "hostile/test_configuration.py::"
+_LETTERS = "hostile/test_dead_letters.py::"
+
+CASES = {
+    1: Case("gzip bomb 1000:1", "413, memory bounded", (_HTTP + "test_gzip_bomb_is_413_without_growing",)),
+    2: Case("5 MiB body", "413", (_HTTP + "test_too_large_bodies_are_413",)),
+    3: Case("unknown content encodings", "415", (_HTTP + "test_other_encodings_are_415",)),
+    4: Case(
+        "bad, truncated, trailing gzip",
+        "400",
+        (_HTTP + "test_broken_gzip_is_400", "unit/receive/test_inflate.py::test_broken_streams_are_bad_input"),
+    ),
+    5: Case(
+        "half and dripping requests",
+        "closed or 408, others are answered",
+        (_HTTP + "test_half_sent_requests_do_not_hold_up_others", _HTTP + "test_dripping_headers_are_cut_off"),
+    ),
+    6: Case("one connection too many", "503", (_HTTP + "test_connections_beyond_the_cap_are_told_to_come_again",)),
+    7: Case(
+        "wrong content type, GET, empty body",
+        "415, 405, 200",
+        (
+            _HTTP + "test_wrong_content_type_is_415",
+            _HTTP + "test_other_methods_and_paths",
+            _HTTP + "test_an_empty_body_is_an_empty_request",
+        ),
+    ),
+    8: Case(
+        "random and mutated bytes",
+        "400, no other exception",
+        (_HTTP + "test_random_bytes_never_do_more_than_400", "hostile/test_fuzz.py::test_requests"),
+    ),
+    9: Case("two million empty spans", "413", (_HTTP + "test_two_million_empty_spans_are_413_at_once",)),
+    10: Case("deep AnyValue", "400", (_HTTP + "test_deep_protobuf_is_400",)),
+    11: Case(
+        "deep, huge, odd JSON",
+        "400 or sanitised",
+        (_HTTP + "test_hostile_json_is_400", _HTTP + "test_odd_text_in_json_is_no_crash"),
+    ),
+    12: Case("invalid UTF-8 in a string", "400", (_HTTP + "test_random_bytes_never_do_more_than_400",)),
+    13: Case("odd ids and times", "counted, rejected", (_HTTP + "test_odd_ids_and_times_are_taken_or_told",)),
+    14: Case(
+        "huge attributes and conversations",
+        "cut with a marker, closed by a cap",
+        (_HTTP + "test_large_attributes_pass", "unit/evaluators/test_g_eval.py::test_long_texts_are_cut_visibly"),
+    ),
+    15: Case(
+        "missing and almost right tokens, a certificate of another authority",
+        "401 in equal time, TLS failure",
+        (
+            _ACCESS + "test_only_a_whole_token_lets_in",
+            _ACCESS + "test_every_token_is_compared_whole",
+            _ACCESS + "test_token_files_rotate_without_a_restart",
+            _ACCESS + "test_mutual_tls_lets_only_our_clients_in",
+        ),
+    ),
+    16: Case(
+        "control characters in ids",
+        "one JSON line, escaped",
+        ("hostile/test_log_lines.py::test_a_conversation_id_cannot_break_the_line",),
+    ),
+    17: Case(
+        "a million distinct names",
+        "bounded series, `other`",
+        ("hostile/test_labels.py::test_a_million_distinct_values_end_in_other",),
+    ),
+    18: Case(
+        "bad Kafka records and batches",
+        "dead letter or passed over, the partition moves",
+        (
+            _TRAPS + "test_trap_2_what_cannot_be_decoded_is_passed_over",
+            _TRAPS + "test_trap_6_a_bomb_is_not_unpacked",
+            "unit/receive/test_kafka_source.py::test_tombstones_ticks_and_empty_messages_are_passed",
+            _LETTERS + "test_a_bad_record_is_put_aside_and_the_rest_goes_on",
+        ),
+    ),
+    19: Case(
+        "every record bad",
+        "the limit trips, it stops and says so",
+        (
+            _LETTERS + "test_where_every_record_is_bad_it_stops_and_says_so",
+            _LETTERS + "test_the_share_of_bad_records_is_bounded_too",
+        ),
+    ),
+    20: Case(
+        "dead-letter log unwritable",
+        "waits, commits nothing",
+        (_LETTERS + "test_while_the_dead_letter_log_cannot_be_written_the_delivery_does_not_end",),
+    ),
+    21: Case(
+        "texts that speak to the judge",
+        "no better score, flagged",
+        (
+            _ATTACKS + "test_it_stays_inside_the_fence",
+            _ATTACKS + "test_a_marked_score_and_no_better_one",
+            "unit/evaluators/test_g_eval.py::test_answers_without_a_word_are_not_worth_a_question",
+            _SECRETS + "test_a_text_that_speaks_to_the_judge_is_flagged_and_counted",
+            "hostile/test_canary.py::test_a_judge_that_obeys_is_found_out",
+        ),
+    ),
+    22: Case(
+        "judges that answer nonsense, too much, too late or not at all",
+        "a failure with its type, retried within bounds, the breaker's state right",
+        (
+            _JUDGE + "test_no_verdict",
+            _JUDGE + "test_a_response_without_end",
+            _JUDGE + "test_no_answer_in_time",
+            _JUDGE + "test_rate_limited",
+            _FAULTS + "test_a_judge_that_hangs_ends_at_the_deadline",
+            "property/test_scores.py::test_no_text_makes_the_reader_fail_otherwise",
+            "property/test_scores.py::test_nor_does_almost_json",
+            "unit/evaluators/judges/test_breaker.py::test_opens_after_failures_in_a_row_and_asks_nothing_then",
+        ),
+    ),
+    23: Case(
+        "personal data and secrets in every text",
+        "in no question, log, metric or file",
+        (_SECRETS + "test_nothing_personal_is_stored_or_sent", _SECRETS + "test_deep_nesting_hides_nothing"),
+    ),
+    24: Case(
+        "a redactor that raises",
+        "nothing stored, nothing sent, counted",
+        (
+            _SECRETS + "test_a_redactor_that_fails_lets_nothing_through",
+            _LETTERS + "test_what_could_not_be_redacted_is_never_kept",
+        ),
+    ),
+    25: Case(
+        "hostile YAML, secrets in dumps and errors",
+        "one sentence, masked",
+        (
+            _CONFIG + "test_traps_are_errors",
+            _CONFIG + "test_no_secret_is_in_the_plan_or_in_a_dump",
+            _CONFIG + "test_no_secret_is_in_an_error",
+        ),
+    ),
+    26: Case(
+        "an endpoint that is a metadata address, or redirects",
+        "refused",
+        (_CONFIG + "test_endpoints_where_no_judge_is", _JUDGE + "test_redirects_are_not_followed"),
+    ),
+}
+
+ELSEWHERE = {
+    27: "SIGKILL at each step: part of the chaos harness; e2e/test_kill.py kills at random",
+    28: "rebalance storm, broker away, disk full: part of the chaos harness; unit/logs/test_sqlite_log.py fills the disk",
+    29: "clock jumps: part of the chaos harness",
+    30: "SIGTERM under load: part of the chaos harness; integration/test_otlp_http.py stops under requests",
+}
+"""Cases whose tests need real processes and a broker to break."""

@@ -1,0 +1,83 @@
+"""A hostile or careless configuration: refused in one sentence, and no secret of it is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector.check import report
+from collector.config.endpoints import checked_endpoint
+from collector.config.loading import check, load
+from collector.errors import ConfigError
+
+SECRET = "hunter2-hunter2-hunter2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!python/object/apply:os.system ['true']",
+        "a: &a [1]\nb: [*a, *a]",
+        "log: {knid: sqlite}",
+        "log: {path: '${env:NOT_SET_ANYWHERE}'}",
+        "a: " + "[" * 100 + "]" * 100,
+    ],
+)
+def test_traps_are_errors(tmp_path, text):
+    file = tmp_path / "evalstream.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError):
+        load(file, {})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest", "http://[fe80::1]/v1", "http://[::ffff:169.254.169.254]/v1", "http://2852039166/v1",
+        "http://0xa9fea9fe/v1", "http://metadata.google.internal/v1", "http://metadata.google.internal./v1",
+        "http://[fd00:ec2::254]/v1", "https://name:password@example.com/v1", "http:///v1", "http://[::1/v1",
+    ],
+)  # fmt: skip
+def test_endpoints_where_no_judge_is(url):
+    with pytest.raises(ValueError):
+        checked_endpoint(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8000/v1", "http://ollama:11434/v1", "https://api.openai.com/v1", "http://10.0.0.7/v1"]
+)
+def test_endpoints_where_one_may_be(url):
+    assert checked_endpoint(url) == url
+
+
+def whole(**more):
+    return {
+        "judges": {"main": {"model": "m", "api_key": SECRET}},
+        "evaluators": {"exact": {"kind": "exact_match"}},
+        "monitors": {"all": {"evaluators": ["exact"]}},
+        "redact": {"key": SECRET},
+        "receive": {"otlp_http": {"auth": {"tokens": [SECRET]}}},
+    } | more
+
+
+def test_no_secret_is_in_the_plan_or_in_a_dump():
+    config = check(whole(), "test")
+
+    shown = "\n".join(report(config)) + repr(config) + config.settings.model_dump_json()
+    assert SECRET not in shown
+    assert "a bearer token required" in shown
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"judges": {"main": {"model": "m", "api_key": [SECRET]}}},
+        {"judges": {"main": {"model": "m", "base_url": f"https://a:{SECRET}@example.com"}}},
+        {"redact": {"key": {"value": SECRET}}},
+        {"receive": {"otlp_http": {"auth": {"tokens": [SECRET, 7]}}}},
+        {"receive": {"otlp_http": {"auth": {"tokens": SECRET}}}},
+    ],
+)
+def test_no_secret_is_in_an_error(wrong):
+    with pytest.raises(ConfigError) as raised:
+        check(whole(**wrong), "test")
+    assert SECRET not in str(raised.value)

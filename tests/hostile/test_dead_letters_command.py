@@ -1,0 +1,71 @@
+"""`evalstream dead-letters` on a file that a service has left behind."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from collector.config.loading import Config, check
+from collector.dead_letters import letter_of, letters_in, put
+from collector.dead_letters_command import Wanted, list_letters, redrive_letters, show_letter
+from collector.errors import BadInput
+from collector.logs.log import Stored
+from collector.opening import open_logs
+from collector.records import turn_to_json
+from evaluators.cases import Turn
+
+TURN = turn_to_json(Turn(turn_id="t", input="a", actual_output="b"))
+
+
+def config(folder: Path) -> Config:
+    return check(
+        {
+            "log": {"kind": "sqlite", "path": str(folder / "logs.db")},
+            "evaluators": {"exact": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+        },
+        "test",
+    )
+
+
+async def left_behind(made: Config) -> list[str]:
+    letters = [
+        letter_of("evaluate", "turns", Stored(0, 1, 1.0, b"c", TURN), BadInput("not a turn\x1b[2J"), keep=True),
+        letter_of(
+            "receive", "otlp_spans", Stored(0, 2, 1.0, None, b"\xff"), BadInput("no OTLP"), keep=True, signal="traces"
+        ),
+        letter_of("assemble", "spans", Stored(0, 3, 1.0, b"k", b"x"), BadInput("no OTLP"), keep=False),
+    ]
+    async with open_logs(made.settings.log) as logs:
+        await put(logs.dead_letters, letters)
+    return [letter.letter_id for letter in letters]
+
+
+async def test_list_show_and_redrive(tmp_path):
+    made = config(tmp_path)
+    evaluate, receive, assemble = await left_behind(made)
+    said: list[str] = []
+
+    table = io.StringIO()
+    assert await list_letters(made, Wanted(), Console(file=table, width=200), as_json=False) == 0
+    assert all(each in table.getvalue() for each in (evaluate, receive, assemble))
+    assert "\x1b[2J" not in table.getvalue()
+
+    assert await show_letter(made, evaluate, said.append) == 0
+    assert any(line.startswith("value:") and '"turn_id":"t"' in line for line in said)
+    assert not any("\x1b" in line for line in said)
+
+    said.clear()
+    assert await redrive_letters(made, Wanted(), said.append) == 1
+    assert said[-1] == "1 redriven, 2 stay dead"
+    async with open_logs(made.settings.log) as logs:
+        turns = [record async for batch in logs.turns.read(0, 0) for record in batch]
+        letters = {each.letter_id: each async for each in letters_in(logs.dead_letters)}
+    assert [(each.key, each.value, dict(each.headers)) for each in turns] == [(b"c", TURN, {"attempts": b"1"})]
+    assert letters[evaluate].state == "redriven"
+    assert letters[evaluate].value is None
+    assert letters[receive].attempts == 2
+
+    assert await redrive_letters(made, Wanted(ids=(evaluate,)), said.append) == 0, "what was processed again is done"

@@ -1,0 +1,360 @@
+import asyncio
+import math
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from chat_server import completion, rating, refusal, serving
+
+from evaluators import GEval, OpenAIJudge
+from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
+from evaluators.judge import Prompt
+from evaluators.run import run
+from evaluators.scale import Scale
+from evaluators.testing import a_moment, a_turn
+
+REPLY = Scale(0, 10).reply
+PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answer"})
+
+
+@asynccontextmanager
+async def judging(respond, **options):
+    """A server on loopback, and a judge that asks it."""
+    async with serving(respond) as server:
+        options = {"base_url": server.base_url, "api_key": "key"} | options
+        async with OpenAIJudge("judge-2", **options) as judge:
+            yield server, judge
+
+
+@asynccontextmanager
+async def judging_by(handler):
+    """A judge that asks a bare handler."""
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", handler)
+    async with TestServer(app) as server, OpenAIJudge("m", base_url=str(server.make_url("/v1")), api_key="k") as judge:
+        yield judge
+
+
+async def ask(respond, prompt=PROMPT, times=1, *, logprobs=False, samples=1, **options):
+    """Ask a judge on loopback; the verdict, or the last of several, and the server."""
+    async with judging(respond, **options) as (server, judge):
+        for _ in range(times):
+            verdict = await judge.ask(prompt, REPLY, logprobs=logprobs, samples=samples)
+        server.features = judge.features
+        return verdict, server
+
+
+async def failing(respond, kind, **options):
+    with pytest.raises(kind) as caught:
+        await ask(respond, **options)
+    return caught.value
+
+
+async def test_a_question_and_its_answer():
+    verdict, server = await ask(lambda body, n: rating(7), input_price=2.0, output_price=10.0)
+    assert (verdict.reply.score, verdict.model, verdict.fingerprint) == (7, "judge-2", "fp_1")
+    assert (verdict.usage.input_tokens, verdict.usage.output_tokens, verdict.usage.calls) == (1000, 100, 1)
+    assert verdict.cost_usd == pytest.approx(1000 * 2e-6 + 100 * 10e-6)
+    body = server.requests[0]
+    assert (body["model"], body["temperature"]) == ("judge-2", 0.0)
+    assert body["messages"][0] == {"role": "system", "content": "You judge. Answer as JSON."}
+    assert '{"actual_output":"the judged answer"}' in body["messages"][1]["content"]
+    assert body["response_format"]["json_schema"]["schema"]["properties"]["score"]["maximum"] == 10
+    assert "logprobs" not in body
+    assert server.headers[0]["Authorization"] == "Bearer key"
+
+
+async def test_the_fixed_part_is_the_same_from_call_to_call():
+    _, server = await ask(lambda body, n: rating(), times=2)
+    first, second = server.requests
+    assert first["messages"][0] == second["messages"][0]
+    assert first["messages"][1] != second["messages"][1]
+    assert list(first) == list(second)
+
+
+async def test_tokens_and_the_weighted_score():
+    text = rating(8)
+    head, tail = text.split("8")
+    entries = [
+        {"token": head, "logprob": 0.0, "top_logprobs": [{"token": head, "logprob": 0.0}]},
+        {
+            "token": "8",
+            "logprob": math.log(0.6),
+            "top_logprobs": [{"token": "8", "logprob": math.log(0.6)}, {"token": "7", "logprob": math.log(0.4)}],
+        },
+        {"token": tail, "logprob": 0.0, "top_logprobs": []},
+    ]
+    evaluator = GEval(name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
+    async with judging(lambda body, n: completion(text, logprobs={"content": entries})) as (server, judge):
+        result = await run(evaluator, a_turn(), judge, now=a_moment)
+    assert (result.outcome.method, result.outcome.value) == ("logprobs", pytest.approx(0.76))
+    assert (server.requests[0]["logprobs"], server.requests[0]["top_logprobs"]) == (True, 20)
+
+
+async def test_options_reach_the_request():
+    prompt = Prompt("Judge.", {"a": 1}, temperature=0.3, max_tokens=50)
+    _, server = await ask(
+        lambda body, n: rating(), prompt, headers={"x-team": "a"}, extra_body={"seed": 7, "reasoning_effort": "low"}
+    )
+    body = server.requests[0]
+    assert (body["temperature"], body["max_tokens"], body["seed"], body["reasoning_effort"]) == (0.3, 50, 7, "low")
+    assert server.headers[0]["x-team"] == "a"
+
+
+async def test_cached_input_has_its_own_price():
+    def respond(body, n):
+        answer = completion(rating())
+        answer["usage"]["prompt_tokens_details"] = {"cached_tokens": 900}
+        return answer
+
+    verdict, _ = await ask(respond, input_price=2.0, cached_input_price=0.5, output_price=10.0)
+    assert verdict.cost_usd == pytest.approx((100 * 2 + 900 * 0.5 + 100 * 10) / 1e6)
+
+
+# What an endpoint cannot do
+
+
+def lacking(*words):
+    """Refuses requests that hold any of the words, naming it."""
+
+    def respond(body, n):
+        for word in words:
+            if word in str(body):
+                return refusal(400, f"Unsupported value: {word} is not supported with this model", param=word)
+        return rating()
+
+    return respond
+
+
+async def test_structured_output_is_learnt_once():
+    verdict, server = await ask(lacking("json_schema"), times=3)
+    assert verdict.reply.score == 7
+    assert len(server.requests) == 4
+    assert server.requests[-1]["response_format"] == {"type": "json_object"}
+
+
+async def test_neither_kind_of_structured_output():
+    _, server = await ask(lacking("json_schema", "json_object"), times=2)
+    assert len(server.requests) == 4
+    assert "response_format" not in server.requests[-1]
+
+
+async def test_no_token_probabilities():
+    _, server = await ask(lacking("logprobs"), times=2, logprobs=True)
+    assert server.features.top_logprobs == 0
+    assert "json_schema" in str(server.requests[-1])
+
+
+async def test_fewer_alternatives():
+    def respond(body, n):
+        if body.get("top_logprobs", 0) > 5:
+            return refusal(422, "top_logprobs must be less than or equal to 5")
+        return rating()
+
+    _, server = await ask(respond, times=2, logprobs=True)
+    assert [body["top_logprobs"] for body in server.requests] == [20, 5, 5]
+
+
+async def test_the_other_name_of_the_length_limit():
+    def respond(body, n):
+        if "max_tokens" in body:
+            return refusal(
+                400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead.", param="max_tokens"
+            )
+        return rating()
+
+    _, server = await ask(respond, max_tokens=99)
+    assert server.requests[-1]["max_completion_tokens"] == 99
+
+
+async def test_a_refusal_without_a_reason_is_probed():
+    def respond(body, n):
+        return refusal(400, "Bad request") if "response_format" in body or "logprobs" in body else rating()
+
+    verdict, server = await ask(respond, times=2, logprobs=True)
+    assert verdict.reply.score == 7
+    assert (server.features.format, server.features.top_logprobs) == ("text", 0)
+
+
+async def test_after_a_success_a_refusal_is_about_the_question():
+    async with judging(lambda body, n: rating() if n == 0 else refusal(400, "too long")) as (server, judge):
+        await judge.ask(PROMPT, REPLY)
+        with pytest.raises(JudgeRejected):
+            await judge.ask(PROMPT, REPLY)
+        assert (len(server.requests), judge.features.format) == (2, "json_schema")
+
+
+async def test_where_nothing_helps_nothing_is_learnt():
+    async with judging(lambda body, n: refusal(400, "no such thing")) as (_, judge):
+        with pytest.raises(JudgeRejected):
+            await judge.ask(PROMPT, REPLY, logprobs=True)
+        assert (judge.features.format, judge.features.top_logprobs) == ("json_schema", 20)
+
+
+# Samples
+
+
+async def test_samples_in_one_request():
+    verdict, server = await ask(lambda body, n: completion(*[rating(k) for k in range(body["n"])]), samples=4)
+    assert [answer.reply.score for answer in verdict.answers] == [0, 1, 2, 3]
+    assert (len(server.requests), server.requests[0]["temperature"]) == (1, 1.0)
+
+
+@pytest.mark.parametrize("how", ["ignores", "refuses"])
+async def test_samples_in_several_requests(how):
+    def respond(body, n):
+        return refusal(400, "n > 1 is not supported") if how == "refuses" and "n" in body else rating(n)
+
+    verdict, server = await ask(respond, samples=4, times=2)
+    assert len(verdict.answers) == 4
+    assert verdict.usage.calls == 4
+    assert "n" not in server.requests[-1]
+
+
+async def test_samples_that_do_not_parse_are_left_out():
+    verdict, _ = await ask(lambda body, n: completion("prose", rating(4), rating(6)), samples=3)
+    assert [answer.reply.score for answer in verdict.answers] == [4, 6]
+
+
+# Failures
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 529, 408, 409])
+async def test_unavailable(status):
+    error = await failing(lambda body, n: refusal(status, retry_after="3"), JudgeUnavailable)
+    assert (error.type, error.retry_after) == ("judge_unavailable", 3.0)
+
+
+async def test_rate_limited():
+    error = await failing(lambda body, n: refusal(429, code="rate_limit", retry_after_ms="1500"), JudgeUnavailable)
+    assert (error.type, error.retry_after) == ("judge_rate_limited", 1.5)
+    assert "429 (rate_limit)" in str(error)
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 413])
+async def test_rejected(status):
+    error = await failing(lambda body, n: refusal(status, "the judged answer is bad"), JudgeRejected)
+    assert error.type == "judge_rejected"
+    assert "judged answer" not in str(error)
+
+
+async def test_redirects_are_not_followed():
+    async with serving(lambda body, n: rating()) as other:
+        location = f"{other.base_url}/chat/completions"
+        await failing(lambda body, n: web.Response(status=307, headers={"Location": location}), JudgeRejected)
+        assert other.requests == []
+
+
+async def test_nobody_there():
+    async with OpenAIJudge("m", base_url="http://127.0.0.1:9/v1", api_key="k") as judge:
+        with pytest.raises(JudgeUnavailable) as caught:
+            await judge.ask(PROMPT, REPLY)
+    assert caught.value.type == "judge_unavailable"
+
+
+async def test_the_connection_breaks():
+    async def half(request):
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"choices": ')
+        request.transport.close()
+        return response
+
+    async with judging_by(half) as judge:
+        with pytest.raises(JudgeUnavailable) as caught:
+            await judge.ask(PROMPT, REPLY)
+    assert caught.value.type == "judge_unavailable"
+
+
+async def test_no_answer_in_time():
+    async def never():
+        await asyncio.Event().wait()
+
+    error = await failing(lambda body, n: never(), JudgeUnavailable, timeout=0.05)
+    assert error.type == "judge_timeout"
+
+
+async def test_the_deadline_is_for_the_whole_question_and_what_was_paid_is_known():
+    async def second_never(n):
+        if n:
+            await asyncio.Event().wait()
+        return "prose"
+
+    error = await failing(lambda body, n: second_never(n), JudgeUnavailable, timeout=0.3)
+    assert (error.type, error.usage.calls, error.usage.input_tokens) == ("judge_timeout", 1, 1000)
+
+
+# Answers that are none
+
+
+@pytest.mark.parametrize(
+    ("answer", "type_"),
+    [
+        ("just prose", "judge_reply_invalid"),
+        ("", "judge_reply_invalid"),
+        ('{"reason": "x", "score": 11}', "judge_reply_invalid"),
+        ('{"reason": "x", "score": NaN}', "judge_reply_invalid"),
+        ('{"reason": "x", "score": 5, "extra": 1}', "judge_reply_invalid"),
+        ("x" * 2**20, "judge_reply_invalid"),
+        (b'{"choices": [{"message": {"content": "\xff"}}]}', "judge_reply_invalid"),
+        (b"<html>", "judge_reply_invalid"),
+        (b'{"error": {"message": "busy"}}', "judge_reply_invalid"),
+        (completion('{"reason": "cut', finish_reason="length"), "judge_reply_truncated"),
+        (completion("", message={"content": None, "refusal": "I cannot"}), "judge_refused"),
+        (completion("", finish_reason="content_filter"), "judge_refused"),
+    ],
+    ids=range(12),
+)
+async def test_no_verdict(answer, type_):
+    error = await failing(lambda body, n: answer, JudgeReplyInvalid)
+    assert error.type == type_
+
+
+async def test_a_content_filter_that_refuses_the_question():
+    error = await failing(lambda body, n: refusal(400, "filtered", code="content_filter"), JudgeReplyInvalid)
+    assert error.type == "judge_refused"
+
+
+async def test_a_response_without_end():
+    async def endless(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b" " * 2**20)
+        except ConnectionError:
+            pass
+        return response
+
+    async with judging_by(endless) as judge:
+        with pytest.raises(JudgeReplyInvalid, match="larger than"):
+            await judge.ask(PROMPT, REPLY)
+
+
+async def test_a_broken_answer_is_sent_back_once():
+    verdict, server = await ask(lambda body, n: '{"reason": "x", "score": 70}' if n == 0 else rating(7))
+    assert (verdict.reply.score, verdict.usage.calls) == (7, 2)
+    roles = [message["role"] for message in server.requests[1]["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert "less_than_equal 10" in server.requests[1]["messages"][-1]["content"]
+
+
+async def test_a_huge_broken_answer_is_not_sent_back_whole():
+    _, server = await ask(lambda body, n: "x" * 100_000 if n == 0 else rating(7))
+    assert len(server.requests[1]["messages"][2]["content"]) < 3000
+
+
+async def test_a_broken_answer_is_not_sent_back_twice():
+    async with judging(lambda body, n: "prose", input_price=1, output_price=1) as (server, judge):
+        with pytest.raises(JudgeReplyInvalid) as caught:
+            await judge.ask(PROMPT, REPLY)
+    assert len(server.requests) == 2
+    assert (caught.value.usage.calls, caught.value.cost_usd) == (2, pytest.approx(2200 / 1e6))
+
+
+async def test_what_was_cut_off_is_not_sent_back():
+    async with judging(lambda body, n: completion("{", finish_reason="length")) as (server, judge):
+        with pytest.raises(JudgeReplyInvalid):
+            await judge.ask(PROMPT, REPLY)
+    assert len(server.requests) == 1

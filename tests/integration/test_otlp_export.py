@@ -1,0 +1,208 @@
+"""The OTLP exporter against an endpoint that is there, slow, full, gone or odd."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from aiohttp import web
+from evaluation_samples import SPAN, TRACE, failed, of_conversation, scored, skipped
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from otlp_destination import Destination
+
+from collector.backoff import Backoff
+from collector.export.exporter import ExportContext
+from collector.export.otlp import OtlpExporter, OtlpSettings
+from collector.export.otlp_client import retry_after
+from collector.telemetry import DROPS, EXPORT_FAILURES, Telemetry
+
+
+class Sent:
+    """An exporter with a destination; waits are noted instead of waited."""
+
+    def __init__(self) -> None:
+        self.destination = Destination()
+        self.telemetry = Telemetry()
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def exporter(self, **settings) -> AsyncIterator[OtlpExporter]:
+        fields = {"endpoint": self.destination.endpoint, **settings}
+        backoff = Backoff(sleep=self.sleep, chance=lambda: 0.0)
+        context = ExportContext(telemetry=self.telemetry)
+        async with OtlpExporter.open(OtlpSettings(**fields), context, backoff=backoff) as exporter:
+            yield exporter
+
+    def dropped(self, reason: str) -> float:
+        return self.telemetry.counter(DROPS, "export_otlp", reason)._value.get()
+
+    def failures(self, reason: str) -> float:
+        return self.telemetry.counter(EXPORT_FAILURES, "otlp", reason)._value.get()
+
+
+@pytest.fixture
+async def sent() -> AsyncIterator[Sent]:
+    sent = Sent()
+    async with sent.destination.serve():
+        yield sent
+
+
+async def test_events_and_spans_arrive(sent: Sent):
+    async with sent.exporter(headers={"Authorization": "Bearer secret"}) as exporter:
+        await exporter.export([scored(), failed(), of_conversation(), skipped()])
+    assert [path for path, _ in sent.destination.requests] == ["/v1/logs", "/v1/traces"]
+    for _, headers in sent.destination.requests:
+        assert headers["Content-Type"] == "application/x-protobuf"
+        assert headers["Content-Encoding"] == "gzip"
+        assert headers["Authorization"] == "Bearer secret"
+    assert [record.event_name for record in sent.destination.events] == ["gen_ai.evaluation.result"] * 3
+    assert [span.name for span in sent.destination.spans] == ["evaluate answers_question"] * 3
+    assert (sent.destination.events[0].trace_id.hex(), sent.destination.events[0].span_id.hex()) == (TRACE, SPAN)
+    assert sent.destination.spans[0].parent_span_id.hex() == SPAN
+
+
+@pytest.mark.parametrize(
+    ("settings", "paths"),
+    [
+        ({"events": False}, ["/v1/traces"]),
+        ({"spans": False, "gzip": False}, ["/v1/logs"]),
+        ({"events": False, "spans": False}, []),
+    ],
+)
+async def test_what_is_switched_off_is_not_sent(sent: Sent, settings, paths):
+    async with sent.exporter(**settings) as exporter:
+        await exporter.export([scored()])
+    assert [path for path, _ in sent.destination.requests] == paths
+    assert all(
+        ("Content-Encoding" in headers) == settings.get("gzip", True) for _, headers in sent.destination.requests
+    )
+
+
+async def test_skipped_evaluations_stay_at_home_unless_wanted(sent: Sent):
+    async with sent.exporter() as exporter:
+        await exporter.export([skipped()])
+    assert sent.destination.requests == []
+    async with sent.exporter(skipped=True) as exporter:
+        await exporter.export([skipped()])
+    assert len(sent.destination.events) == len(sent.destination.spans) == 1
+
+
+async def test_large_batches_are_sent_in_parts(sent: Sent):
+    async with sent.exporter(batch=10) as exporter:
+        await exporter.export([scored(number) for number in range(25)])
+    assert len(sent.destination.requests) == 6
+    assert len({span.span_id for span in sent.destination.spans}) == 25
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_busy_answers_are_tried_again_after_the_wait_they_ask_for(sent: Sent, status: int):
+    sent.destination.answers = [web.Response(status=status, headers={"Retry-After": "7"}), web.Response(status=status)]
+    async with sent.exporter() as exporter:
+        await exporter.export([scored()])
+    assert sent.waits == [7.0, 0.0]
+    assert sent.failures(f"http_{status}") == 2
+    assert len(sent.destination.events) == len(sent.destination.spans) == 1
+
+
+async def test_events_that_were_taken_are_not_sent_again_with_the_spans(sent: Sent):
+    taken = web.Response(content_type="application/x-protobuf")
+    sent.destination.answers = [taken, web.Response(status=503), web.Response(status=503)]
+    async with sent.exporter() as exporter:
+        await exporter.export([scored()])
+    assert [path for path, _ in sent.destination.requests] == ["/v1/logs"] + ["/v1/traces"] * 3
+    assert len(sent.destination.events) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 413, 500, 307])
+async def test_other_answers_are_final_and_counted(sent: Sent, status: int, caplog: pytest.LogCaptureFixture):
+    elsewhere = {"Location": f"{sent.destination.endpoint}/v1/logs"}
+    sent.destination.answers = [web.Response(status=status, headers=elsewhere, text="judged text") for _ in range(2)]
+    async with sent.exporter() as exporter:
+        await exporter.export([scored(), scored(2)])
+    assert sent.dropped(f"http_{status}") == 4  # two events, two spans
+    assert len(sent.destination.requests) == 2
+    assert "judged text" not in caplog.text
+
+
+async def test_a_broken_connection_is_tried_again(sent: Sent):
+    sent.destination.answers = [ConnectionError("gone")]
+    async with sent.exporter() as exporter:
+        await exporter.export([scored()])
+    assert sent.failures("no_connection") == 1
+    assert len(sent.destination.events) == 1
+
+
+async def test_an_endpoint_that_comes_late_gets_everything():
+    sent = Sent()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        sent.destination.port = probe.getsockname()[1]
+    async with sent.exporter() as exporter:
+        running = asyncio.create_task(exporter.export([scored()]))
+        while len(sent.waits) < 3:
+            await asyncio.sleep(0.01)
+        async with sent.destination.serve(sent.destination.port):
+            await running
+    assert len(sent.destination.events) == len(sent.destination.spans) == 1
+
+
+async def test_a_slow_endpoint_is_given_up_and_tried_again(sent: Sent):
+    async with sent.exporter(timeout=0.05) as exporter:
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            exporter._client._endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            running = asyncio.create_task(exporter.export([scored()]))
+            while not sent.waits:
+                await asyncio.sleep(0.01)
+            exporter._client._endpoint = sent.destination.endpoint
+            await running
+    assert len(sent.destination.events) == 1
+
+
+async def test_what_is_refused_in_part_is_counted(sent: Sent):
+    partial = ExportLogsServiceResponse()
+    partial.partial_success.rejected_log_records = 2
+    body = partial.SerializeToString()
+    sent.destination.answers = [web.Response(body=body, content_type="application/x-protobuf")]
+    async with sent.exporter() as exporter:
+        await exporter.export([scored(), scored(2), scored(3)])
+    assert sent.dropped("partial_success") == 2
+
+
+@pytest.mark.parametrize("content_type", ["application/x-protobuf", "text/html"])
+async def test_an_odd_answer_with_status_200_counts_as_taken(sent: Sent, content_type: str):
+    sent.destination.answers = [web.Response(body=b"\xff" * 100_000, content_type=content_type)]
+    async with sent.exporter() as exporter:
+        await exporter.export([scored()])
+    assert len(sent.destination.spans) == 1
+
+
+def test_the_secret_in_a_header_is_not_shown():
+    assert "secret" not in repr(OtlpSettings(headers={"Authorization": "Bearer secret"}))
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("12", 12.0),
+        ("0.5", 0.5),
+        ("-3", 0.0),
+        ("Mon, 04 May 2026 12:00:30 GMT", 30.0),
+        ("Mon, 04 May 2026 11:00:00 GMT", 0.0),
+        ("soon", None),
+        ("nan", 0.0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None):
+    assert retry_after(header, datetime(2026, 5, 4, 12, tzinfo=UTC)) == seconds

@@ -1,0 +1,440 @@
+"""The OTLP/HTTP receiver on a real socket, with well-meant and hostile senders."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import random
+import re
+import time
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+import orjson
+import pytest
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
+from log_doubles import FailingLog, GatedLog, PickyLog, stored
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from otlp_samples import logs_request, trace_id, traces_request
+
+from collector.logs.log import LogUnavailable
+from collector.logs.memory import MemoryLog
+from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
+from collector.receive.refusal import Refused
+from collector.telemetry import DROPS, RECEIVE_PENDING_BYTES, RECEIVED_REQUESTS, Telemetry
+
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+JSON = {"Content-Type": "application/json"}
+GZIP = {"Content-Encoding": "gzip"}
+ONE, TWO = trace_id(1), trace_id(2)
+TRACES = traces_request(ONE, TWO).SerializeToString()
+MIB = 1024**2
+
+
+class Sender:
+    """Talks to a receiver that listens on a port of its own."""
+
+    def __init__(self, port: int, session: aiohttp.ClientSession, telemetry: Telemetry) -> None:
+        self.port = port
+        self.session = session
+        self.telemetry = telemetry
+
+    async def post(self, body: bytes, headers=PROTOBUF, path: str = "/v1/traces"):
+        data = io.BytesIO(body) if isinstance(body, bytes) else body
+        async with self.session.post(f"http://127.0.0.1:{self.port}{path}", data=data, headers=headers) as response:
+            return response.status, response.headers, await response.read()
+
+    async def status(self, body: bytes, headers=PROTOBUF, path: str = "/v1/traces") -> int:
+        return (await self.post(body, headers, path))[0]
+
+    @asynccontextmanager
+    async def raw(self, data: bytes) -> AsyncIterator[asyncio.StreamReader]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(data)
+            await writer.drain()
+            yield reader
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def receiving(log: MemoryLog | None = None, *, guard=None, **settings) -> AsyncIterator[Sender]:
+    telemetry = Telemetry()
+    receiver = OtlpHttpReceiver(
+        OtlpHttpSettings(port=0, **settings), log or MemoryLog("spans", 2), telemetry, guard=guard
+    )
+    async with receiver.serve() as port, aiohttp.ClientSession() as session:
+        yield Sender(port, session, telemetry)
+
+
+async def test_spans_are_durable_when_the_answer_comes():
+    log = GatedLog()
+    async with receiving(log) as sender:
+        answer = asyncio.create_task(sender.post(TRACES))
+        await log.arrived.acquire()
+        await asyncio.sleep(0.02)
+        assert not answer.done()
+        log.gate.set()
+        status, headers, body = await answer
+    assert (status, headers["Content-Type"], body) == (200, "application/x-protobuf", b"")
+    assert [(record.key, record.headers) for record in await stored(log)] == [
+        (ONE.hex().encode(), (("signal", b"traces"),)),
+        (TWO.hex().encode(), (("signal", b"traces"),)),
+    ]
+
+
+async def test_json_gzip_and_logs():
+    log = MemoryLog("spans", 1)
+    body = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%s"}]}]}]}' % ONE.hex().encode()
+    async with receiving(log) as sender:
+        status, headers, answer = await sender.post(gzip.compress(body), {**JSON, **GZIP})
+        assert (status, headers["Content-Type"], answer) == (200, "application/json", b"{}")
+        charset = {"Content-Type": "application/json; charset=utf-8", "Content-Encoding": "identity"}
+        assert await sender.status(body, charset) == 200
+        assert await sender.status(gzip.compress(TRACES), {**PROTOBUF, **GZIP}) == 200
+        assert await sender.status(logs_request(ONE).SerializeToString(), path="/v1/logs") == 200
+    assert [record.headers[0][1] for record in await stored(log)] == [b"traces"] * 4 + [b"logs"]
+
+
+@pytest.mark.parametrize("headers", [PROTOBUF, JSON, {**PROTOBUF, **GZIP}])
+@pytest.mark.parametrize("path", ["/v1/traces", "/v1/logs"])
+async def test_an_empty_body_is_an_empty_request(headers, path: str):
+    async with receiving() as sender:
+        assert await sender.status(b"", headers, path) == 200
+
+
+async def test_partial_success_says_how_many_spans_have_no_trace():
+    async with receiving() as sender:
+        body = traces_request(b"", ONE, bytes(16)).SerializeToString()
+        status, _, answer = await sender.post(body)
+        partial = ExportTraceServiceResponse.FromString(answer).partial_success
+        assert (status, partial.rejected_spans) == (200, 2)
+        assert partial.error_message == "2 spans have no valid trace id"
+        as_json = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"x"}]}]}]}'
+        _, _, answer = await sender.post(as_json, JSON)
+        assert orjson.loads(answer)["partialSuccess"]["rejectedSpans"] == "1"
+        _, _, answer = await sender.post(logs_request(b"").SerializeToString(), path="/v1/logs")
+        assert not ExportLogsServiceResponse.FromString(answer).HasField("partial_success")
+
+
+class PeakMemory:
+    """How far the resident memory (bytes) rose above where it was at the start, at its highest."""
+
+    def __enter__(self) -> Self:
+        Path("/proc/self/clear_refs").write_text("5")
+        self._start = self._peak()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.grown = self._peak() - self._start
+
+    def _peak(self) -> int:
+        return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+
+def gzip_bomb(size: int) -> bytes:
+    pack = zlib.compressobj(9, wbits=31)
+    return b"".join(pack.compress(bytes(MIB)) for _ in range(size // MIB)) + pack.flush()
+
+
+async def test_gzip_bomb_is_413_without_growing():
+    bomb = gzip_bomb(1024 * MIB)
+    assert len(bomb) < 2 * MIB
+    async with receiving() as sender:
+        assert await sender.status(TRACES) == 200
+        with PeakMemory() as memory:
+            status, _, answer = await sender.post(bomb, {**PROTOBUF, **GZIP})
+        assert (status, Status.FromString(answer).code) == (413, Code.RESOURCE_EXHAUSTED)
+        assert sender.telemetry.gauge(RECEIVE_PENDING_BYTES)._value.get() == 0
+    assert memory.grown < 32 * MIB
+
+
+async def test_too_large_bodies_are_413():
+    async with receiving() as sender:
+        assert await sender.status(bytes(5 * MIB)) == 413
+        assert await sender.status(await chunked(bytes(5 * MIB))) == 413
+        assert await sender.status(b"\x0a" + bytes(4 * MIB - 1)) == 400  # the limit itself is allowed
+
+
+async def chunked(body: bytes):
+    async def pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(body), 65536):
+            yield body[at : at + 65536]
+
+    return pieces()
+
+
+@pytest.mark.parametrize("encoding", ["lz4", "gzip, gzip", "br", "zstd", "deflate", "x-gzip", ","])
+async def test_other_encodings_are_415(encoding: str):
+    async with receiving() as sender:
+        assert await sender.status(TRACES, {**PROTOBUF, "Content-Encoding": encoding}) == 415
+        assert await sender.status(TRACES) == 200
+
+
+@pytest.mark.parametrize(
+    "body", [b"not gzip", gzip.compress(TRACES)[:-4], gzip.compress(TRACES) + b"junk", gzip.compress(TRACES)[:15]]
+)
+async def test_broken_gzip_is_400(body: bytes):
+    async with receiving() as sender:
+        status, _, answer = await sender.post(body, {**PROTOBUF, **GZIP})
+        assert (status, Status.FromString(answer).code) == (400, Code.INVALID_ARGUMENT)
+
+
+async def test_half_sent_requests_do_not_hold_up_others():
+    head = b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+    async with receiving(idle_timeout=0.3, body_deadline=0.3) as sender:
+        started = time.monotonic()
+        async with (
+            sender.raw(b"") as idle,
+            sender.raw(head) as half_head,
+            sender.raw(head + b"Content-Length: 100\r\n\r\nhalf") as half_body,
+        ):
+            assert await sender.status(TRACES) == 200
+            assert await asyncio.wait_for(idle.read(), 5) == b""
+            assert await asyncio.wait_for(half_head.read(), 5) == b""
+            answer = await asyncio.wait_for(half_body.read(), 5)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - started < 4
+        assert sender.telemetry.gauge(RECEIVE_PENDING_BYTES)._value.get() == 0
+
+
+async def test_dripping_headers_are_cut_off():
+    async with receiving(idle_timeout=0.3) as sender:
+        reader, writer = await asyncio.open_connection("127.0.0.1", sender.port)
+        writer.write(b"POST /v1/traces HTTP/1.1\r\n")
+        closed = asyncio.create_task(reader.read())
+        for number in range(40):
+            if closed.done():
+                break
+            writer.write(b"X-%d: y\r\n" % number)
+            await asyncio.sleep(0.05)
+        assert closed.done()
+        writer.close()
+
+
+async def test_connections_beyond_the_cap_are_told_to_come_again():
+    async with receiving(max_connections=20) as sender:
+        connections = [await asyncio.open_connection("127.0.0.1", sender.port) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        async with sender.raw(b"") as reader:
+            assert (await reader.read()).startswith(b"HTTP/1.1 503")
+        for _, writer in connections:
+            writer.close()
+            await writer.wait_closed()
+        await asyncio.sleep(0.05)
+        assert await sender.status(TRACES) == 200
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream", "application/grpc", "x"])
+async def test_wrong_content_type_is_415(content_type: str):
+    async with receiving() as sender:
+        status, headers, answer = await sender.post(TRACES, {"Content-Type": content_type})
+        assert (status, headers["Content-Type"]) == (415, "application/json")
+        assert "application/x-protobuf" in orjson.loads(answer)["message"]
+
+
+async def test_other_methods_and_paths():
+    async with receiving() as sender:
+        url = f"http://127.0.0.1:{sender.port}"
+        async with sender.session.get(f"{url}/v1/traces") as response:
+            assert response.status == 405
+            assert response.headers["Allow"] == "POST"
+            assert (await response.json())["code"] == Code.UNIMPLEMENTED
+        assert await sender.status(TRACES, path="/v1/elsewhere") == 404
+
+
+async def test_metrics_are_refused_with_a_sentence_and_nothing_breaks():
+    async with receiving() as sender:
+        status, _, answer = await sender.post(b"anything", path="/v1/metrics")
+        assert status == 404
+        assert "only traces and logs" in Status.FromString(answer).message
+        assert await sender.status(TRACES) == 200
+
+
+async def test_random_bytes_never_do_more_than_400():
+    chance = random.Random(3)
+    seen = set()
+    async with receiving() as sender:
+        for _ in range(300):
+            body = bytearray(chance.randbytes(chance.randint(0, 60)) if chance.random() < 0.5 else TRACES)
+            for _ in range(chance.randint(0, 4)):
+                if body:
+                    body[chance.randrange(len(body))] = chance.randrange(256)
+            path = chance.choice(["/v1/traces", "/v1/logs"])
+            seen.add(await sender.status(bytes(body), chance.choice([PROTOBUF, JSON, {**PROTOBUF, **GZIP}]), path))
+    assert seen == {200, 400}
+
+
+def field(tag: bytes, inner: bytes) -> bytes:
+    """A length-delimited protobuf field."""
+    length, size = bytearray(), len(inner)
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return tag + bytes([*length, size]) + inner
+
+
+async def test_two_million_empty_spans_are_413_at_once():
+    body = field(b"\x0a", field(b"\x12", b"\x12\x00" * 2_000_000))
+    json = b'{"resourceSpans":[' + b"{}," * 1_300_000 + b"{}]}"
+    async with receiving() as sender:
+        with PeakMemory() as memory:
+            assert await sender.status(body) == 413
+            assert await sender.status(json, JSON) == 413
+    assert memory.grown < 48 * MIB
+
+
+NESTED = b'{"resourceSpans":[{"resource":{"attributes":[{"key":"k","value":%s}]}}]}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"resourceSpans":' + b"[" * 100_000,
+        NESTED % (b'{"arrayValue":{"values":[' * 2000 + b"{}" + b"]}}" * 2000),
+        NESTED % (b'{"intValue":' + b"9" * 1_000_000 + b"}"),
+        NESTED % b'{"doubleValue":NaN}',
+        NESTED % b'{"stringValue":"\xff"}',
+        b"null",
+        b'"text"',
+    ],
+    ids=["brackets", "nested", "values", "digits", "nan", "utf-8", "null", "text"],
+)
+async def test_hostile_json_is_400(body: bytes):
+    async with receiving() as sender:
+        status, _, answer = await sender.post(body, JSON)
+        assert (status, orjson.loads(answer)["code"]) == (400, Code.INVALID_ARGUMENT)
+
+
+@pytest.mark.parametrize("text", [rb'"\ud800"', rb'"\u0000"'])
+async def test_odd_text_in_json_is_no_crash(text: bytes):
+    async with receiving() as sender:
+        assert await sender.status(NESTED % (b'{"stringValue":%s}' % text), JSON) in {200, 400}
+
+
+async def test_deep_protobuf_is_400():
+    value = b""
+    for _ in range(2000):
+        value = field(b"\x2a", field(b"\x0a", value))  # AnyValue.array_value.values
+    attribute = field(b"\x4a", field(b"\x12", value))  # Span.attributes, KeyValue.value
+    async with receiving() as sender:
+        assert await sender.status(field(b"\x0a", field(b"\x12", field(b"\x12", attribute)))) == 400
+
+
+async def test_odd_ids_and_times_are_taken_or_told():
+    request = traces_request(b"short", ONE)
+    span = request.resource_spans[0].scope_spans[0].spans[1]
+    span.span_id = b"xyz"
+    span.start_time_unix_nano, span.end_time_unix_nano = 2**64 - 1, 0
+    async with receiving() as sender:
+        _, _, answer = await sender.post(request.SerializeToString())
+        assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
+        assert sender.telemetry.counter(DROPS, "receive", "traces_without_trace_id")._value.get() == 1
+
+
+async def test_large_attributes_pass():
+    request = traces_request(ONE, text="x" * MIB)
+    for number in range(10_000):
+        request.resource_spans[0].scope_spans[0].spans[0].attributes.add(key=f"k{number}").value.int_value = 1
+    async with receiving() as sender:
+        assert await sender.status(request.SerializeToString()) == 200
+
+
+@pytest.mark.parametrize("error", [LogUnavailable("disk full"), TimeoutError()])
+async def test_a_log_that_cannot_write_is_503_with_retry_after(error: Exception):
+    log = FailingLog(error)
+    async with receiving(log, retry_after=2.5) as sender:
+        status, headers, answer = await sender.post(TRACES)
+        assert (status, headers["Retry-After"]) == (503, "3")
+        assert Status.FromString(answer).code == Code.UNAVAILABLE
+        assert await sender.status(TRACES) == 200
+    assert len(log.appends) == 1
+
+
+async def test_a_log_that_hangs_is_503_and_frees_the_place():
+    async with receiving(GatedLog(), log_deadline=0.05, max_requests=1) as sender:
+        for _ in range(3):
+            assert await sender.status(TRACES) == 503
+        assert sender.telemetry.counter(RECEIVED_REQUESTS, "traces", "503")._value.get() == 3
+
+
+async def test_a_trace_too_large_for_the_log_is_413():
+    async with receiving(PickyLog(10)) as sender:
+        assert await sender.status(TRACES) == 413
+
+
+async def test_beyond_the_bounds_is_503():
+    log = GatedLog()
+    async with receiving(log, max_requests=2) as sender:
+        running = [asyncio.create_task(sender.status(TRACES)) for _ in range(2)]
+        for _ in running:
+            await log.arrived.acquire()
+        status, headers, _ = await sender.post(TRACES)
+        assert (status, headers["Retry-After"]) == (503, "1")
+        log.gate.set()
+        assert await asyncio.gather(*running) == [200, 200]
+        assert await sender.status(TRACES) == 200
+    log = GatedLog()
+    async with receiving(log, max_pending_bytes=1024) as sender:
+        assert await sender.status(traces_request(ONE, text="x" * 2000).SerializeToString()) == 503
+
+
+async def test_stopping_refuses_new_requests_and_ends_running_ones():
+    log = GatedLog()
+    telemetry = Telemetry()
+    receiver = OtlpHttpReceiver(OtlpHttpSettings(port=0), log, telemetry)
+    async with aiohttp.ClientSession() as session:
+        server = receiver.serve()
+        sender = Sender(await server.__aenter__(), session, telemetry)
+        running = asyncio.create_task(sender.status(TRACES))
+        await log.arrived.acquire()
+        receiver.refuse()
+        assert await sender.status(TRACES) == 503
+        leaving = asyncio.create_task(server.__aexit__(None, None, None))
+        await asyncio.sleep(0.05)
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await sender.status(TRACES)
+        log.gate.set()
+        assert await running == 200
+        await leaving
+    assert len(await stored(log)) == 2
+
+
+async def test_the_guard_sees_a_request_before_its_body_is_read():
+    async def guard(request) -> None:
+        if request.headers.get("Authorization") != "Bearer right":
+            raise Refused(401, "no valid token", headers={"WWW-Authenticate": "Bearer"})
+
+    async with receiving(guard=guard) as sender:
+        status, headers, answer = await sender.post(bytes(MIB), {**PROTOBUF, "Authorization": "Bearer wrong"})
+        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert Status.FromString(answer).code == Code.UNAUTHENTICATED
+        assert await sender.status(TRACES, {**PROTOBUF, "Authorization": "Bearer right"}) == 200
+
+
+async def test_a_bug_is_500_and_its_message_stays_out_of_the_log(caplog: pytest.LogCaptureFixture):
+    async with receiving(FailingLog(RuntimeError("judged text"))) as sender:
+        status, _, answer = await sender.post(TRACES)
+    assert (status, Status.FromString(answer).code) == (500, Code.INTERNAL)
+    assert "judged text" not in caplog.text
+    assert "RuntimeError" in caplog.text
+
+
+async def test_a_sender_that_goes_away_leaves_nothing_behind():
+    async with receiving() as sender:
+        head = b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\n"
+        for _ in range(5):
+            async with sender.raw(head + b"half"):
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert sender.telemetry.gauge(RECEIVE_PENDING_BYTES)._value.get() == 0
+        assert await sender.status(TRACES) == 200

@@ -1,0 +1,167 @@
+"""The page's server, asked as browsers and foreign sites ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from shown import Shown, showing
+
+from collector.logs.log import Record
+from collector.page.server import MOST_STREAMS, Page
+from collector.page.settings import PageSettings
+from collector.receive.refusal import Refused
+
+
+@pytest.fixture
+async def shown() -> AsyncIterator[Shown]:
+    async with showing() as each:
+        turn = await each.put_turn("visit-1", "Are you open?", "No.")
+        await each.put(each.judged(turn, 0.2))
+        await each.until_listed(1)
+        yield each
+
+
+async def ask(shown: Shown, path: str, method: str = "GET", **options: Any) -> tuple[int, Any, Any]:
+    async with aiohttp.ClientSession() as session, session.request(method, shown.url(path), **options) as response:
+        body = await response.json() if "json" in response.content_type else await response.text()
+        return response.status, body, response.headers
+
+
+def label_path(shown: Shown) -> str:
+    (listed,) = shown.page.view
+    return f"api/evaluations/{listed.evaluation.evaluation_id}/labels"
+
+
+@pytest.mark.parametrize("path", ["", "assets/main.js", "api/overview", "api/nothing"])
+async def test_every_answer_has_the_headers_that_keep_text_from_running(shown: Shown, path: str) -> None:
+    _, _, headers = await ask(shown, path)
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; ")
+    assert "unsafe" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path", ["assets/..%2Fserver.py", "assets/server.py", "assets/", "assets/nothing.js", "server.py"]
+)
+async def test_only_the_pages_own_files_can_be_asked_for(shown: Shown, path: str) -> None:
+    assert (await ask(shown, path))[0] == 404
+
+
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1:80", 200), ("localhost", 200), ("[::1]:1", 200), ("evil.example", 403), ("127.0.0.1.evil.example", 403), ("", 403)])  # fmt: skip
+async def test_a_name_that_was_pointed_here_is_not_answered(shown: Shown, host: str, status: int) -> None:
+    assert (await ask(shown, "api/overview", headers={"Host": host}))[0] == status
+
+
+async def test_a_name_out_of_the_configuration_is() -> None:
+    async with showing(PageSettings(hosts=["Eval.example"])) as shown:
+        assert (await ask(shown, "api/overview", headers={"Host": "eval.example"}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 201),
+        ({"Origin": "http://127.0.0.1:{port}", "Sec-Fetch-Site": "same-origin"}, 201),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+async def test_only_the_page_itself_can_label(shown: Shown, headers: dict[str, str], status: int) -> None:
+    sent = {"Content-Type": "application/json"} | {
+        name: value.format(port=shown.port) for name, value in headers.items()
+    }
+    answer = await ask(shown, label_path(shown), "POST", data=b'{"opinion": "agree"}', headers=sent)
+    assert answer[0] == status
+    assert len(await shown.labels()) == (status == 201)
+
+
+async def test_labels_that_are_none_and_labels_of_nothing_are_refused_in_a_sentence(shown: Shown) -> None:
+    status, body, _ = await ask(shown, label_path(shown), "POST", json={})
+    assert (status, body) == (400, {"error": "say agree or disagree, give a score, or write a note"})
+    status, body, _ = await ask(shown, f"api/evaluations/{'0' * 32}/labels", "POST", json={"opinion": "agree"})
+    assert status == 404
+    assert "not on the page" in body["error"]
+    status, _, _ = await ask(shown, label_path(shown), "POST", json={"note": "x" * 100_000})
+    assert status == 413
+
+
+async def test_a_wrong_filter_is_answered_with_a_sentence(shown: Shown) -> None:
+    status, body, _ = await ask(shown, "api/evaluations?order=best")
+    assert status == 400
+    assert body["error"].startswith("order: ")
+
+
+async def test_whoever_the_guard_refuses_sees_nothing() -> None:
+    async with showing() as shown:
+
+        async def guard(request: Any) -> None:
+            if request.headers.get("Authorization") != "Bearer right":
+                raise Refused(401, "who are you?", headers={"WWW-Authenticate": "Bearer"})
+
+        page = Page(PageSettings(port=0), shown.evaluations, guard=guard)
+        async with page.serve() as port:
+            guarded = Shown(page, shown.turns, shown.evaluations, port)
+            for path in ("", "api/overview", "api/changes", "assets/main.js"):
+                status, body, headers = await ask(guarded, path)
+                assert (status, body, headers["WWW-Authenticate"]) == (401, {"error": "who are you?"}, "Bearer")
+            assert (await ask(guarded, "api/overview", headers={"Authorization": "Bearer right"}))[0] == 200
+
+
+async def test_the_stream_tells_of_changes_and_ends_with_the_server(shown: Shown) -> None:
+    async with aiohttp.ClientSession() as session, session.get(shown.url("api/changes")) as response:
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        first = await response.content.readuntil(b"data: ")
+        assert b"event: changed" in first
+        version = int(await response.content.readline())
+        turn = await shown.put_turn("visit-2", "And now?", "Yes.")
+        async with asyncio.timeout(5):
+            await response.content.readuntil(b"data: ")
+            assert int(await response.content.readline()) > version
+        assert turn.turn_id in [each.turn_id for each in shown.page.view.texts.turns("visit-2")]
+
+
+async def test_streams_are_bounded(shown: Shown) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        streams = [await session.get(shown.url("api/changes")) for _ in range(MOST_STREAMS + 1)]
+        assert sorted(each.status for each in streams) == [200] * MOST_STREAMS + [503]
+        for each in streams:
+            each.close()
+
+
+async def test_after_a_restart_the_page_is_as_it_was() -> None:
+    async with showing() as shown:
+        turn = await shown.put_turn("visit-1", "Are you open?", "No.")
+        judged = shown.judged(turn, 0.2)
+        await shown.put(judged)
+        await shown.until_listed(1)
+        await ask(shown, label_path(shown), "POST", json={"opinion": "disagree"})
+        await asyncio.sleep(0.3)  # a commit
+        turns, evaluations = shown.turns, shown.evaluations
+    again = Page(PageSettings(port=0), evaluations)
+    following = asyncio.create_task(again.follow(turns))
+    async with asyncio.timeout(5):
+        while again.view.get(judged.evaluation_id) is None or again.view.get(judged.evaluation_id).label is None:
+            await asyncio.sleep(0.01)
+        while not again.view.texts.turns("visit-1"):
+            await asyncio.sleep(0.01)
+    following.cancel()
+    await asyncio.wait([following])
+
+
+async def test_what_cannot_be_read_in_the_logs_stops_nothing() -> None:
+    async with showing() as shown:
+        await shown.turns.append([Record(b"x", b"no turn")])
+        await shown.evaluations.append([Record(b"x", b"{}"), Record(b"y", b"{}", (("kind", b"label"),))])
+        turn = await shown.put_turn("visit-1", "Are you open?", "No.")
+        await shown.put(shown.judged(turn, 0.2))
+        await shown.until_listed(1)

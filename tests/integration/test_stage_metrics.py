@@ -1,0 +1,48 @@
+"""Every process shows metrics and a sign of life, whichever stages it runs."""
+
+from __future__ import annotations
+
+import logging
+
+import aiohttp
+import pytest
+from broker import free_ports
+
+from collector.app import running
+from collector.config.loading import Config, check
+
+
+def _config(port: int) -> Config:
+    return check(
+        {
+            "log": {"kind": "memory"},
+            "receive": {"otlp_http": {"port": 0}},
+            "evaluators": {"same": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["same"]}},
+            "export": {"prometheus": {"port": port}},
+        },
+        "test.yaml",
+    )
+
+
+async def _get(port: int, path: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize("stages", [{"receive"}, {"assemble"}, {"evaluate"}, {"export"}])
+async def test_each_stage_by_itself(stages: set[str]):
+    (port,) = free_ports(1)
+    async with running(_config(port), stages):
+        assert await _get(port, "/healthz") == (200, "ok\n")
+        status, text = await _get(port, "/metrics")
+        assert status == 200
+        assert "evalstream_open_conversations" in text
+
+
+async def test_a_second_process_beside_runs_without(caplog: pytest.LogCaptureFixture):
+    (port,) = free_ports(1)
+    with caplog.at_level(logging.WARNING):
+        async with running(_config(port), {"assemble"}), running(_config(port), {"evaluate"}):
+            assert (await _get(port, "/healthz"))[0] == 200
+    assert "metrics of this process are not served" in caplog.text

@@ -1,0 +1,119 @@
+"""Unit tests of rules as promtool runs them: input series out of simulated streams, expectations, and the run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from streams import Stream, values
+
+from collector.config.loading import Config, check
+from collector.rules.formats import prometheus, text
+from collector.rules.generate import rules_of
+from collector.rules.scores import COUNTERS
+
+VERSION = "0123456789ab"
+SERIES = {"evaluator": "helpful", "evaluator_version": VERSION, "monitor": "chatbot", "segment": "all"}
+
+
+def tool(name: str) -> str:
+    """Where a tool of Prometheus' is; without it the test is skipped, under CI it fails."""
+    found = shutil.which(name)
+    if found is None:
+        missing = f"{name} is missing (apt install prometheus prometheus-alertmanager)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+    return found
+
+
+def configured(*, sample: float = 1.0, **alerts: Any) -> Config:
+    """One monitor with one evaluator of a judge's, held to 0.77."""
+    return check(
+        {
+            "judges": {"main": {"model": "m"}},
+            "evaluators": {
+                "helpful": {
+                    "kind": "g_eval",
+                    "criteria": "Does it help?",
+                    "evaluation_params": ["input", "actual_output"],
+                    "threshold": 0.77,
+                }
+            },
+            "monitors": {"chatbot": {"evaluators": ["helpful"], "sample": sample, "alerts": alerts}},
+        },
+        "test.yaml",
+    )
+
+
+def series(name: str, numbers: Sequence[float] | str, **labels: str) -> dict[str, str]:
+    written = ",".join(f'{key}="{value}"' for key, value in labels.items())
+    return {"series": f"{name}{{{written}}}", "values": numbers if isinstance(numbers, str) else values(numbers)}
+
+
+def estimator(stream: Stream, instance: str = "a") -> list[dict[str, str]]:
+    """What a replica that counted the stream would have been scraped for."""
+    labels = {**SERIES, "instance": instance, "job": "evalstream"}
+    counters = [
+        series(name, [getattr(total, key) for total, _, _ in stream.totals], **labels) for key, name in COUNTERS.items()
+    ]
+    passed = [passed for _, _, passed in stream.totals]
+    failed = [total.w - ok for (total, _, ok) in stream.totals]
+    scored = [count for _, count, _ in stream.totals]
+    weight = "evalstream_verdict_weight_total"
+    return [
+        *counters,
+        series(weight, passed, **labels, verdict="pass"),
+        series(weight, failed, **labels, verdict="fail"),
+        series("evalstream_verdicts_total", scored, **labels, verdict="pass"),
+        series("evalstream_evaluations_total", scored, **labels, outcome="scored"),
+        series("evalstream_evaluation_weight_total", [total.w for total, _, _ in stream.totals], **labels),
+    ]
+
+
+def traffic(sampled: Sequence[float], sampled_out: Sequence[float], instance: str = "a") -> list[dict[str, str]]:
+    labels = {"monitor": "chatbot", "instance": instance}
+    return [
+        series("evalstream_turns_total", sampled, **labels, outcome="sampled"),
+        series("evalstream_turns_total", sampled_out, **labels, outcome="sampled_out"),
+        series("evalstream_build_info", "1x" + str(len(sampled) - 1), version="1"),
+    ]
+
+
+def firing(minute: int, alert: str, *labels: Mapping[str, str]) -> dict[str, Any]:
+    """At a minute these alerts of a name fire and no others of it; annotations are looked at elsewhere."""
+    return {"minute": minute, "alert": alert, "labels": [dict(each) for each in labels]}
+
+
+def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]]) -> None:
+    """Run cases of `inputs`, `alerts` (see `firing`) and `values` (expression, minute, expected samples).
+
+    Alerts are compared through the series ALERTS, which holds their labels without their texts.
+    """
+    rules = folder / "rules.yml"
+    rules.write_text(text(prometheus(rules_of(config))))
+    tests: list[dict[str, Any]] = []
+    for case in cases:
+        expressions: list[dict[str, Any]] = list(case.get("values", []))
+        for each in case.get("alerts", []):
+            expr = (
+                f'count by (alertname, severity, window) (ALERTS{{alertname=~"{each["alert"]}",alertstate="firing"}})'
+            )
+            samples = [{"labels": _labels(labels), "value": 1} for labels in each["labels"]]
+            expressions.append({"expr": expr, "eval_time": f"{each['minute']}m", "exp_samples": samples})
+        tests.append({"interval": "1m", "input_series": case["inputs"], "promql_expr_test": expressions})
+    document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+    path = folder / "tests.yml"
+    path.write_text(yaml.safe_dump(document, width=1_000_000))
+    done = subprocess.run([tool("promtool"), "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"

@@ -1,0 +1,216 @@
+"""A real Prometheus that scrapes metrics as the service makes them: the exporter fed with evaluations, and every other
+declared series with values that it takes in life."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import shutil
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from broker import free_ports
+from evaluation_samples import failed, scored, skipped
+
+from collector.export.exporter import ExportContext, Watched
+from collector.export.prometheus import PrometheusExporter, PrometheusSettings
+from collector.telemetry import Series, Telemetry, series
+from evaluators.outcome import Evaluation, Sampling, Subject, Usage
+
+WATCHED = tuple(
+    Watched(evaluator=evaluator, evaluator_version="0123456789ab", monitor=monitor, threshold=0.7)
+    for evaluator, monitor in (("helpful", "chatbot"), ("grounded", "chatbot"), ("helpful", "search"))
+)
+SEGMENTS = ("free", "paid")
+BY_HAND = {
+    "monitor": ("chatbot", "search"),
+    "outcome": ("sampled", "sampled_out", "unmatched"),
+    "exporter": ("prometheus", "otlp"),
+    "result": ("accepted", "rejected"),
+    "signal": ("traces", "logs"),
+    "source": ("http", "kafka"),
+    "status": ("200", "503"),
+    "stage": ("receive",),
+    "reason": ("unreadable",),
+    "label": ("segment",),
+    "evaluator": ("helpful", "grounded"),
+    "direction": ("input", "output"),
+    "judge": ("main",),
+    "reader": ("assemble", "evaluate"),
+}
+"""What labels are in series that are not fed by the exporter; any other label is `some`."""
+
+STEP = 0.5
+
+
+class PrometheusUnavailable(Exception):
+    """Prometheus is not installed; the message says how to get it."""
+
+
+class Prometheus:
+    """The HTTP API of one that runs."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.began = time.time()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        query = urllib.parse.urlencode(parameters)
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from None
+
+    def now(self, expr: str) -> list[Any]:
+        return self.get("query", query=expr)["result"]
+
+    def over_time(self, expr: str) -> list[Any]:
+        return self.get("query_range", query=expr, start=self.began, end=time.time(), step=1)["result"]
+
+    def exemplars(self, expr: str) -> list[Any]:
+        return self.get("query_exemplars", query=expr, start=self.began, end=time.time())
+
+
+@contextmanager
+def scraped(folder: Path, rules: dict[str, Any]) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped for long enough that windows of 5 s are full.
+
+    Raises:
+        PrometheusUnavailable: it is not installed.
+    """
+    binary = shutil.which("prometheus")
+    if binary is None:
+        raise PrometheusUnavailable("these tests need Prometheus (apt install --no-install-recommends prometheus)")
+    (port,) = free_ports(1)
+    with _fed() as target:
+        (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
+        (folder / "prometheus.yaml").write_text(yaml.safe_dump(_configuration(target)))
+        command = [
+            binary,
+            f"--config.file={folder}/prometheus.yaml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--enable-feature=exemplar-storage",
+            "--log.level=warn",
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield _ready(Prometheus(f"http://127.0.0.1:{port}"))
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _configuration(target: int) -> dict[str, Any]:
+    return {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["rules.yaml"],
+        "scrape_configs": [{"job_name": "evalstream", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}],
+    }
+
+
+def _ready(prometheus: Prometheus, within: float = 40.0) -> Prometheus:
+    give_up_at = time.monotonic() + within
+    while time.monotonic() < give_up_at:
+        try:
+            if prometheus.now('min(count_over_time(up{job="evalstream"}[1m])) >= 8') and prometheus.now("ALERTS"):
+                return prometheus
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError("Prometheus has not scraped in time")
+
+
+@contextmanager
+def _fed() -> Iterator[int]:
+    """The port of /metrics while a thread feeds it."""
+    stop = threading.Event()
+    ready = threading.Event()
+    port: list[int] = []
+
+    async def feed() -> None:
+        telemetry = Telemetry()
+        settings = PrometheusSettings(port=0, segment_by="plan", segments=SEGMENTS)
+        async with PrometheusExporter.open(settings, ExportContext(telemetry=telemetry, watched=WATCHED)) as exporter:
+            _touch_all(telemetry, 0)
+            port.append(exporter.port or 0)
+            ready.set()
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                await asyncio.sleep(STEP)
+                await exporter.export(_batch(number))
+                _touch_all(telemetry, 1)
+
+    thread = threading.Thread(target=lambda: asyncio.run(feed()), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield port[0]
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+def _batch(number: int) -> list[Evaluation]:
+    """Scores of every watched evaluator, good and bad ones, and some without a score."""
+    made: list[Evaluation] = []
+    for place, watched in enumerate(WATCHED):
+        for each in range(6):
+            good = (number + each + place) % 3 > 0
+            made.append(_of(watched, scored(**_subject(number, each), score=0.9 if good else 0.3, passed=good)))
+        made.append(_of(watched, failed(**_subject(number, 6))))
+        made.append(_of(watched, skipped(**_subject(number, 7))))
+    return made
+
+
+def _of(watched: Watched, evaluation: Evaluation) -> Evaluation:
+    names = {
+        "evaluator": watched.evaluator,
+        "evaluator_version": watched.evaluator_version,
+        "monitor": watched.monitor,
+    }
+    return replace(evaluation, **names)
+
+
+def _subject(number: int, each: int) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {
+        "number": number * 10 + each,
+        "subject": Subject(conversation_id=f"visit-{number}-{each}", trace_id=f"{number * 10 + each + 1:032x}"),
+        "attributes": {"plan": SEGMENTS[each % 2]},
+        "sampling": Sampling(probability=0.5 if each % 2 else 0.25),
+        "usage": Usage(input_tokens=400, output_tokens=60, calls=1),
+        "cost_usd": 0.002,
+        "started_at": now - timedelta(seconds=1),
+        "ended_at": now,
+    }
+
+
+def _touch_all(telemetry: Telemetry, amount: float) -> None:
+    for each in series():
+        if "golden" in each.name or each.labels[:2] != ("evaluator", "evaluator_version"):  # those the exporter feeds
+            for labels in itertools.product(*(BY_HAND.get(label, ("some",)) for label in each.labels)):
+                _touch(telemetry, each, labels, amount)
+
+
+def _touch(telemetry: Telemetry, of: Series, labels: tuple[str, ...], amount: float) -> None:
+    match of.kind:
+        case "counter":
+            telemetry.counter(of, *labels).inc(amount)
+        case "gauge":
+            telemetry.gauge(of, *labels).set(time.time() if "timestamp" in of.name else amount)
+        case "histogram":
+            telemetry.histogram(of, *labels).observe(amount)

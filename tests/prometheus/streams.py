@@ -1,0 +1,89 @@
+"""Scores as a service would count them: streams of scores, and the five sums that they add up to, minute by minute."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from collector.detection import Sums
+from collector.export.estimator import Clusters
+
+LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
+USUAL = (0.04, 0.06, 0.10, 0.26, 0.54)  # skewed to the top, as judges are: mean 0.80, standard deviation 0.27
+MEAN = sum(level * share for level, share in zip(LEVELS, USUAL, strict=True))
+
+
+def shares(mean: float) -> tuple[float, ...]:
+    """The usual shares of the levels, tilted until the mean is `mean`."""
+    low, high = -30.0, 30.0
+    while True:
+        middle = (low + high) / 2
+        tilted = [share * math.exp(middle * level) for level, share in zip(LEVELS, USUAL, strict=True)]
+        total = sum(tilted)
+        now = sum(level * each for level, each in zip(LEVELS, tilted, strict=True)) / total
+        if abs(now - mean) < 1e-9 or high - low < 1e-12:
+            return tuple(each / total for each in tilted)
+        low, high = (middle, high) if now < mean else (low, middle)
+
+
+def poisson(chance: random.Random, rate: float) -> int:
+    limit, product, count = math.exp(-rate), chance.random(), 0
+    while product > limit:
+        product *= chance.random()
+        count += 1
+    return count
+
+
+@dataclass
+class Stream:
+    """Conversations of `turns` scores each, `per_minute` of them, at a mean that depends on the minute."""
+
+    per_minute: float
+    mean: Callable[[int], float] = lambda _minute: MEAN
+    weight: float = 1.0
+    turns: int = 1
+    seed: int = 1
+    totals: list[tuple[Sums, int, float]] = field(default_factory=list)
+    """After each minute, the first at 0: the sums, how many scores, and the weight of those that pass 0.5."""
+    scores: list[list[tuple[str, float]]] = field(default_factory=list)
+    """The scores of each minute, with their conversation."""
+
+    def run(self, minutes: int) -> Stream:
+        chance = random.Random(self.seed)
+        clusters = Clusters()
+        total, count, passed = Sums(), 0, 0.0
+        self.totals.append((total, count, passed))
+        for minute in range(minutes):
+            self.scores.append(list(self._minute(chance, minute)))
+            for key, score in self.scores[-1]:
+                grown = clusters.add(key, weight=self.weight, score=score, time=minute * 60.0)
+                total += Sums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
+                passed += self.weight * (score >= 0.5)
+                count += 1
+            self.totals.append((total, count, passed))
+        return self
+
+    def _minute(self, chance: random.Random, minute: int) -> Iterator[tuple[str, float]]:
+        weights = shares(self.mean(minute))
+        for number in range(poisson(chance, self.per_minute)):
+            for _ in range(self.turns):
+                yield f"{minute}-{number}", chance.choices(LEVELS, weights)[0]
+
+    def deltas(self) -> list[Sums]:
+        """The sums of each minute."""
+        return [_minus(after[0], before[0]) for before, after in zip(self.totals, self.totals[1:], strict=False)]
+
+
+def _minus(one: Sums, other: Sums) -> Sums:
+    return Sums(one.w - other.w, one.wy - other.wy, one.w2 - other.w2, one.w2y - other.w2y, one.w2y2 - other.w2y2)
+
+
+def drop_at(minute: int, by: float) -> Callable[[int], float]:
+    return lambda now: MEAN - by if now >= minute else MEAN
+
+
+def values(numbers: Sequence[float]) -> str:
+    """Samples as promtool's tests write them; None of them NaN."""
+    return " ".join("_" if math.isnan(number) else f"{number:.10g}" for number in numbers)

@@ -1,0 +1,205 @@
+"""The service, Prometheus with the generated rules, Alertmanager and a webhook: a page when scores fall, else silence.
+
+The rules' clock goes sixty times as fast: an interval is a second, the windows are 15 s to 24 min.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import Webhook, alertmanager, free_port, prometheus, webhook
+
+from collector.app import Running, running
+from collector.config.loading import Config, check
+from collector.logs.log import Record
+from collector.records import evaluation_to_json, turn_to_json
+from collector.rules import formats
+from collector.rules.generate import rules_of
+from collector.rules.model import RuleSet, Timing
+from evaluators.cases import Turn
+from evaluators.outcome import Evaluation, Sampling, Subject
+
+FAST = Timing(speed=60.0)
+IN_CONTROL = 25.0
+PER_SECOND = 12
+
+
+def configured(port: int, hook: str | None = None) -> Config:
+    return check(
+        {
+            "log": {"kind": "memory"},
+            "receive": {},
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+            "export": {"prometheus": {"port": port}},
+            "alerts": {"webhook": hook, "false_alarm_days": 90},
+        },
+        "test.yaml",
+    )
+
+
+@dataclass
+class Replica:
+    """A service of its own behind one scrape target, fed with turns whose answer is right with probability `quality`."""
+
+    port: int
+    chance: random.Random
+    quality: float = 0.86
+    turns: int = 0
+    _service: Running | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def start(self) -> None:
+        self._service = await self._stack.enter_async_context(running(configured(self.port), {"evaluate", "export"}))
+
+    async def stop(self) -> None:
+        self._service = None
+        await self._stack.aclose()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    async def feed_forever(self) -> None:
+        while True:
+            if self._service is not None:
+                await self._service.logs.turns.append([self._turn()])
+            await asyncio.sleep(1 / PER_SECOND)
+
+    def _turn(self) -> Record:
+        self.turns += 1
+        answer = "right" if self.chance.random() < self.quality else "wrong"
+        name = f"{self.port}-{self.turns}"
+        turn = Turn(turn_id=name, conversation_id=name, input="?", actual_output=answer, expected_output="right")
+        return Record(name.encode(), turn_to_json(turn), partition=0)
+
+
+@asynccontextmanager
+async def replicas(count: int) -> AsyncIterator[list[Replica]]:
+    made = [Replica(free_port(), random.Random(number)) for number in range(count)]
+    for each in made:
+        await each.start()
+    feeding = [asyncio.create_task(each.feed_forever()) for each in made]
+    try:
+        yield made
+    finally:
+        for task in feeding:
+            task.cancel()
+        await asyncio.wait(feeding)
+        for each in made:
+            await each.stop()
+
+
+def files(rules: RuleSet) -> tuple[str, str]:
+    return formats.text(formats.prometheus(rules)), formats.text(formats.alertmanager(rules))
+
+
+def slow_machine(alert: dict[str, Any]) -> bool:
+    """By the fast clock a service is gone after five seconds; a machine that is busy may take as long to scrape."""
+    return alert["labels"]["alertname"] == "EvalstreamDown"
+
+
+async def first_page(hook: Webhook, within: float) -> float:
+    """Seconds until something pages about scores."""
+    began = time.monotonic()
+    async with asyncio.timeout(within):
+        while not hook.firing(severity="page", evaluator="exact"):
+            await asyncio.sleep(0.1)
+    return time.monotonic() - began
+
+
+@pytest.mark.slow
+async def test_a_drop_pages_through_alertmanager_and_what_is_in_control_is_silent(tmp_path: Path):
+    async with AsyncExitStack() as stack:
+        hook = await stack.enter_async_context(webhook())
+        services = await stack.enter_async_context(replicas(2))
+        rules, routes = files(rules_of(configured(0, hook.url), FAST))
+        manager = await stack.enter_async_context(alertmanager(tmp_path, routes))
+        targets = [f"127.0.0.1:{each.port}" for each in services]
+        seen = await stack.enter_async_context(prometheus(tmp_path, rules, targets, manager))
+
+        await asyncio.sleep(IN_CONTROL / 2)
+        await services[1].restart()
+        await asyncio.sleep(IN_CONTROL / 2)
+        assert await seen.query('ALERTS{alertname!="EvalstreamDown"}') == []
+        assert [each for each in hook.alerts if not slow_machine(each)] == []
+        mean = await seen.until('evalstream:score_mean{window="1h"}')
+        assert 0.77 < mean < 0.95
+        evidence = await seen.until("evalstream:drop_evidence")
+        assert evidence < await seen.until("evalstream:drop_threshold")
+
+        for each in services:
+            each.quality = 0.3
+        waited = await first_page(hook, within=IN_CONTROL)
+        page = hook.firing(severity="page", evaluator="exact")[0]
+        assert page["labels"] == {**page["labels"], "evaluator": "exact", "monitor": "all"}
+        assert page["labels"]["alertname"] in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
+        assert "0.77" in page["annotations"]["description"]
+        assert "±" in page["annotations"]["description"]
+        assert "?" not in page["annotations"]["description"]
+        assert page["annotations"]["runbook_url"].endswith(f"{page['labels']['alertname']}.md")
+        assert waited < IN_CONTROL
+
+
+def flagged_traffic(count: int) -> tuple[list[Evaluation], float]:
+    """A tenth of the traffic is flagged, answers worse and is judged four times as often; and the mean of it all."""
+    chance = random.Random(2026)
+    now = datetime.now(UTC)
+    judged: list[Evaluation] = []
+    total = 0.0
+    for number in range(count):
+        flagged = chance.random() < 0.1
+        score = min(1.0, max(0.0, chance.gauss(0.4 if flagged else 0.85, 0.15)))
+        probability = 0.8 if flagged else 0.2
+        total += score
+        if chance.random() < probability:
+            judged.append(
+                Evaluation(
+                    evaluation_id=f"{number:032x}",
+                    evaluator="exact",
+                    evaluator_version="0123456789ab",
+                    scope="turn",
+                    monitor="all",
+                    subject=Subject(conversation_id=str(number), turn_id=str(number), trace_id=f"{number + 1:032x}"),
+                    outcome="scored",
+                    score=score,
+                    passed=score >= 0.77,
+                    method="deterministic",
+                    sampling=Sampling(probability=probability, stratum="flagged" if flagged else "all"),
+                    started_at=now,
+                    ended_at=now,
+                )
+            )
+    return judged, total / count
+
+
+@pytest.mark.slow
+async def test_the_weighted_mean_is_right_where_the_plain_one_is_off(tmp_path: Path):
+    judged, truth = flagged_traffic(4000)
+    port = free_port()
+    config = configured(port)
+    rules, _ = files(rules_of(config, FAST))
+    version = config.evaluators["exact"].evaluator.version
+    async with running(config, {"export"}) as service, prometheus(tmp_path, rules, [f"127.0.0.1:{port}"]) as seen:
+        await seen.until("evalstream_estimator_w_total == 0")
+        for evaluation in judged:
+            record = evaluation_to_json(replace(evaluation, evaluator_version=version))
+            await service.logs.evaluations.append([Record(evaluation.evaluation_id.encode(), record, partition=0)])
+        await seen.until(f"gen_ai_evaluation_score_count == {len(judged)}")
+        await asyncio.sleep(2)
+        mean = await seen.until('evalstream:score_mean{window="24h"}')
+        error = await seen.until('evalstream:score_stderr{window="24h"}')
+        plain = await seen.until("gen_ai_evaluation_score_sum / gen_ai_evaluation_score_count")
+    assert abs(mean - truth) < 2 * error
+    assert error < 0.02
+    assert abs(plain - truth) > 5 * error
+    print(f"truth {truth:.4f}, weighted {mean:.4f} ± {error:.4f}, plain {plain:.4f}")

@@ -1,0 +1,148 @@
+"""Every expression of every dashboard, run by a real Prometheus on metrics as the service makes them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scraped import WATCHED, Prometheus, PrometheusUnavailable, scraped
+
+from collector.config.loading import check
+from collector.rules.formats import prometheus as prometheus_rules
+from collector.rules.generate import rules_of
+from collector.rules.model import Timing
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
+BOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+VARIABLES = {
+    "$__rate_interval": "5s",
+    "offset 5m": "offset 2s",
+    "$__range": "5s",
+    "$window": "5s",
+    "$monitor": "chatbot|search",
+    "$evaluator": ".*",
+    "$segment": ".*",
+}
+PANELS = [
+    pytest.param(panel["type"], target, id=f"{name}-{panel['title']}-{target['refId']}".replace(" ", "_"))
+    for name, board in BOARDS.items()
+    for panel in board["panels"]
+    for target in panel.get("targets", [])
+]
+
+
+def _rules() -> dict[str, Any]:
+    """What `evalstream rules` makes, at sixty times the speed, and an alert that fires."""
+    evaluator = {"kind": "g_eval", "criteria": "Good.", "evaluation_params": ["actual_output"], "threshold": 0.7}
+    monitors: dict[str, Any] = {}
+    for each in WATCHED:
+        monitor = monitors.setdefault(each.monitor, {"evaluators": [], "alerts": {"objectives": {}}})
+        monitor["evaluators"].append(each.evaluator)
+        monitor["alerts"]["objectives"][each.evaluator] = 0.8
+    values = {
+        "judges": {"main": {"model": "a-model"}},
+        "evaluators": {each.evaluator: evaluator for each in WATCHED},
+        "monitors": monitors,
+    }
+    groups = prometheus_rules(rules_of(check(values, "test"), Timing(speed=60)))["groups"]
+    alert = {"alert": "EvalstreamTest", "expr": "evalstream_target_score > 0", "labels": {"severity": "page"}}
+    return {"groups": [*groups, {"name": "test", "rules": [alert]}]}
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    try:
+        with scraped(tmp_path_factory.mktemp("prometheus"), _rules()) as running:
+            yield running
+    except PrometheusUnavailable as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+def _filled_in(expr: str) -> str:
+    for name, value in VARIABLES.items():
+        expr = expr.replace(name, value)
+    assert "$" not in expr, expr
+    return expr
+
+
+def _labels(legend: str) -> set[str]:
+    return set(re.findall(r"\{\{(\w+)\}\}", legend))
+
+
+@pytest.mark.parametrize(("kind", "target"), PANELS)
+def test_a_panel_shows_data_with_the_labels_its_legend_names(prometheus: Prometheus, kind: str, target: Any):
+    expr = _filled_in(target["expr"])
+    found = prometheus.now(expr) if kind == "table" else prometheus.over_time(expr)
+    values = [float(value) for each in found for _, value in each.get("values") or [each["value"]]]
+    assert any(map(math.isfinite, values)), expr
+    assert all(_labels(target["legendFormat"]) <= set(each["metric"]) for each in found)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_new_version_is_marked_once(prometheus: Prometheus, name: str):
+    (new,) = BOARDS[name]["annotations"]["list"]
+    marked = prometheus.over_time(_filled_in(new["expr"]))
+    assert {(each["metric"]["monitor"], each["metric"]["evaluator"]) for each in marked} == {
+        (each.monitor, each.evaluator) for each in WATCHED
+    }
+    assert not prometheus.now(_filled_in(new["expr"]))
+
+
+def test_the_variables_offer_what_is_watched(prometheus: Prometheus):
+    for board in BOARDS.values():
+        for variable in board["templating"]["list"]:
+            if variable["type"] != "query":
+                continue
+            match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
+            assert match
+            assert prometheus.get(f"label/{match[2]}/values", **{"match[]": _filled_in(match[1])})
+
+
+def test_dots_lead_to_traces(prometheus: Prometheus):
+    """Panels with exemplars have some, with the trace ids of scores."""
+    asking = [target for _, target in (each.values for each in PANELS) if target.get("exemplar")]
+    assert len(asking) >= 2
+    for target in asking:
+        found = prometheus.exemplars(_filled_in(target["expr"]))
+        traces = [exemplar["labels"]["trace_id"] for each in found for exemplar in each["exemplars"]]
+        assert traces
+        assert all(re.fullmatch(r"[0-9a-f]{32}", trace) for trace in traces)
+
+
+def test_the_band_holds_the_mean_and_is_narrow_where_much_is_judged(prometheus: Prometheus):
+    (targets,) = [
+        panel["targets"] for panel in BOARDS["evalstream-quality"]["panels"] if panel["title"] == "$evaluator"
+    ]
+    mean, low, high, target = (
+        {each["metric"]["evaluator"]: float(each["value"][1]) for each in prometheus.now(_filled_in(target["expr"]))}
+        for target in targets
+    )
+    assert set(mean) == set(low) == set(high) == set(target) == {"helpful", "grounded"}
+    for evaluator, value in mean.items():
+        assert 0.55 < value < 0.85  # two thirds of 0.9, one of 0.3, give 0.7
+        assert low[evaluator] < value < high[evaluator]
+        assert high[evaluator] - low[evaluator] < 0.4
+
+
+def test_an_evaluator_without_scores_has_no_mean_and_not_zero(prometheus: Prometheus):
+    (target, *_) = next(
+        panel["targets"] for panel in BOARDS["evalstream-quality"]["panels"] if panel["title"] == "$evaluator"
+    )
+    silent = target["expr"].replace("$segment", "other")
+    assert prometheus.now(_filled_in(silent)) == []
+
+
+def test_every_rule_is_evaluated_and_every_recorded_series_is_there(prometheus: Prometheus):
+    rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) > 50
+    assert {rule["health"] for rule in rules} == {"ok"}, [rule for rule in rules if rule["health"] != "ok"]
+    recorded = {rule["name"] for rule in rules if rule["type"] == "recording"}
+    assert [name for name in sorted(recorded) if not prometheus.over_time(name)] == []

@@ -1,0 +1,234 @@
+"""The generated rules, run by promtool on simulated counters."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from pathlib import Path
+
+import pytest
+from promtool import SERIES, configured, estimator, firing, run, series, tool, traffic
+from streams import MEAN, Stream, drop_at
+
+from collector.config.loading import Config
+from collector.detection import Detector, Sums, evidence
+from collector.rules.formats import FORMATS, text
+from collector.rules.generate import rules_of
+from collector.rules.targets import detector, targets
+
+DAY = 1440
+EVERYTHING = ".+"
+
+
+def detector_of(config: Config) -> Detector:
+    held = targets(config)
+    return detector(held[0], held, config.settings.alerts, 1)
+
+
+def by_plain_reference(of: Detector, stream: Stream) -> list[float]:
+    """The evidence after each minute, from the sums, without any Prometheus."""
+    states, path = of.start(), []
+    for sums in stream.deltas():
+        states = of.advance(states, [of.bound(bet, sums) for bet in of.bets])
+        path.append(evidence(states))
+    return path
+
+
+def first_above(path: list[float], threshold: float, start: int) -> int:
+    return next(minute for minute, value in enumerate(path) if minute >= start and value > threshold)
+
+
+def in_full(minutes: int, stream: Stream) -> list[dict[str, str]]:
+    counts = [count for _, count, _ in stream.totals]
+    return [*estimator(stream), *traffic(counts, [0] * (minutes + 1))]
+
+
+@pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
+def test_the_tools_of_prometheus_accept_what_is_written(tmp_path: Path, name: str):
+    file, render = FORMATS[name]
+    path = tmp_path / file
+    path.write_text(text(render(rules_of(configured(objectives={"helpful": 0.88})))))
+    command = {
+        "prometheus": [tool("promtool"), "check", "rules", "--lint=all", "--lint-fatal"],
+        "alertmanager": [tool("amtool"), "check-config"],
+    }[name]
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_in_control_for_a_day_nothing_fires(tmp_path: Path):
+    stream = Stream(per_minute=100 / 60, seed=3).run(DAY)
+    silent = [firing(minute, EVERYTHING) for minute in range(60, DAY, 30)]
+    run(tmp_path, configured(objectives={"helpful": 0.85}), [{"inputs": in_full(DAY, stream), "alerts": silent}])
+
+
+def test_a_drop_of_a_fifth_is_paged_within_the_predicted_time(tmp_path: Path):
+    """100 an hour, from 0.80 to 0.60: simulations say 1.3 h for the evidence and 0.8 h for the test of the mean."""
+    config = configured()
+    stream = Stream(per_minute=100 / 60, mean=drop_at(360, 0.2), seed=5).run(600)
+    dropped = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
+    found = 360 + 180
+    evidence_at = first_above(by_plain_reference(detector_of(config), stream), detector_of(config).threshold, 360)
+    assert evidence_at < found
+    case = {
+        "inputs": in_full(600, stream),
+        "alerts": [
+            *(firing(minute, EVERYTHING) for minute in range(60, 361, 30)),
+            firing(evidence_at, "EvalstreamScoreDropped"),
+            firing(evidence_at + 1, "EvalstreamScoreDropped", dropped),
+            firing(found, "EvalstreamScoreDropped", dropped),
+        ],
+        "values": [
+            {
+                "expr": 'count(ALERTS{alertname="EvalstreamScoreBelowTarget",severity="page"}) > bool 0',
+                "eval_time": f"{found}m",
+                "exp_samples": [{"labels": "{}", "value": 1}],
+            }
+        ],
+    }
+    run(tmp_path, config, [case])
+
+
+@pytest.mark.parametrize(("weight", "turns"), [(1.0, 1), (10.0, 3)])
+def test_the_detector_in_rules_equals_the_plain_recursion(tmp_path: Path, weight: float, turns: int):
+    """To four decimals, minute by minute, weighted or not, over a drop and back."""
+    config = configured(max_weight=weight)
+    stream = Stream(2.0, mean=lambda now: 0.6 if 200 <= now < 300 else MEAN, weight=weight, turns=turns, seed=7).run(
+        420
+    )
+    path = by_plain_reference(detector_of(config), stream)
+    assert max(path) > detector_of(config).threshold
+    labels = ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment")
+    expected = [
+        {
+            "expr": f"abs(evalstream:drop_evidence - {path[minute]:.10f}) < bool 0.0001",
+            "eval_time": f"{minute + 1}m",
+            "exp_samples": [{"labels": f"{{{labels}}}", "value": 1}],
+        }
+        for minute in range(10, 420, 10)
+    ]
+    run(tmp_path, config, [{"inputs": in_full(420, stream), "values": expected}])
+
+
+def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_path: Path):
+    """Two replicas; one loses its counters at minute 200 and begins again, the other goes on."""
+    one, other = Stream(2.0, seed=11).run(400), Stream(2.0, seed=12).run(400)
+    again = Stream(2.0, seed=13).run(200)
+    restarted = Stream(2.0)
+    restarted.totals = other.totals[:200] + again.totals
+    counts = [count for _, count, _ in one.totals]
+    of_other = [count for _, count, _ in restarted.totals]
+    inputs = [
+        *estimator(one),
+        *estimator(restarted, "b"),
+        *traffic(counts, [0] * 401),
+        *traffic(of_other, [0] * 401, "b"),
+    ]
+    deltas = one.deltas()
+
+    def delta_is(minute: int, sums: Sums) -> dict[str, object]:
+        labels = ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment")
+        sample = {"labels": f"evalstream:estimator_wy:delta{{{labels}}}", "value": sums.wy}
+        return {"expr": "evalstream:estimator_wy:delta", "eval_time": f"{minute}m", "exp_samples": [sample]}
+
+    case = {
+        "inputs": inputs,
+        "alerts": [firing(minute, EVERYTHING) for minute in range(60, 400, 5)],
+        "values": [
+            delta_is(199, deltas[198] + other.deltas()[198]),
+            delta_is(200, deltas[199]),
+            delta_is(205, deltas[204] + again.deltas()[4]),
+        ],
+    }
+    run(tmp_path, configured(), [case])
+
+
+def test_turns_without_scores_are_stale_and_no_turns_are_not(tmp_path: Path):
+    stream = Stream(2.0, seed=2).run(120)
+    stream.totals += [stream.totals[-1]] * 120
+    going_on = [2.0 * minute for minute in range(241)]
+    stopped = [min(2.0 * minute, 240.0) for minute in range(241)]
+    stale = {"alertname": "EvalstreamStale", "severity": "page"}
+    cases = [
+        {
+            "inputs": [*estimator(stream), *traffic(going_on, [0] * 241)],
+            "alerts": [firing(120, "EvalstreamStale"), firing(137, "EvalstreamStale", stale)],
+        },
+        {
+            "inputs": [*estimator(stream), *traffic(stopped, [0] * 241)],
+            "alerts": [firing(minute, "EvalstreamStale") for minute in (120, 137, 200, 239)],
+        },
+    ]
+    run(tmp_path, configured(), cases)
+
+
+def test_a_service_that_is_gone_is_told_by_its_own_name_only(tmp_path: Path):
+    down = {"alertname": "EvalstreamDown", "severity": "page"}
+    run(tmp_path, configured(), [{"inputs": [series("up", "0x30")], "alerts": [firing(20, EVERYTHING, down)]}])
+
+
+def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Path):
+    """A tenth is judged, at weight 10; recorded as 20 the weights stand for twice the traffic."""
+    sampled = Stream(1.0, weight=10.0, seed=4).run(400)
+    counts = [count for _, count, _ in sampled.totals]
+    population = [*traffic(counts, [9 * count for count in counts])]
+    wrong = Stream(1.0, weight=20.0, seed=4).run(400)
+    inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
+    cases = [
+        {
+            "inputs": [*estimator(sampled), *population],
+            "alerts": [firing(minute, EVERYTHING) for minute in (120, 240, 399)],
+        },
+        {
+            "inputs": [*estimator(wrong), *population],
+            "alerts": [firing(399, "EvalstreamWeightsInconsistent", inconsistent)],
+        },
+    ]
+    run(tmp_path, configured(sample=0.1), cases)
+
+
+def test_too_many_unscored_are_noticed(tmp_path: Path):
+    stream = Stream(2.0, seed=6).run(200)
+    labels = {**SERIES, "instance": "a", "job": "evalstream"}
+    failing = [0.5 * minute for minute in range(201)]
+    failed = series("evalstream_evaluations_total", failing, **labels, outcome="failed", reason="judge_timeout")
+    unscored = {"alertname": "EvalstreamUnscored", "severity": "warning"}
+    run(
+        tmp_path,
+        configured(),
+        [{"inputs": [*in_full(200, stream), failed], "alerts": [firing(150, "EvalstreamUnscored", unscored)]}],
+    )
+
+
+def test_the_judge_is_told_apart_from_the_application(tmp_path: Path):
+    golden = {"evaluator": "helpful", "evaluator_version": "v", "judge": "main"}
+    shift = {"alertname": "EvalstreamJudgeShift", "severity": "warning"}
+    error = series("evalstream_golden_shift_stderr", "0.01x60", **golden)
+    still = series("evalstream_golden_shift", "0.03x60", **golden)
+    moved = series("evalstream_golden_shift", "-0.08x60", **golden)
+    cases = [
+        {"inputs": [still, error], "alerts": [firing(30, "EvalstreamJudgeShift")]},
+        {"inputs": [moved, error], "alerts": [firing(30, "EvalstreamJudgeShift", shift)]},
+    ]
+    run(tmp_path, configured(), cases)
+
+
+def test_a_budget_of_errors_that_burns_too_fast_warns(tmp_path: Path):
+    """Three quarters fail for an hour, the objective leaves 12 %: every window that has filled by half shows it."""
+    stream = Stream(5.0, mean=lambda now: 0.25 if now >= 200 else MEAN, seed=8).run(400)
+    burning = [
+        {"alertname": "EvalstreamPassBudgetBurn", "severity": "warning", "window": window}
+        for window in ("1h", "24h", "3d")
+    ]
+    alerts = [firing(199, "EvalstreamPassBudgetBurn"), firing(262, "EvalstreamPassBudgetBurn", *burning)]
+    run(tmp_path, configured(objectives={"helpful": 0.88}), [{"inputs": in_full(400, stream), "alerts": alerts}])
+
+
+def test_where_lower_is_better_a_rise_is_bad():
+    up = Detector(target=0.3, scale=1.0, threshold=10.0, lower_is_better=True)
+    mirrored = Detector(target=0.7, scale=1.0, threshold=10.0)
+    for w, wy in ((3.0, 2.5), (3.0, 0.1), (1.0, 1.0)):
+        sums = Sums(w, wy, w, wy, wy)
+        opposite = Sums(w, w - wy, w, w - wy, w - wy)
+        for bet in up.bets:
+            assert math.isclose(up.bound(bet, sums), mirrored.bound(bet, opposite), abs_tol=1e-12)

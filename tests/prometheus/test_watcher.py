@@ -1,0 +1,120 @@
+"""The watcher in the running service: pages through a real Alertmanager, or straight to a webhook, without Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import Webhook, alertmanager, free_port, webhook
+
+from collector.app import Running, running
+from collector.config.loading import Config, check
+from collector.logs.log import Record
+from collector.records import evaluation_to_json
+from collector.rules import formats
+from collector.rules.generate import rules_of
+from collector.rules.model import Timing
+from evaluators.outcome import Evaluation, Subject
+
+NAMES = {"alertname": "EvalstreamScoreDropped", "severity": "page", "monitor": "all", "evaluator": "exact"}
+
+
+def configured(folder: Path, **watcher: Any) -> Config:
+    return check(
+        {
+            "log": {"kind": "sqlite", "path": str(folder / "evalstream.db")},
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+            "export": {"prometheus": {"port": free_port()}},
+            "alerts": {"webhook": watcher.pop("routed_to", None), "watcher": {"interval": "1s", **watcher}},
+        },
+        "test.yaml",
+    )
+
+
+def scored(number: int, score: float) -> Record:
+    now = datetime.now(UTC)
+    evaluation = Evaluation(
+        evaluation_id=f"{number:032x}",
+        evaluator="exact",
+        evaluator_version="0123456789ab",
+        scope="turn",
+        monitor="all",
+        subject=Subject(conversation_id=str(number), turn_id=str(number)),
+        outcome="scored",
+        score=score,
+        method="deterministic",
+        started_at=now,
+        ended_at=now,
+    )
+    return Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=0)
+
+
+class Feed:
+    """Scores of 0 or 1, 200 a second."""
+
+    def __init__(self, service: Running, seed: int = 1) -> None:
+        self.service = service
+        self.chance = random.Random(seed)
+        self.number = seed * 1_000_000
+
+    async def at(self, mean: float, seconds: float) -> None:
+        for _ in range(int(seconds * 10)):
+            records = [scored(self.number + n, float(self.chance.random() < mean)) for n in range(20)]
+            self.number += 20
+            await self.service.logs.evaluations.append(records)
+            await asyncio.sleep(0.1)
+
+
+async def until(true: Callable[[], object], within: float = 20.0) -> None:
+    async with asyncio.timeout(within):
+        while not true():
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_a_drop_reaches_a_webhook_through_a_real_alertmanager_and_resolves(tmp_path: Path):
+    async with webhook() as hook:
+        configuration = configured(tmp_path, routed_to=hook.url)
+        routes = formats.text(formats.alertmanager(rules_of(configuration, Timing(speed=300.0))))
+        async with alertmanager(tmp_path, routes) as url:
+            async with running(configured(tmp_path, alertmanager=url), {"watch"}) as service:
+                feed = Feed(service)
+                await feed.at(0.85, seconds=3)
+                assert hook.alerts == []
+                await feed.at(0.3, seconds=3)
+                await until(lambda: hook.firing(**NAMES))
+                await feed.at(1.0, seconds=6)
+                await until(lambda: _resolved(hook))
+            said = hook.firing(**NAMES)[0]["annotations"]
+            assert "0.77" in said["description"]
+            assert said["runbook_url"] == "deploy/runbooks/EvalstreamScoreDropped.md"
+
+
+def _resolved(hook: Webhook) -> list[dict[str, Any]]:
+    return [each for each in hook.alerts if each["status"] == "resolved" and NAMES.items() <= each["labels"].items()]
+
+
+@pytest.mark.slow
+async def test_a_restart_reads_the_state_back_and_a_webhook_that_was_down_is_told(tmp_path: Path):
+    """The drop happens before the restart; the service that says so has only read of it."""
+    dead = f"http://127.0.0.1:{free_port()}/hook"
+    async with running(configured(tmp_path, webhook=dead), {"watch"}) as service:
+        await Feed(service).at(0.3, seconds=2)
+    async with webhook() as hook, running(configured(tmp_path, webhook=hook.url), {"watch"}):
+        await until(lambda: hook.firing(**NAMES))
+        told = len(hook.alerts)
+        await asyncio.sleep(2.5)
+        assert len(hook.alerts) == told, "a webhook hears of changes only"
+
+
+@pytest.mark.slow
+async def test_in_control_nobody_is_told(tmp_path: Path):
+    async with webhook() as hook, running(configured(tmp_path, webhook=hook.url), {"watch"}) as service:
+        await Feed(service, seed=3).at(0.85, seconds=6)
+        assert hook.alerts == []

@@ -1,0 +1,99 @@
+from typing import Any
+
+import pytest
+
+from collector.config.loading import check
+from collector.errors import ConfigError
+
+
+def configuration(**changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "judges": {"main": {"model": "m"}},
+        "evaluators": {
+            "helpful": {
+                "kind": "g_eval",
+                "criteria": "Is it helpful?",
+                "evaluation_params": ["input", "actual_output"],
+            },
+            "exact": {"kind": "exact_match"},
+        },
+        "monitors": {"all": {"evaluators": ["helpful", "exact"]}},
+    }
+    return values | changes
+
+
+def mistakes(**changes: Any) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        check(configuration(**changes), "my.yaml")
+    return str(raised.value).splitlines()
+
+
+def test_the_only_judge_is_everybodys_judge() -> None:
+    config = check(configuration(), "my.yaml")
+    assert config.evaluators["helpful"].judge == "main"
+    assert config.evaluators["exact"].judge is None
+    assert config.evaluators["helpful"].evaluator.name == "helpful"
+
+
+def test_unknown_keys_get_the_nearest_known_one() -> None:
+    assert mistakes(monitor={}) == ["my.yaml: monitor: unknown key; did you mean 'monitors'?"]
+    assert mistakes(judges={"main": {"model": "m", "base_ulr": "x"}}) == [
+        "my.yaml: judges.main.base_ulr: unknown key; did you mean 'base_url'?"
+    ]
+    [line] = mistakes(evaluators={"helpful": {"kind": "g_eval", "criterai": "x"}, "exact": {"kind": "exact_match"}})[:1]
+    assert line == "my.yaml: evaluators.helpful.criterai: unknown key; did you mean 'criteria'?"
+
+
+def test_a_missing_required_key_says_what_to_write() -> None:
+    assert mistakes(judges={"main": {}}) == [
+        "my.yaml: judges.main.model: is missing; write model: The model's name at the endpoint."
+    ]
+
+
+def test_an_evaluator_without_its_required_field() -> None:
+    helpful = {"kind": "g_eval", "evaluation_params": ["input"]}
+    lines = mistakes(evaluators={"helpful": helpful, "exact": {"kind": "exact_match"}})
+    assert len(lines) == 1
+    assert lines[0].startswith("my.yaml: evaluators.helpful")
+    assert "criteria" in lines[0]
+    assert "evaluation_steps" in lines[0]
+
+
+def test_names_that_do_not_exist() -> None:
+    assert mistakes(monitors={"all": {"evaluators": ["helpfull", "exact"]}}) == [
+        "my.yaml: monitors.all.evaluators: no evaluator is called 'helpfull'; did you mean 'helpful'?"
+    ]
+    [line] = mistakes(evaluators=configuration()["evaluators"] | {"x": {"kind": "g_evla"}})
+    assert line.startswith("my.yaml: evaluators.x.kind: no evaluators plug-in is called 'g_evla'")
+    [line] = mistakes(
+        evaluators={
+            "helpful": configuration()["evaluators"]["helpful"] | {"judge": "other"},
+            "exact": {"kind": "exact_match"},
+        }
+    )
+    assert line == "my.yaml: evaluators.helpful.judge: no judge is called 'other'; there is main"
+    [line] = mistakes(export={"promehteus": {}})
+    assert line == "my.yaml: export.promehteus: no exporter is called 'promehteus'; did you mean 'prometheus'?"
+
+
+def test_two_judges_want_a_choice() -> None:
+    [line] = mistakes(judges={"a": {"model": "m"}, "b": {"model": "m"}})
+    assert line == "my.yaml: evaluators.helpful.judge: is missing; name one of `judges` (a, b)"
+
+
+def test_all_mistakes_at_once() -> None:
+    assert len(mistakes(evaluators={"x": {"kind": "nope"}, "y": {}}, monitors={})) == 3
+
+
+def test_a_secret_is_never_in_a_message_or_a_dump() -> None:
+    config = check(configuration(judges={"main": {"model": "m", "api_key": "sk-very-secret"}}), "my.yaml")
+    assert "sk-very-secret" not in repr(config)
+    assert "sk-very-secret" not in str(config.settings.model_dump(mode="json"))
+    assert "sk-very-secret" not in " ".join(mistakes(judges={"main": {"model": "", "api_key": "sk-very-secret"}}))
+
+
+def test_a_custom_evaluator_by_module_and_class() -> None:
+    [line] = mistakes(evaluators=configuration()["evaluators"] | {"x": {"kind": "nowhere.at:All"}})
+    assert line.startswith("my.yaml: evaluators.x.kind: 'nowhere.at:All' cannot be imported")
+    [line] = mistakes(evaluators=configuration()["evaluators"] | {"x": {"kind": "json:loads"}})
+    assert "is no evaluator" in line

@@ -1,0 +1,169 @@
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.evaluate.budget import DAY, FLOOR, HOUR, Demand, Limits, Window, factor_of
+from collector.evaluate.marks import Mark, Note
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.purse import Purse
+from collector.evaluate.rates import Rates, Share
+from collector.evaluate.sampling import upstream_of
+from collector.evaluate.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
+from evaluators.cases import Feedback, Turn
+from evaluators.output.g_eval import GEval
+
+
+class Named:
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    async def ask(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+GOOD = GEval(name="good", evaluation_steps=["Look."], evaluation_params=["input"])
+ASSIGNMENT = Assignment(GOOD, Named("dear"), "v", fallback=Named("cheap"), expected_usd=0.01)
+
+
+def monitor(name: str = "m", **limits: float) -> Monitor:
+    return Monitor(name=name, assignments=(ASSIGNMENT,), match={}, limits=Limits(**limits))
+
+
+NUMBERS = itertools.count()
+
+
+def job(of: Monitor) -> Job:
+    return Job(
+        evaluation_id=str(next(NUMBERS)), monitor=of, assignment=ASSIGNMENT, case=lambda: Turn(turn_id="t"), needs=Mark(0), emitted=0
+    )  # fmt: skip
+
+
+def test_a_budget_accrues_is_spent_and_saves_little() -> None:
+    window = Window(HOUR, 3.6, 0.0)
+    assert window.allowed == pytest.approx(0.001)
+    window.spend(1.8, 10.0)
+    assert window.allowed == pytest.approx(0.0005)
+    window.accrue(HOUR)
+    assert window.credit == pytest.approx(0.36), "a tenth of an hour's may be saved"
+    assert window.spent(3600.0) == 1.8
+    assert window.spent(7200.0) == 0.0
+    again = Window(HOUR, 3.6, 0.0)
+    again.restore(window.plain())
+    assert again.plain() == window.plain()
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_a_factor_is_a_share(allowed: float, demand: float) -> None:
+    assert FLOOR <= factor_of(allowed, demand) <= 1.0
+
+
+def test_demand_follows_the_recent_past() -> None:
+    demand = Demand()
+    for _ in range(60):
+        demand.add(2.0)
+        demand.step(1.0)
+    assert demand.per_second == pytest.approx(2.0)
+    demand.step(600.0)
+    assert demand.per_second < 0.3
+
+
+def test_the_hard_cap_is_not_passed_by_more_than_what_is_on_its_way() -> None:
+    watched = monitor(usd_per_hour=1.0, hard_cap=1.0)
+    purse = Purse(Plan((watched,)), 1)
+    purse.open(0, 0.0, None, ())
+    made, on_their_way = 0, []
+    for n in range(1000):
+        each = job(watched)
+        if purse.reserve(each, float(n)):
+            on_their_way.append(each)
+        if len(on_their_way) > 7:
+            made += 1
+            purse.settle(on_their_way.pop(0), 0, 0.03, float(n))
+    assert made * 0.03 <= 1.0 + 8 * 0.03
+    assert made * 0.03 > 0.75
+
+
+def test_partitions_share_a_budget_and_carry_their_account_along() -> None:
+    watched = monitor(usd_per_hour=10.0, hard_cap=1.0)
+    one, two = Purse(Plan((watched,)), 4), Purse(Plan((watched,)), 4)
+    for partition, purse in enumerate((one, one, two, two)):
+        purse.open(partition, 0.0, None, ())
+    one.settle(job(watched), 0, 2.0, 5.0)
+    assert one.used("m", 10.0) == pytest.approx(0.4)
+    assert two.used("m", 10.0) == 0.0
+    _, account = one.decide(0, 60.0)
+    one.close(0)
+    two.open(0, 61.0, account, [("m", 1.0, 60.5)])
+    assert two.used("m", 70.0) == pytest.approx(3.0 / 7.5)
+    assert one.used("m", 70.0) == 0.0
+
+
+def test_the_budget_of_all_monitors_binds_each_of_them_and_cheaper_judges_take_over_near_its_end() -> None:
+    one, two = monitor("one", usd_per_hour=100.0), monitor("two")
+    purse = Purse(Plan((one, two), limits=Limits(usd_per_hour=1.0, usd_per_day=24.0, hard_cap=1.0)), 1)
+    purse.open(0, 0.0, None, ())
+    for each in (one, two):
+        for _ in range(600):
+            purse.demand(0, each, ASSIGNMENT, 1.0)
+    rates, _ = purse.decide(0, 600.0)
+    assert rates.of("one") == rates.of("two")
+    assert rates.of("one").factor == pytest.approx((1 / 6 * 0.6 + 1) / 3600 / 0.02, rel=0.2)
+    assert not rates.of("one").fallback
+    purse.settle(job(two), 0, 0.95, 601.0)
+    rates, _ = purse.decide(0, 660.0)
+    assert rates.of("two").fallback
+    assert ASSIGNMENT.evaluation_id("t") != ASSIGNMENT.evaluation_id("t", fallback=True)
+
+
+def test_what_has_no_budget_keeps_its_rates_and_pays_nothing() -> None:
+    purse = Purse(Plan((monitor("free"),)), 1)
+    purse.open(0, 0.0, None, ())
+    assert (purse.limited, purse.due(0, 1e6), purse.first().of("free").factor) == (False, False, 1.0)
+    assert purse.reserve(job(monitor("free")), 0.0)
+
+
+def test_notes_and_rates_come_back_as_they_were() -> None:
+    rates = Rates({"m": Share(0.0123456, fallback=True), "n": Share(0.5)})
+    note = Note(ledger=7, emitted=9, start=Mark(3, 1700000000.25, rates))
+    assert Note.read(note.text(), 3) == note
+    assert Note.read("", 0) == Note()
+
+
+@pytest.mark.parametrize(
+    ("state", "probability"),
+    [
+        ("ot=th:8", 0.5), ("x=y,ot=rv:abcdef;th:c", 0.25), ("ot=th:0", 1.0), ("ot=rv:1", None), ("x=th:8", None),
+        ("ot=th:zz", None), ("", None), (None, None),
+    ],
+)  # fmt: skip
+def test_what_samplers_before_us_let_through(state: str | None, probability: float | None) -> None:
+    assert upstream_of(state) == probability
+
+
+def test_the_strongest_boost_wins() -> None:
+    strata = Strata(
+        (
+            Boost("error", 4.0, failed),
+            Boost("disliked", 3.0, disliked),
+            Boost("slow", 2.0, slower_than(10.0)),
+            Boost("low_score", 2.5, scored_below("words", 0.5)),
+            Boost("service", 1.5, having(lambda turn: turn.service or "", ["a"])),
+        )
+    )
+    down = (Feedback(name="thumbs", value=False),)
+    assert strata.of(Turn(turn_id="t"), {}) == (1.0, "all")
+    assert strata.of(Turn(turn_id="t", service="a"), {"words": 0.9}) == (1.5, "service")
+    assert strata.of(Turn(turn_id="t", service="a"), {"words": 0.1}) == (2.5, "low_score")
+    assert strata.of(Turn(turn_id="t", feedback=down), {"words": 0.1}) == (3.0, "disliked")
+    assert strata.of(Turn(turn_id="t", feedback=down, error="boom"), {}) == (4.0, "error")
+    assert strata.strongest == 4.0
+    neutral = (Feedback(name="stars", value=0), Feedback(name="words", value="fine"), Feedback(name="up", value=True))
+    assert strata.of(Turn(turn_id="t", feedback=neutral), {}) == (1.0, "all")
+
+
+def test_days_and_hours() -> None:
+    assert list(Limits(usd_per_hour=1.0, usd_per_day=2.0).windows()) == [(HOUR, 1.0), (DAY, 2.0)]
+    assert not Limits().limited

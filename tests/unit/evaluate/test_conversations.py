@@ -1,0 +1,163 @@
+from typing import Any
+
+from collector.evaluate.conversations import Conversations, Ends, Taken
+from collector.evaluate.kept import Arrival, heard, keep
+from collector.evaluate.marks import Mark
+from collector.evaluate.session import Closed
+from evaluators.cases import Message, Turn
+
+ENDS = Ends(idle=10, lateness=100)
+
+
+class Seen:
+    """Conversations fed with turns at a position and time each; what closed, in order."""
+
+    def __init__(self, ends: Ends = ENDS) -> None:
+        self.conversations = Conversations(ends)
+        self.closed: list[Closed] = []
+        self.position = 0
+        self.time = 0.0
+
+    def add(
+        self, turn_id: str, at: float, conversation: str = "c", *, said: str = "", history: Any = (), **how: Any
+    ) -> Taken:
+        self.advance(at)
+        turn = Turn(
+            turn_id=turn_id, input=said or turn_id, history=tuple(Message(role="user", content=h) for h in history)
+        )
+        arrival = Arrival(turn_id, keep(turn, at), heard(turn), **how)
+        taken, closed = self.conversations.add(conversation, arrival, Mark(self.position, self.time), self.time)
+        self.closed += closed
+        self.position += 1
+        return taken
+
+    def advance(self, time: float) -> list[Closed]:
+        self.time = max(self.time, time)
+        before = len(self.closed)
+        self.closed += self.conversations.advance(self.time, self.position)
+        return self.closed[before:]
+
+
+def ids(closed: Closed) -> list[str]:
+    return [turn_id for turn_id, _ in closed.turns]
+
+
+def test_closes_when_idle_with_turns_in_order_of_their_start() -> None:
+    seen = Seen()
+    seen.add("t2", 101.0)
+    seen.add("t1", 100.0)
+    assert seen.conversations.due_at == 111.0
+    assert seen.advance(110.9) == []
+    (closed,) = seen.advance(111.0)
+    assert (ids(closed), closed.closed_by, closed.revision, closed.supersedes, closed.needs.position) == (
+        ["t1", "t2"], "idle", 1, (), 0,
+    )  # fmt: skip
+    assert seen.conversations.open == 0
+    assert [each.turn(turn_id, "c").input for turn_id, each in closed.turns] == ["t1", "t2"]
+
+
+def test_a_turn_that_comes_twice_changes_nothing() -> None:
+    seen = Seen()
+    assert [seen.add("t", 1.0), seen.add("t", 9.0)] == ["new", "duplicate"]
+    assert len(seen.advance(11.0)) == 1
+    assert seen.add("t", 50.0) == "duplicate"
+    assert seen.advance(1000.0) == []
+
+
+def test_a_late_turn_reopens_as_the_next_revision_that_supersedes_the_last() -> None:
+    seen = Seen()
+    seen.add("t1", 1.0)
+    (first,) = seen.advance(20.0)
+    seen.add("t0", 0.5)
+    (second,) = seen.advance(31.0)
+    assert (ids(second), second.revision, second.supersedes) == (["t0", "t1"], 2, (first.closing,))
+    assert second.closing.digest != first.closing.digest
+    assert seen.advance(1000.0) == []
+    assert seen.conversations.low_watermark is None
+    assert (len(seen.conversations), seen.conversations.size, seen.conversations.due_at) == (0, 0, None)
+
+
+def test_who_comes_back_after_the_allowance_opens_afresh_and_who_comes_late_is_late() -> None:
+    seen = Seen()
+    seen.add("t1", 1.0)
+    seen.add("t2", 111.0)
+    assert [ids(each) for each in seen.advance(500.0)] == [["t2"]]
+    assert seen.add("t3", 200.0) == "late"
+    assert seen.add("t4", 499.0) == "new"
+
+
+def test_a_turn_that_belongs_to_two_conversations_makes_them_one() -> None:
+    seen = Seen()
+    seen.add("t1", 0.0)
+    seen.add("t3", 150.0)
+    assert len(seen.conversations) == 2
+    seen.add("t2", 70.0)
+    assert len(seen.conversations) == 1
+    (closed,) = seen.advance(160.0)
+    assert (ids(closed), closed.revision, len(closed.supersedes)) == (["t1", "t2", "t3"], 2, 1)
+    assert closed.needs.position == 0
+
+
+def test_a_turn_may_end_it_and_turns_before_that_one_end_it_again() -> None:
+    seen = Seen()
+    seen.add("t2", 2.0, ends=True)
+    assert [(ids(each), each.closed_by) for each in seen.closed] == [(["t2"], "explicit")]
+    seen.add("t1", 1.0)
+    assert [(ids(each), each.closed_by) for each in seen.closed[1:]] == [(["t1", "t2"], "explicit")]
+    seen.add("t3", 5.0)
+    (closed,) = seen.advance(20.0)
+    assert (ids(closed), closed.closed_by, closed.revision) == (["t1", "t2", "t3"], "idle", 3)
+
+
+def test_limits_close_let_the_texts_go_and_what_comes_later_opens_afresh() -> None:
+    seen = Seen(Ends(idle=10, lateness=100, max_turns=2))
+    seen.add("t1", 1.0)
+    seen.add("t2", 2.0)
+    assert [(ids(each), each.closed_by) for each in seen.closed] == [(["t1", "t2"], "max_turns")]
+    assert seen.conversations.size < 1000
+    assert [seen.add("t1", 3.0), seen.add("t3", 3.0)] == ["duplicate", "new"]
+    assert [ids(each) for each in seen.advance(13.0)] == [["t3"]]
+    by_bytes = Seen(Ends(max_bytes=1000))
+    for n in range(3):
+        by_bytes.add(f"t{n}", float(n))
+    assert [each.closed_by for each in by_bytes.closed] == ["max_bytes"]
+    aged = Seen(Ends(idle=10, max_age=25))
+    for n in range(5):
+        aged.add(f"t{n}", 6.0 * n)
+    assert [(ids(each), each.closed_by) for each in aged.closed] == [([f"t{n}" for n in range(5)], "max_age")] or (
+        [each.closed_by for each in aged.advance(25.0)] == ["max_age"]
+    )
+
+
+def test_the_oldest_is_evicted_closed_early() -> None:
+    seen = Seen()
+    for name in "abc":
+        seen.add(f"t-{name}", 1.0, name)
+    (victim,) = seen.conversations.oldest(1)
+    assert victim.conversation_id == "a"
+    (closed,) = seen.conversations.evict(victim, start=0)
+    assert (closed.conversation_id, closed.closed_by) == ("a", "evicted")
+    assert len(seen.conversations) == 2
+    assert [mark.position for mark in seen.conversations.left()] == [0]
+    assert seen.conversations.low_watermark == Mark(1, 1.0)
+
+
+def test_messages_of_the_user_that_came_in_no_turn_are_gaps() -> None:
+    seen = Seen()
+    seen.add("t1", 1.0, said="one", history=["an example"])
+    seen.add("t4", 4.0, said="four", history=["an example", "one", "two", "three"])
+    seen.add("t2", 2.0, said="two", history=["an example", "one "])
+    (closed,) = seen.advance(100.0)
+    assert closed.gaps == 1
+
+
+def test_the_strongest_boost_and_the_highest_rate_of_its_turns_are_its_own() -> None:
+    seen = Seen()
+    seen.add("t1", 1.0, rate=0.1, boost=1.0, upstream=0.5)
+    seen.add("t2", 2.0, rate=0.3, boost=4.0, stratum="error", upstream=0.5)
+    seen.add("t3", 3.0, rate=0.2, boost=2.0, stratum="slow", upstream=0.5)
+    (closed,) = seen.advance(100.0)
+    assert (closed.closing.rate, closed.closing.boost, closed.stratum, closed.upstream) == (0.3, 4.0, "error", 0.5)
+    seen.add("u1", 300.0, "d", upstream=0.5)
+    seen.add("u2", 301.0, "d", upstream=0.25)
+    assert seen.advance(400.0)[0].upstream is None

@@ -1,0 +1,71 @@
+from collector.evaluate.ledger import Ledger
+from collector.logs.log import Record
+from collector.logs.memory import MemoryLog
+from collector.records import LABEL
+
+
+async def append(log: MemoryLog, *ids: str) -> None:
+    await log.append([Record(each.encode(), b"{}", partition=0) for each in ids])
+
+
+async def test_knows_what_the_log_holds_and_what_was_added() -> None:
+    log = MemoryLog("evaluations", partitions=1)
+    await append(log, "a", "b")
+    ledger = Ledger(log, 0)
+    await ledger.read_back(0)
+    ledger.add("c")
+    assert [each in ledger for each in "abcd"] == [True, True, True, False]
+
+
+async def test_reads_back_from_the_mark_only() -> None:
+    log = MemoryLog("evaluations", partitions=1)
+    await append(log, "a", "b", "c")
+    ledger = Ledger(log, 0)
+    await ledger.read_back(2)
+    assert [each in ledger for each in "abc"] == [False, False, True]
+    assert ledger.note == 2
+
+
+async def test_the_mark_waits_for_the_low_watermark_and_the_horizon() -> None:
+    log = MemoryLog("evaluations", partitions=1)
+    ledger = Ledger(log, 0, horizon=100.0)
+    await ledger.read_back(0)
+    await append(log, "a")
+    ledger.add("a")
+    await ledger.mark(turns=10, low_watermark=10, time=1000.0)  # position 1 covers turns from 10 on
+    await append(log, "b")
+    ledger.add("b")
+    await ledger.mark(turns=20, low_watermark=10, time=1020.0)  # position 2 covers turns from 20 on
+    assert ledger.note == 0, "within the horizon"
+    await ledger.mark(turns=30, low_watermark=12, time=1130.0)
+    assert ledger.note == 1, "turn 12 is still in play: what was judged of it lies behind position 1"
+    assert [each in ledger for each in "ab"] == [False, True]
+    await ledger.mark(turns=40, low_watermark=40, time=1140.0)
+    assert ledger.note == 2
+    assert len(ledger) == 0
+
+
+async def test_a_restart_at_any_mark_knows_every_evaluation_of_turns_in_play() -> None:
+    """Turn n leads to evaluation n. Whatever the low watermark is, evaluations of later turns are read back."""
+    log = MemoryLog("evaluations", partitions=1)
+    ledger = Ledger(log, 0, horizon=30.0)
+    await ledger.read_back(0)
+    for turn in range(200):
+        await append(log, f"e{turn}")
+        ledger.add(f"e{turn}")
+        low = max(0, turn - 17)
+        await ledger.mark(turns=turn + 1, low_watermark=low, time=1000.0 + 3.0 * turn)
+        restarted = Ledger(log, 0)
+        await restarted.read_back(ledger.note)
+        assert all(f"e{each}" in restarted for each in range(low, turn + 1))
+        assert all(f"e{each}" in ledger for each in range(low, turn + 1))
+    assert len(ledger) < 60
+
+
+async def test_a_persons_label_is_no_entry_of_the_ledger() -> None:
+    log = MemoryLog("evaluations", partitions=1)
+    await append(log, "a")
+    await log.append([Record(b"label", b"{}", LABEL, partition=0)])
+    ledger = Ledger(log, 0)
+    await ledger.read_back(0)
+    assert ["a" in ledger, "label" in ledger, len(ledger)] == [True, False, 1]

@@ -1,0 +1,407 @@
+"""The evaluate stage over a log in memory, with evaluators and a judge of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from collector.evaluate.budget import Limits
+from collector.evaluate.conversations import Ends
+from collector.evaluate.dispatch import Dispatcher
+from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
+from collector.evaluate.purse import Purse
+from collector.evaluate.sampling import draw
+from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.strata import Boost, Strata, failed
+from collector.logs.following import Pace
+from collector.logs.log import LogUnavailable, Record
+from collector.logs.memory import MemoryLog
+from collector.records import evaluation_from_json, turn_to_json
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Answer, Judge, Prompt, Verdict
+from evaluators.outcome import Evaluation, Score, Skipped, Usage
+
+PACE = Pace(tick_interval=0.01, commit_interval=0.01)
+
+
+class Gate:
+    """Lets evaluations through when it is open, and counts how many were begun."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.began = asyncio.Condition()
+        self.begun = 0
+
+    async def enter(self) -> None:
+        async with self.began:
+            self.begun += 1
+            self.began.notify_all()
+        await self.open.wait()
+
+    async def until(self, begun: int) -> None:
+        async with asyncio.timeout(10), self.began:
+            await self.began.wait_for(lambda: self.begun >= begun)
+
+
+GATES: dict[str, Gate] = {}
+
+
+class Length(Evaluator[Turn]):
+    kind: ClassVar[str] = "length_of_answer"
+    needs_judge: ClassVar[bool] = False
+    gate: str = ""
+
+    @property
+    def requires(self) -> frozenset[str]:
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
+        if self.gate:
+            await GATES[self.gate].enter()
+        return Score(value=min(1.0, len(case.actual_output or "") / 100))
+
+
+class Turns(Evaluator[Conversation]):
+    kind: ClassVar[str] = "turns"
+    scope: ClassVar[Any] = "conversation"
+    needs_judge: ClassVar[bool] = False
+
+    @property
+    def requires(self) -> frozenset[str]:
+        return frozenset()
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score | Skipped:
+        return Score(value=len(case.turns) / 10, explanation=" ".join(t.turn_id for t in case.turns))
+
+
+def assignment(evaluator: Evaluator[Any]) -> Assignment:
+    return Assignment(evaluator, NoJudge(), evaluator.version)
+
+
+def monitor(*evaluators: Evaluator[Any], **changes: Any) -> Monitor:
+    values: dict[str, Any] = {"name": "all", "match": {}, "ends": Ends(idle=0.05, lateness=60.0)} | changes
+    return Monitor(assignments=tuple(map(assignment, evaluators)), **values)
+
+
+def turn(number: int, conversation: str = "c", **changes: Any) -> Turn:
+    values: dict[str, Any] = {
+        "input": f"question {number}",
+        "actual_output": "x" * number,
+        "trace_id": f"{number:032x}",
+    }
+    return Turn(turn_id=f"turn-{number}", conversation_id=conversation, **(values | changes))
+
+
+def record(of: Turn) -> Record:
+    return Record((of.conversation_id or "").encode(), turn_to_json(of), partition=0)
+
+
+class Counts:
+    """A tally that can be looked at."""
+
+    def __init__(self) -> None:
+        self.turns: Counter[tuple[str, str]] = Counter()
+        self.evaluations: Counter[tuple[str, str]] = Counter()
+        self.closings: Counter[str] = Counter()
+
+    def turn(self, monitor: str, outcome: str) -> None:
+        self.turns[monitor, outcome] += 1
+
+    def evaluation(self, monitor: str, evaluator: str, what: str, reason: str = "", number: int = 1) -> None:
+        self.evaluations[evaluator, what] += number
+
+    def closed(self, monitor: str, by: str, gaps: int) -> None:
+        self.closings[by] += 1
+
+
+class Bench:
+    """Two logs in memory and the counts of turns; the stage can be started and stopped over them."""
+
+    def __init__(self) -> None:
+        self.turns = MemoryLog("turns", partitions=1, pace=PACE)
+        self.evaluations = MemoryLog("evaluations", partitions=1, pace=PACE)
+        self.tally = Counts()
+        self.bad: list[str] = []
+
+    async def put(self, *turns: Turn) -> None:
+        await self.turns.append(list(map(record, turns)))
+
+    @asynccontextmanager
+    async def running(
+        self, *monitors: Monitor, concurrency: int = 8, grace: float = 0.0, shed_after: float | None = None
+    ) -> AsyncIterator[EvaluateStage]:
+        purse = Purse(Plan(monitors), 1)
+        stage = EvaluateStage(
+            Plan(monitors),
+            self.evaluations,
+            Dispatcher(self.evaluations, concurrency=concurrency, retry=0.01, purse=purse, shed_after=shed_after),
+            purse=purse,
+            grace=grace,
+            turns=self.turns,
+            tally=self.tally,
+            on_bad_record=lambda _record, error: self.bad.append(str(error)),
+        )
+        following = asyncio.create_task(self.turns.follow("evaluate", stage.open_fold))
+        try:
+            yield stage
+        finally:
+            stage.stopping = True
+            following.cancel()
+            await asyncio.wait([following])
+            if not following.cancelled() and following.exception():
+                raise following.exception()  # type: ignore[misc]
+
+    async def ledger(self) -> list[Evaluation]:
+        return [
+            evaluation_from_json(each.value)
+            async for batch in self.evaluations.read(0, 0)
+            for each in batch
+            if not each.headers
+        ]
+
+    async def until(self, count: int) -> list[Evaluation]:
+        async with asyncio.timeout(10):
+            while len(found := await self.ledger()) < count:
+                await asyncio.sleep(0.005)
+        return found
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def test_every_turn_is_judged_by_every_evaluator_of_its_monitor(bench: Bench) -> None:
+    await bench.put(turn(10), turn(20, "d", actual_output=None, error="boom"))
+    async with bench.running(monitor(Length(name="a", threshold=0.05), Length(name="b"))):
+        ledger = await bench.until(4)
+    by_key = {(each.evaluator, each.subject.turn_id): each for each in ledger}
+    assert len(by_key) == 4
+    scored = by_key["a", "turn-10"]
+    assert (scored.score, scored.passed, scored.subject.conversation_id) == (0.1, True, "c")
+    assert by_key["b", "turn-10"].passed is None
+    assert by_key["b", "turn-20"].outcome == "skipped"
+    assert bench.tally.turns == {("all", "sampled"): 2}
+
+
+async def test_a_turn_that_comes_again_is_not_judged_again(bench: Bench) -> None:
+    await bench.put(turn(1), turn(1))
+    async with bench.running(monitor(Length(name="a"))):
+        await bench.until(1)
+        await bench.put(turn(1), turn(2))
+        ledger = await bench.until(2)
+    assert [each.subject.turn_id for each in ledger] == ["turn-1", "turn-2"]
+
+
+async def test_what_was_under_way_at_a_stop_is_made_after_it_and_nothing_twice(bench: Bench) -> None:
+    gate = GATES["stop"] = Gate()
+    gated = monitor(Length(name="gated", gate="stop"), Length(name="free"))
+    await bench.put(*(turn(n) for n in range(1, 6)))
+    async with bench.running(gated, concurrency=100):
+        await bench.until(5)  # those of `free`; the others hang
+        await asyncio.sleep(0.05)  # a commit
+    assert gate.begun == 5
+    gate.open.set()
+    await bench.put(turn(6))
+    async with bench.running(gated):
+        ledger = await bench.until(12)
+    assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
+    assert Counter(each.evaluator for each in ledger) == {"gated": 6, "free": 6}
+
+
+async def test_running_evaluations_may_end_within_the_grace(bench: Bench) -> None:
+    gate = GATES["grace"] = Gate()
+    await bench.put(turn(1))
+    async with bench.running(monitor(Length(name="gated", gate="grace")), grace=5.0):
+        await gate.until(1)
+        asyncio.get_running_loop().call_later(0.05, gate.open.set)
+    assert [each.outcome for each in await bench.ledger()] == ["scored"]
+
+
+async def test_no_more_than_concurrency_run_and_the_rest_is_left_in_the_log(bench: Bench) -> None:
+    gate = GATES["places"] = Gate()
+    await bench.put(*(turn(n) for n in range(1, 51)))
+    async with bench.running(monitor(Length(name="gated", gate="places")), concurrency=3):
+        await gate.until(3)
+        await asyncio.sleep(0.05)
+        assert gate.begun == 3
+        assert bench.tally.turns["all", "sampled"] <= 5
+        gate.open.set()
+        await bench.until(50)
+
+
+async def test_a_conversation_is_judged_when_it_has_been_idle(bench: Bench) -> None:
+    await bench.put(turn(1), turn(2), turn(3, "other"))
+    async with bench.running(monitor(Turns(name="turns"))) as stage:
+        ledger = await bench.until(2)
+        assert stage.open_conversations == 0
+    found = {each.subject.conversation_id: each for each in ledger}
+    assert found["c"].explanation == "turn-1 turn-2"
+    assert found["c"].subject.links == ()
+    assert found["other"].attributes == {"closed_by": "idle", "turns": 1}
+
+
+async def test_a_late_turn_makes_the_next_revision_also_after_a_restart(bench: Bench) -> None:
+    await bench.put(turn(1))
+    async with bench.running(monitor(Turns(name="turns"))):
+        await bench.until(1)
+        await asyncio.sleep(0.05)
+    await bench.put(turn(2))
+    async with bench.running(monitor(Turns(name="turns"))):
+        ledger = await bench.until(2)
+    assert [(each.subject.revision, each.explanation) for each in ledger] == [(1, "turn-1"), (2, "turn-1 turn-2")]
+    assert ledger[1].supersedes == (ledger[0].evaluation_id,)
+
+
+async def test_sampling_keeps_or_leaves_whole_conversations(bench: Bench) -> None:
+    await bench.put(*(turn(n, f"conversation-{n % 40}") for n in range(1, 201)))
+    chosen = {f"conversation-{n}" for n in range(40) if draw("evalstream", f"conversation-{n}") < 0.3}
+    assert 3 < len(chosen) < 25
+    async with bench.running(monitor(Length(name="a"), rate=0.3)):
+        ledger = await bench.until(5 * len(chosen))
+        await asyncio.sleep(0.05)
+    assert {each.subject.conversation_id for each in ledger} == chosen
+    assert {each.sampling.probability for each in ledger} == {0.3}
+    assert bench.tally.turns == {("all", "sampled"): 5 * len(chosen), ("all", "sampled_out"): 200 - 5 * len(chosen)}
+
+
+async def test_monitors_match_fields_and_attributes(bench: Bench) -> None:
+    await bench.put(turn(1, service="a"), turn(2, service="b", attributes={"tier": 1}), turn(3))
+    named = monitor(Length(name="x"), name="named", match={"service": frozenset({"a", "b"})})
+    tiered = monitor(Length(name="y"), name="tiered", match={"attributes.tier": frozenset({"1"})})
+    async with bench.running(named, tiered):
+        ledger = await bench.until(3)
+    assert sorted((each.monitor, each.subject.turn_id) for each in ledger) == [
+        ("named", "turn-1"),
+        ("named", "turn-2"),
+        ("tiered", "turn-2"),
+    ]
+    assert bench.tally.turns["", "unmatched"] == 1
+
+
+async def test_a_record_that_is_no_turn_is_reported_and_passed(bench: Bench) -> None:
+    await bench.turns.append([Record(b"c", b"{nonsense", partition=0)])
+    await bench.put(turn(1))
+    async with bench.running(monitor(Length(name="a"))):
+        await bench.until(1)
+    assert len(bench.bad) == 1
+
+
+async def test_while_the_ledger_cannot_be_written_evaluations_wait(bench: Bench) -> None:
+    append, failures = bench.evaluations.append, 3
+
+    async def sometimes(records: Any) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise LogUnavailable("disk full")
+        await append(records)
+
+    bench.evaluations.append = sometimes  # type: ignore[method-assign]
+    await bench.put(turn(1))
+    async with bench.running(monitor(Length(name="a"))):
+        assert [each.outcome for each in await bench.until(1)] == ["scored"]
+
+
+class Priced:
+    """A judge that answers at once, at a price."""
+
+    def __init__(self, cost: float, model: str = "dear") -> None:
+        self.model = model
+        self._cost = cost
+
+    async def ask(self, prompt: Any, reply: Any, *, logprobs: bool = False, samples: int = 1) -> Any:
+        return Verdict([Answer(reply(), "")], self.model, None, Usage(input_tokens=1, calls=1), self._cost)
+
+
+class Asked(Evaluator[Turn]):
+    kind: ClassVar[str] = "asked"
+
+    @property
+    def requires(self) -> frozenset[str]:
+        return frozenset()
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
+        await judge.ask(Prompt("?"), Nothing)
+        return Score(value=1.0, method="single")
+
+
+class Nothing(BaseModel):
+    pass
+
+
+async def test_beyond_the_hard_cap_nothing_is_asked_and_restarts_know_what_was_spent(bench: Bench) -> None:
+    capped = Monitor(
+        name="m",
+        assignments=(Assignment(Asked(name="asked"), Priced(0.01), "v", expected_usd=0.01),),
+        match={},
+        limits=Limits(usd_per_hour=0.1, hard_cap=1.0),
+    )
+    for start in range(0, 60, 20):
+        await bench.put(*(turn(n, f"c{n}") for n in range(start + 1, start + 21)))
+        due = {n for n in range(1, start + 21) if draw("evalstream", f"c{n}") < 0.1}
+        async with bench.running(capped):
+            await bench.until(len(due))
+            await asyncio.sleep(0.05)
+    ledger = await bench.ledger()
+    assert sum(each.cost_usd or 0.0 for each in ledger) <= 0.1 + 1e-9
+    assert {each.reason for each in ledger if each.outcome == "skipped"} <= {"over_budget"}
+
+
+async def test_what_waited_too_long_is_shed_and_counted(bench: Bench) -> None:
+    await bench.put(turn(1))
+    await asyncio.sleep(0.02)
+    async with bench.running(monitor(Length(name="a")), shed_after=0.001):
+        assert [(each.outcome, each.reason) for each in await bench.until(1)] == [("skipped", "shed")]
+        await asyncio.sleep(0.02)
+    assert bench.tally.evaluations["a", "shed"] == bench.tally.evaluations["a", "matched"] == 1
+
+
+async def test_a_boosted_stratum_is_judged_more_often_and_says_so(bench: Bench) -> None:
+    await bench.put(*(turn(n, f"c{n}", error="boom" if n % 2 else None) for n in range(1, 201)))
+    boosted = monitor(Length(name="a"), rate=0.2, strata=Strata((Boost("error", 4.0, failed),)))
+    draws = {n: draw("evalstream", f"c{n}") for n in range(1, 201)}
+    wanted = {n for n in range(1, 201) if draws[n] < (0.8 if n % 2 else 0.2)}
+    async with bench.running(boosted):
+        ledger = await bench.until(len(wanted))
+    assert {each.subject.turn_id for each in ledger} == {f"turn-{n}" for n in wanted}
+    assert {(each.sampling.stratum, each.sampling.probability) for each in ledger} == {("error", 0.8), ("all", 0.2)}
+
+
+async def test_evaluators_may_have_a_rate_of_their_own_and_upstream_counts(bench: Bench) -> None:
+    await bench.put(*(turn(n, f"c{n}", trace_state="ot=th:8" if n % 2 else None) for n in range(1, 51)))
+    both = Monitor(
+        name="m",
+        assignments=(
+            Assignment(Length(name="all"), NoJudge(), "v", rate=1.0),
+            Assignment(Length(name="some"), NoJudge(), "v"),
+        ),
+        match={},
+        rate=0.2,
+    )
+    some = [n for n in range(1, 51) if draw("evalstream", f"c{n}") < 0.2]
+    async with bench.running(both):
+        ledger = await bench.until(50 + len(some))
+    assert sorted(each.subject.turn_id for each in ledger if each.evaluator == "some") == sorted(
+        f"turn-{n}" for n in some
+    )
+    seen = {(each.sampling.probability, each.sampling.upstream) for each in ledger if each.evaluator == "all"}
+    assert seen == {(0.5, 0.5), (1.0, "unknown")}
+
+
+async def test_where_keys_suffice_what_is_left_out_is_not_even_decoded(bench: Bench) -> None:
+    left_out = next(f"c{n}" for n in range(100) if draw("evalstream", f"c{n}") > 0.5)
+    await bench.turns.append([Record(left_out.encode(), b"{nonsense", partition=0)])
+    async with bench.running(monitor(Length(name="a"), rate=0.5)):
+        while not bench.tally.turns:
+            await asyncio.sleep(0.005)
+    assert bench.tally.turns == {("all", "sampled_out"): 1}
+    assert not bench.bad
+    assert bench.tally.evaluations == {("a", "matched"): 1, ("a", "sampled_out"): 1}

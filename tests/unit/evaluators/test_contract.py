@@ -1,0 +1,71 @@
+"""The contract finds out evaluators that do not keep it."""
+
+from itertools import count
+from typing import ClassVar
+
+import pytest
+
+from evaluators.cases import Turn
+from evaluators.contract import breaches
+from evaluators.errors import JudgeError
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Prompt
+from evaluators.outcome import Score
+from evaluators.scale import Scale
+from evaluators.testing import a_turn
+
+NUMBERS = count()
+RATED = Scale(0, 10).reply
+
+
+class Breaking(Evaluator[Turn]):
+    """Breaks one promise."""
+
+    kind: ClassVar[str] = "breaking"
+    promise: str
+
+    @property
+    def requires(self):
+        return frozenset({"expected_output"} if self.promise == "the case" else {"input"})
+
+    async def evaluate(self, case, judge):
+        if self.promise == "fails":
+            raise ValueError
+        if self.promise == "lots":
+            return Score(value=next(NUMBERS) % 2)
+        text = case.input if self.promise == "instructions" else "Judge."
+        try:
+            verdict = await judge.ask(Prompt(text, {"input": case.input}), RATED)
+        except JudgeError:
+            if self.promise == "swallows":
+                return Score(value=0.0)
+            raise
+        return Score(value=verdict.reply.score / 10)
+
+
+@pytest.mark.parametrize(
+    ("promise", "sentence"),
+    [
+        ("the case", "the case has no expected_output"),
+        ("fails", "it fails on the case: internal_error"),
+        ("lots", "it scores the same case differently"),
+        ("instructions", "it puts judged text into the instructions"),
+        ("swallows", "it makes something of a judge that gives no answer"),
+    ],
+)
+async def test_a_broken_promise_is_named(promise, sentence):
+    found = await breaches(Breaking(name="b", promise=promise), a_turn())
+    assert [each[: len(sentence)] for each in found] == [sentence]
+
+
+async def test_one_that_keeps_them_all():
+    assert await breaches(Breaking(name="b", promise="none"), a_turn()) == []
+
+
+async def test_one_that_asks_although_it_says_it_does_not():
+    class Asking(Breaking):
+        """Asks."""
+
+        needs_judge: ClassVar[bool] = False
+
+    assert await breaches(Asking(name="a", promise="none"), a_turn()) == ["it asks a judge: set needs_judge to True"]

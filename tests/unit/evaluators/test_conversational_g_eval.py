@@ -1,0 +1,149 @@
+import dataclasses
+
+import pytest
+from pydantic import ValidationError
+
+from evaluators.cases import ToolCall
+from evaluators.conversational.g_eval import ConversationalGEval
+from evaluators.errors import NotApplicable
+from evaluators.outcome import Skipped
+from evaluators.run import run
+from evaluators.testing import ScriptedJudge, a_conversation, a_moment, verdict_tokens
+from evaluators.transcript import transcript_of
+
+TALK = a_conversation(
+    ("Hi", "Hello"),
+    ("My order?", "On its way"),
+    chatbot_role="a clerk",
+    scenario="an order is late",
+    expected_outcome="the user knows when it comes",
+)
+STEPS = {"steps": ["Read all."]}
+
+
+def g_eval(**fields):
+    return ConversationalGEval(**({"name": "c", "criteria": "Polite throughout."} | fields))
+
+
+def answering(verdict):
+    return ScriptedJudge(lambda prompt, _reply: STEPS if prompt.constant else verdict)
+
+
+async def judged(evaluator, case=TALK, verdict=None, judge=None):
+    judge = judge or answering(verdict or {"reason": "so", "score": 9})
+    return (await run(evaluator, case, judge, now=a_moment)).outcome
+
+
+async def test_all_turns_in_one_question():
+    judge = answering(verdict_tokens("9", {"9": 0.5, "8": 0.5}))
+    outcome = await judged(g_eval(), judge=judge)
+    assert (outcome.value, outcome.method) == (pytest.approx(0.85), "logprobs")
+    assert judge.asked[1].prompt.material == {
+        "turns": [
+            {"number": 1, "input": "Hi", "actual_output": "Hello"},
+            {"number": 2, "input": "My order?", "actual_output": "On its way"},
+        ]
+    }
+
+
+async def test_fields_of_turns_and_of_the_conversation():
+    tool = ToolCall(id="1", name="track", arguments={"order": 1})
+    turns = (TALK.turns[0], dataclasses.replace(TALK.turns[1], tools_called=(tool,), retrieval_context=("late",)))
+    case = dataclasses.replace(TALK, turns=turns)
+    params = ["input", "tools_called", "retrieval_context", "scenario", "expected_outcome", "chatbot_role"]
+    judge = answering({"reason": "so", "score": 9})
+    await judged(g_eval(evaluation_params=params), case, judge=judge)
+    material = judge.asked[1].prompt.material
+    assert material["turns"] == [
+        {"number": 1, "input": "Hi"},
+        {
+            "number": 2,
+            "input": "My order?",
+            "tools_called": [{"name": "track", "arguments": {"order": 1}}],
+            "retrieval_context": ["late"],
+        },
+    ]
+    assert [material[name] for name in ("scenario", "expected_outcome", "chatbot_role")] == [
+        "an order is late",
+        "the user knows when it comes",
+        "a clerk",
+    ]
+
+
+async def test_a_rubric_sets_the_scale():
+    rubric = [{"score_range": (1, 5), "expected_outcome": "any"}]
+    outcome = await judged(g_eval(rubric=rubric), verdict={"reason": "so", "score": 5})
+    assert (outcome.value, outcome.range) == (1.0, (1, 5))
+
+
+async def test_a_digit_in_the_reason_decides_nothing():
+    said = verdict_tokens("9", {"9": 1.0}, reason="turn 9 of 2")
+    assert (await judged(g_eval(), verdict=said)).value == pytest.approx(0.9)
+
+
+async def test_strict_mode_is_as_binary_as_for_turns():
+    outcome = await judged(g_eval(strict_mode=True), verdict={"reason": "so", "score": 0})
+    assert (outcome.value, outcome.label, outcome.range) == (0.0, "fail", (0, 1))
+    with pytest.raises(ValidationError, match="threshold and strict_mode"):
+        g_eval(strict_mode=True, threshold=0.9)
+
+
+async def test_what_the_conversation_lacks():
+    bare = a_conversation(("Hi", "Hello"))
+    outcome = await judged(g_eval(evaluation_params=["input", "scenario", "retrieval_context"]), bare)
+    assert outcome == Skipped(reason="missing_field: scenario, turns.retrieval_context")
+
+
+async def test_a_turn_that_failed_belongs_to_the_conversation():
+    failed = dataclasses.replace(TALK.turns[1], actual_output=None, error="timeout")
+    judge = answering({"reason": "so", "score": 2})
+    params = ["input", "actual_output", "error"]
+    outcome = await judged(
+        g_eval(evaluation_params=params), dataclasses.replace(TALK, turns=(TALK.turns[0], failed)), judge=judge
+    )
+    assert outcome.value == 0.2
+    assert judge.asked[1].prompt.material["turns"][1] == {"number": 2, "input": "My order?", "error": "timeout"}
+
+
+async def test_a_conversation_with_a_hole_is_not_judged():
+    hole = dataclasses.replace(TALK.turns[1], incomplete="redacted")
+    outcome = await judged(g_eval(), dataclasses.replace(TALK, turns=(TALK.turns[0], hole)))
+    assert outcome == Skipped(reason="incomplete: redacted")
+
+
+# The window
+
+
+def long_talk(turns, characters):
+    return a_conversation(*((f"question {n}", "x" * characters) for n in range(1, turns + 1)))
+
+
+async def test_a_long_conversation_is_shown_without_its_middle():
+    judge = answering({"reason": "so", "score": 9})
+    outcome = await judged(g_eval(token_budget=1000), long_talk(50, 400), judge=judge)
+    shown = judge.asked[1].prompt.material["turns"]
+    numbers = [turn["number"] if isinstance(turn, dict) else turn for turn in shown]
+    assert numbers == [1, 2, 3, 4, "[… 42 turns left out …]", 47, 48, 49, 50]
+    assert outcome.details["truncated"] is True
+
+
+def test_the_window_is_the_same_every_time():
+    case = long_talk(50, 400)
+    assert transcript_of(case, (), 1000).content == transcript_of(case, (), 1000).content
+
+
+def test_within_the_budget_nothing_is_left_out():
+    transcript = transcript_of(long_talk(50, 400), (), 10_000)
+    assert (len(transcript.turns), transcript.truncated) == (50, False)
+
+
+def test_one_huge_turn_is_cut_but_shown():
+    transcript = transcript_of(long_talk(3, 100_000), (), 500)
+    assert [number for number, _, _ in transcript.turns][-1] == 3
+    assert transcript.truncated
+    assert len(str(transcript.content)) < 500 * 4 * 2
+
+
+def test_a_conversation_without_turns():
+    with pytest.raises(NotApplicable):
+        transcript_of(a_conversation(), (), 1000)

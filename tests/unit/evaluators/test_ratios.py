@@ -1,0 +1,220 @@
+"""Evaluators whose score is a share: what is taken apart, what is judged with what, and what counts."""
+
+import pytest
+
+from evaluators.cases import Message, ToolCall
+from evaluators.catalogue import classes
+from evaluators.outcome import Failure, Score, Skipped
+from evaluators.run import run
+from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
+
+TURN = a_turn(
+    "Can I return shoes?",
+    "Yes, within 30 days. We love shoes.",
+    retrieval_context=("Returns: 30 days.", "Shipping: 2 days."),
+    context=("Returns are free.", "Shops close at eight.", "Shoes count as clothes."),
+)
+TALK = a_conversation(("I am Ann.", "Hello!"), ("My order is late.", "Your name?"), ("Ann, as I said!", "Sorry, Ann."))
+
+
+def verdicts(*words):
+    return {"verdicts": [{"reason": f"because {n}", "verdict": word} for n, word in enumerate(words, start=1)]}
+
+
+def saying(items, *words):
+    """A judge that takes a text apart into items, and gives these verdicts."""
+    return ScriptedJudge(lambda _p, reply: {"items": items} if "items" in reply.model_fields else verdicts(*words))
+
+
+async def score(kind, judge, case=TURN, **fields):
+    result = await run(classes()[kind](name=kind, **fields), case, judge, now=a_moment)
+    return result.outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "value"),
+    [
+        ("answer_relevancy", {}, 2 / 3),  # yes and unclear
+        ("faithfulness", {}, 2 / 3),
+        ("faithfulness", {"penalize_unclear": True}, 1 / 3),  # yes alone
+        ("hallucination", {}, 1 / 3),
+        ("toxicity", {}, 1 / 3),
+        ("bias", {}, 1 / 3),
+        ("pii_leakage", {}, 1 / 3),  # no alone
+        ("task_completion", {}, 1 / 3),
+    ],
+)
+async def test_what_counts(kind, fields, value):
+    outcome = await score(kind, saying(["a", "b", "c"], "yes", "no", "unclear"), **fields)
+    assert outcome.value == pytest.approx(value)
+    assert outcome.method == "single"
+
+
+async def test_passages_are_judged_as_they_are():
+    judge = saying([], "yes", "no")
+    outcome = await score("contextual_relevancy", judge)
+    assert outcome.value == 0.5
+    (asked,) = judge.asked
+    assert asked.prompt.material["items"] == [
+        {"number": 1, "item": "Returns: 30 days."},
+        {"number": 2, "item": "Shipping: 2 days."},
+    ]
+    assert asked.prompt.material["input"] == "Can I return shoes?"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("answer_relevancy", 1.0),
+        ("faithfulness", 1.0),
+        ("toxicity", 0.0),
+        ("bias", 0.0),
+        ("pii_leakage", 1.0),
+        ("task_completion", 1.0),
+    ],
+)
+async def test_nothing_to_judge(kind, value):
+    judge = saying([])
+    outcome = await score(kind, judge)
+    assert (outcome.value, len(judge.asked)) == (value, 1)
+    assert outcome.explanation.startswith("There are no ")
+
+
+async def test_what_the_judge_is_shown():
+    judge = saying(["a claim"], "yes")
+    await score("faithfulness", judge)
+    apart, each = (asked.prompt.material for asked in judge.asked)
+    assert apart == {"actual_output": "Yes, within 30 days. We love shoes."}
+    assert each == {
+        "retrieval_context": ["Returns: 30 days.", "Shipping: 2 days."],
+        "items": [{"number": 1, "item": "a claim"}],
+    }
+
+
+async def test_wishes_come_from_the_history_too():
+    turn = a_turn(
+        "And the blue ones?",
+        "Sent.",
+        history=(Message(role="user", content="Return the red shoes."),),
+        tools_called=(ToolCall(name="send", result="ok"),),
+    )
+    judge = saying(["return the blue shoes"], "yes")
+    await score("task_completion", judge, turn)
+    apart, each = (asked.prompt.material for asked in judge.asked)
+    assert apart["history"] == [{"role": "user", "content": "Return the red shoes."}]
+    assert each["tools_called"] == [{"name": "send", "result": "ok"}]
+
+
+async def test_the_explanation_names_the_rarer_side():
+    outcome = await score("answer_relevancy", saying(["a", "b", "c"], "yes", "no", "yes"))
+    assert outcome.explanation == "2 of 3 statements are relevant. Item 2: because 2"
+    assert [each["verdict"] for each in outcome.details["items"]] == ["yes", "no", "yes"]
+
+
+async def test_a_verdict_too_few_is_a_failure():
+    outcome = await score("answer_relevancy", saying(["a", "b", "c"], "yes", "yes"))
+    assert isinstance(outcome, Failure)
+    assert outcome.type == "judge_reply_invalid"
+
+
+async def test_a_verdict_of_another_word_is_a_failure():
+    assert (await score("toxicity", saying(["a"], "maybe"))).type == "judge_reply_invalid"
+
+
+async def test_empty_and_repeated_items_are_dropped():
+    judge = saying([" a ", "", "a", "b"], "yes", "no")
+    assert (await score("answer_relevancy", judge)).value == 0.5
+
+
+async def test_more_items_than_can_be_judged():
+    judge = saying([f"item {n}" for n in range(60)], *["yes"] * 50)
+    outcome = await score("answer_relevancy", judge)
+    assert (outcome.value, outcome.details["left_out"]) == (1.0, 10)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("answer_relevancy", 0.0), ("faithfulness", 0.0), ("toxicity", 0.0)])
+async def test_answers_without_a_word(kind, value):
+    judge = saying(["never"])
+    outcome = await score(kind, judge, a_turn(actual_output=":", retrieval_context=("a",)))
+    assert (outcome.value, judge.asked) == (value, [])
+
+
+# Conversations
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "value"),
+    [
+        ("completeness", {}, 2 / 3),
+        ("knowledge_retention", {}, 2 / 3),
+        ("role_adherence", {"chatbot_role": "a clerk"}, 2 / 3),
+        ("turn_relevancy", {}, 2 / 3),
+        ("frustration", {}, 1 / 3),
+    ],
+)
+async def test_what_counts_in_conversations(kind, fields, value):
+    outcome = await score(kind, saying(["a", "b", "c"], "yes", "no", "unclear"), TALK, **fields)
+    assert outcome.value == pytest.approx(value)
+
+
+async def test_turns_are_judged_with_the_whole_conversation_in_view():
+    judge = saying([], "no", "yes", "no")
+    outcome = await score("knowledge_retention", judge, TALK)
+    (asked,) = judge.asked
+    assert outcome.value == pytest.approx(2 / 3)
+    assert asked.prompt.material["turns"][1] == {
+        "number": 2,
+        "input": "My order is late.",
+        "actual_output": "Your name?",
+    }
+    assert [item["item"] for item in asked.prompt.material["items"]] == ["turn 1", "turn 2", "turn 3"]
+
+
+async def test_turns_without_an_answer_get_no_verdict():
+    talk = a_conversation(("Hi", "Hello"), ("Are you there?", None), ("Well?", "Yes"))
+    judge = saying([], "yes", "yes")
+    assert (await score("turn_relevancy", judge, talk)).value == 1.0
+    assert [item["item"] for item in judge.asked[0].prompt.material["items"]] == ["turn 1", "turn 3"]
+
+
+async def test_the_role_comes_from_the_conversation_or_the_configuration():
+    shown = []
+    for case, fields in [
+        (a_conversation(("Hi", "Hello"), chatbot_role="a pirate"), {"chatbot_role": "a clerk"}),
+        (a_conversation(("Hi", "Hello")), {"chatbot_role": "a clerk"}),
+    ]:
+        judge = saying([], "yes")
+        await score("role_adherence", judge, case, **fields)
+        shown.append(judge.asked[0].prompt.material["chatbot_role"])
+    assert shown == ["a pirate", "a clerk"]
+    assert await score("role_adherence", saying([]), TALK) == Skipped(reason="missing_field: chatbot_role")
+
+
+def topic_labels(*pairs):
+    return {"turns": [{"reason": "r", "on_topic": topic, "answered": answered} for topic, answered in pairs]}
+
+
+async def test_topic_adherence_counts_right_answers_and_right_refusals():
+    judge = ScriptedJudge(topic_labels(("yes", "yes"), ("no", "yes"), ("no", "no")))
+    outcome = await score("topic_adherence", judge, TALK, relevant_topics=["orders"])
+    assert outcome.value == pytest.approx(2 / 3)
+    assert "Turn 2: r" in outcome.explanation
+    assert "- orders" in judge.asked[0].prompt.instructions
+
+
+async def test_topic_adherence_without_a_turn_to_judge():
+    talk = a_conversation(("Hi", None), ("", "Hello"))
+    outcome = await score("topic_adherence", ScriptedJudge("never"), talk, relevant_topics=["orders"])
+    assert isinstance(outcome, Skipped)
+
+
+async def test_goal_accuracy_is_the_mean_of_both():
+    judge = ScriptedJudge({"plan_reason": "slow", "plan_score": 4, "goal_reason": "done", "goal_score": 10})
+    outcome = await score("goal_accuracy", judge, a_conversation(("Hi", "Hello"), expected_outcome="a refund"))
+    assert (outcome.value, outcome.raw_score, outcome.range) == (0.7, 7.0, (0, 10))
+    assert judge.asked[0].prompt.material["expected_outcome"] == "a refund"
+
+
+async def test_all_verdicts_failing_is_no_perfect_score():
+    outcome = await score("turn_relevancy", saying([]), TALK)
+    assert not isinstance(outcome, Score)

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import aiohttp
+import pytest
+from evaluation_samples import START, TRACE, failed, of_conversation, scored, skipped
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from collector.errors import ConfigError
+from collector.export.exporter import ExportContext, Watched
+from collector.export.prometheus import PrometheusExporter, PrometheusSettings
+from collector.telemetry import Telemetry
+from evaluators.outcome import JudgeStamp, Sampling
+
+LABELS = {
+    "evaluator": "answers_question",
+    "evaluator_version": "0123456789ab",
+    "monitor": "helpdesk",
+    "segment": "all",
+}
+WATCHED = Watched(evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", threshold=0.5)
+
+
+class Exported:
+    """What /metrics says after some evaluations."""
+
+    def __init__(self, exporter: PrometheusExporter, context: ExportContext) -> None:
+        self.exporter = exporter
+        self.registry = context.telemetry.registry
+
+    def __getitem__(self, name: str) -> float | None:
+        return self.value(name, **LABELS)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+async def exported(*evaluations, watched=(), **settings) -> Exported:
+    context = ExportContext(telemetry=Telemetry(), watched=watched)
+    exporter = PrometheusExporter(PrometheusSettings(**settings), context)
+    await exporter.export(evaluations)
+    return Exported(exporter, context)
+
+
+async def test_scores_are_observed_and_weighted():
+    seen = await exported(
+        scored(1, score=0.75), scored(2, score=0.5, subject=replace(scored().subject, conversation_id="b"))
+    )
+    assert seen["gen_ai_evaluation_score_count"] == 2
+    assert seen["gen_ai_evaluation_score_sum"] == 1.25
+    assert seen["evalstream_estimator_w_total"] == 8.0
+    assert seen["evalstream_estimator_wy_total"] == 5.0
+    assert seen["evalstream_estimator_w2_total"] == 32.0
+    assert seen["evalstream_estimator_w2y_total"] == 20.0
+    assert seen["evalstream_estimator_w2y2_total"] == 13.0
+
+
+async def test_turns_of_one_conversation_are_one_cluster():
+    seen = await exported(*(scored(number, score=0.5, sampling=Sampling(probability=1.0)) for number in range(3)))
+    assert seen["evalstream_estimator_w2_total"] == 9.0
+    assert seen["evalstream_estimator_w2y2_total"] == 2.25
+
+
+async def test_outcomes_and_reasons():
+    seen = await exported(scored(), skipped(), skipped(5, "incomplete: no_content"), failed())
+    outcomes = {
+        ("scored", ""): 1,
+        ("skipped", "missing_field"): 1,
+        ("skipped", "incomplete"): 1,
+        ("failed", "judge_timeout"): 1,
+    }
+    for (outcome, reason), count in outcomes.items():
+        assert seen.value("evalstream_evaluations_total", **LABELS, outcome=outcome, reason=reason) == count
+    assert seen["gen_ai_evaluation_score_count"] == 1  # a failure is no score
+
+
+async def test_verdicts_with_their_weight():
+    seen = await exported(scored(passed=True), scored(2, passed=False), scored(3, passed=None))
+    for verdict in ("pass", "fail"):
+        assert seen.value("evalstream_verdicts_total", **LABELS, verdict=verdict) == 1
+        assert seen.value("evalstream_verdict_weight_total", **LABELS, verdict=verdict) == 4
+
+
+async def test_work_cost_and_staleness():
+    later = START + timedelta(seconds=90)
+    seen = await exported(scored(ended_at=later), scored(2), failed(), skipped())
+    work = {"evaluator": "answers_question", "monitor": "helpdesk"}
+    assert seen.value("evalstream_judge_tokens_total", **work, direction="input") == 1200
+    assert seen.value("evalstream_judge_tokens_total", **work, direction="output") == 180
+    assert seen.value("evalstream_judge_calls_total", **work) == 6
+    assert seen.value("evalstream_judge_cost_usd_total", **work) == pytest.approx(0.006)
+    assert seen.value("evalstream_last_success_timestamp_seconds", **work) == later.timestamp()
+    assert seen.value("evalstream_evaluation_duration_seconds_count", **work) == 4
+
+
+async def test_configured_evaluators_are_there_from_the_start():
+    seen = await exported(watched=(WATCHED,))
+    assert seen["gen_ai_evaluation_score_count"] == 0
+    assert seen["evalstream_estimator_w_total"] == 0
+    assert seen.value("evalstream_verdicts_total", **LABELS, verdict="fail") == 0
+    target = {name: LABELS[name] for name in ("evaluator", "evaluator_version", "monitor")}
+    assert seen.value("evalstream_target_score", **target) == 0.5
+
+
+async def test_segments_come_from_a_closed_list():
+    tiers = [scored(n, attributes={"tier": tier}) for n, tier in enumerate(["gold", "free", "x" * 5000, None, 7])]
+    seen = await exported(*tiers, scored(9), watched=(WATCHED,), segment_by="tier", segments=("gold", "free", "silver"))
+    counts = {
+        segment: seen.value("gen_ai_evaluation_score_count", **{**LABELS, "segment": segment})
+        for segment in ("gold", "free", "silver", "other")
+    }
+    assert counts == {"gold": 1, "free": 1, "silver": 0, "other": 4}
+
+
+async def test_scrape_in_both_formats_with_exemplars_in_openmetrics():
+    context = ExportContext(telemetry=Telemetry(), watched=(WATCHED,))
+    async with (
+        PrometheusExporter.open(PrometheusSettings(port=0), context) as exporter,
+        aiohttp.ClientSession() as session,
+    ):
+        await exporter.export([scored(), scored(2, passed=False), of_conversation(), failed(), skipped()])
+        url = f"http://127.0.0.1:{exporter.port}/metrics"
+        async with session.get(url, headers={"Accept": "application/openmetrics-text; version=1.0.0"}) as response:
+            families = {family.name: family for family in openmetrics(await response.text())}
+        async with session.get(url) as response:
+            names = {family.name for family in plain(await response.text())}
+    exemplars = [sample.exemplar.labels for sample in families["gen_ai_evaluation_score"].samples if sample.exemplar]
+    assert {"trace_id": "ab" * 16} in exemplars
+    failures = [sample for sample in families["evalstream_verdicts"].samples if sample.labels["verdict"] == "fail"]
+    assert failures[0].exemplar.labels == {"trace_id": TRACE}
+    assert {"gen_ai_evaluation_score", "evalstream_estimator_w2y2", "evalstream_target_score"} <= names
+    assert not any(name.endswith("_created") for name in names)
+
+
+async def test_a_trace_id_of_another_kind_is_no_exemplar():
+    odd = replace(scored().subject, trace_id="x" * 300)
+    seen = await exported(scored(subject=odd), scored(2, subject=replace(odd, trace_id=None)))
+    assert seen["gen_ai_evaluation_score_count"] == 2
+
+
+async def test_a_million_names_make_a_bounded_number_of_series():
+    seen = await exported(*(scored(n, evaluator=f"evaluator-{n}", monitor=f"monitor-{n}") for n in range(1000)))
+    lines = generate_latest(seen.registry).count(b"gen_ai_evaluation_score_count{")
+    assert lines <= 201
+
+
+async def test_a_taken_port_is_a_configuration_error():
+    context = ExportContext(telemetry=Telemetry())
+    async with PrometheusExporter.open(PrometheusSettings(port=0), context) as first:
+        with pytest.raises(ConfigError, match="choose another"):
+            async with PrometheusExporter.open(PrometheusSettings(port=first.port), context):
+                pass
+
+
+async def test_everything_evaluated_has_its_weight_whatever_came_of_it():
+    seen = await exported(scored(1), skipped(2), failed(3))
+    expected = sum(1 / each.sampling.probability for each in (scored(1), skipped(2), failed(3)))
+    assert seen["evalstream_evaluation_weight_total"] == pytest.approx(expected)
+
+
+async def test_a_judge_that_calls_itself_otherwise_is_counted_once():
+    def by(number: int, fingerprint: str):
+        return scored(number, judge=JudgeStamp(model="m", fingerprint=fingerprint))
+
+    seen = await exported(by(1, "a"), by(2, "a"), by(3, "b"), by(4, "a"), by(5, "b"), by(6, "c"))
+    labels = {"evaluator": LABELS["evaluator"], "monitor": LABELS["monitor"]}
+    assert seen.value("evalstream_judge_models_total", **labels) == 2

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from collector.errors import ConfigError
+from collector.evaluate.definitions import Definitions
+from collector.evaluate.plan import Assignment
+from collector.golden.cases import read_cases
+from collector.golden.runner import GoldenRuns, Judged
+from collector.golden.shift import shift
+from collector.logs.memory import MemoryLog
+from collector.telemetry import Telemetry
+from evaluators.output.g_eval import GEval
+from evaluators.testing import ScriptedJudge, a_moment
+
+DAY = 86400.0
+
+
+def golden_file(folder: Path, count: int = 20, **scores: float) -> Path:
+    path = folder / "golden.jsonl"
+    cases = [
+        {"turn_id": f"t{n}", "input": f"What is {n}?", "actual_output": f"It is {n}.", "scores": scores}
+        for n in range(count)
+    ]
+    path.write_bytes(b"\n".join(map(orjson.dumps, cases)) + b"\n")
+    return path
+
+
+class Bench:
+    """Runs over a log of definitions that outlives them, by a clock that is set."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = MemoryLog("definitions", partitions=1)
+        self.time = 1000 * DAY
+        self.judge: ScriptedJudge
+        self.telemetry: Telemetry
+
+    async def look(self, score: int, **fields: Any) -> GoldenRuns:
+        """A service that starts, and looks once; its judge says `score` of ten."""
+        evaluator = GEval(
+            name="helpful",
+            evaluation_steps=("Does it help?",),
+            evaluation_params=("input", "actual_output"),
+            mode="single",
+            **fields,
+        )
+        self.judge = ScriptedJudge({"reason": "so", "score": score})
+        self.telemetry = Telemetry()
+        runs = GoldenRuns(
+            read_cases(self.path),
+            [Judged(Assignment(evaluator, self.judge, evaluator.version), "main")],
+            await Definitions.read(self.log),
+            self.telemetry,
+            every=DAY,
+            borne=0.02,
+            clock=lambda: self.time,
+            now=a_moment,
+        )
+        await runs.look()
+        return runs
+
+    def metric(self, name: str) -> float | None:
+        for family in self.telemetry.registry.collect():
+            for sample in family.samples:
+                if sample.name == name and sample.labels.get("outcome", "scored") == "scored":
+                    return sample.value
+        return None
+
+
+async def test_a_judge_that_stays_has_not_moved_and_one_that_moves_has(tmp_path: Path):
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    assert not (await bench.look(8)).moved("helpful")
+    assert bench.metric("evalstream_golden_shift") == pytest.approx(0.0)
+    bench.time += DAY
+    assert (await bench.look(6)).moved("helpful")
+    assert bench.metric("evalstream_golden_shift") == pytest.approx(-0.2)
+    assert bench.metric("evalstream_golden_shift_stderr") > 0
+    assert bench.metric("evalstream_golden_cases") == 20
+
+
+async def test_without_references_the_first_run_gives_them(tmp_path: Path):
+    bench = Bench(golden_file(tmp_path))
+    await bench.look(5)
+    assert bench.metric("evalstream_golden_shift") == pytest.approx(0.0)
+    bench.time += DAY
+    await bench.look(8)
+    assert bench.metric("evalstream_golden_shift") == pytest.approx(0.3)
+
+
+async def test_a_restart_judges_nothing_again_and_knows_the_shift(tmp_path: Path):
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    await bench.look(5)
+    assert len(bench.judge.asked) == 20
+    runs = await bench.look(9)
+    assert bench.judge.asked == []
+    assert runs.moved("helpful")
+
+
+async def test_a_new_version_of_the_evaluator_is_judged_at_once(tmp_path: Path):
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    await bench.look(8)
+    await bench.look(8, scale=(0, 20))
+    assert len(bench.judge.asked) == 20
+
+
+async def test_a_judge_that_is_down_has_not_moved_and_is_asked_again(tmp_path: Path):
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(99)  # not on the scale: no score
+    assert not runs.moved("helpful")
+    assert bench.metric("evalstream_golden_shift") is None
+    await bench.look(8)
+    assert len(bench.judge.asked) == 20
+
+
+def test_few_cases_say_nothing():
+    assert shift({str(n): 0.1 for n in range(9)}, {str(n): 0.9 for n in range(9)}) is None
+
+
+def test_a_shift_is_mean_and_error_of_the_paired_differences():
+    references = {str(n): 0.5 for n in range(100)}
+    scores = {str(n): 0.5 + (0.1 if n % 2 else -0.06) for n in range(100)}
+    found = shift(scores, references)
+    assert found.mean == pytest.approx(0.02)
+    assert found.stderr == pytest.approx(0.00804, abs=1e-4)
+    assert not found.moved(0.02)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"{", "line 1: is not JSON"),
+        (b"[]", "should be an object"),
+        (b'{"input": "a"}', "turn_id"),
+        (b'{"turn_id": "a", "scores": {"x": 2}}', "scores.x: should be a number from 0 to 1"),
+        (b"", "has no cases"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, line: bytes, told: str):
+    path = tmp_path / "golden.jsonl"
+    path.write_bytes(line)
+    with pytest.raises(ConfigError, match=told):
+        read_cases(path)

@@ -1,0 +1,185 @@
+"""The parts of the Kafka log that need no broker."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from contextlib import suppress
+from types import SimpleNamespace
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.codec import snappy_encode
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from collector.logs.kafka.commits import MAX_METADATA, from_kafka, to_kafka
+from collector.logs.kafka.decompression import TooMuch, decompress
+from collector.logs.kafka.flow import Flow
+from collector.logs.kafka.settings import translate
+from collector.logs.kafka.subscription import Topics
+from collector.logs.kafka.watchdog import LOOKS, Watchdog
+from collector.logs.kafka.workarounds import replace_decoding
+from collector.logs.log import Committed, LogError, LogUnavailable, RecordTooLarge
+
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+PACKERS = [
+    (GZIP, gzip.compress),
+    (SNAPPY, snappy.compress),
+    (SNAPPY, snappy_encode),
+    (LZ4, lz4.frame.compress),
+    (ZSTD, zstandard.ZstdCompressor().compress),
+]
+
+
+@pytest.mark.parametrize(("codec", "pack"), PACKERS)
+@given(data=st.binary(max_size=5000))
+def test_what_was_packed_is_unpacked(codec: int, pack, data: bytes) -> None:
+    assert decompress(codec, pack(data), max(len(data), 1)) == data
+
+
+@pytest.mark.parametrize(("codec", "pack"), PACKERS)
+def test_one_byte_too_much_is_too_much(codec: int, pack) -> None:
+    packed = pack(bytes(100_000))
+    assert len(decompress(codec, packed, 100_000)) == 100_000
+    with pytest.raises(TooMuch, match="99999"):
+        decompress(codec, packed, 99_999)
+
+
+@pytest.mark.parametrize(("codec", "pack"), PACKERS)
+@given(cut=st.integers(1, 40))
+def test_what_is_cut_off_is_an_error(codec: int, pack, cut: int) -> None:
+    packed = pack(bytes(range(256)) * 20)
+    with pytest.raises(Exception):  # noqa: B017 - each codec has its own
+        assert len(decompress(codec, packed[:-cut], 1 << 20)) == 5120
+
+
+@given(codec=st.integers(0, 7), data=st.binary(max_size=200))
+def test_rubbish_is_an_error_or_small(codec: int, data: bytes) -> None:
+    too_large: list[bool] = []
+    with suppress(Exception):
+        unpacked = decompress(codec, data, 1000)
+        too_large.append(len(unpacked) > 1000)
+    assert not any(too_large)
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(b"one") + gzip.compress(b"two")])
+def test_gzip_members_are_joined_within_one_limit(packed: bytes) -> None:
+    assert decompress(GZIP, packed, 6) == b"onetwo"
+    with pytest.raises(TooMuch):
+        decompress(GZIP, packed, 5)
+
+
+@given(st.integers(0, 2**60), st.integers(0, 1000), st.text(st.characters(max_codepoint=127), max_size=300))
+def test_a_state_comes_back_from_a_commit(low: int, more: int, note: str) -> None:
+    state = Committed(low, low + more, note)
+    kept = to_kafka(state)
+    assert kept.offset == low
+    assert from_kafka(kept) == state
+
+
+def test_a_note_of_the_longest_kind_fits_and_a_longer_one_is_refused() -> None:
+    assert len(to_kafka(Committed(2**60, 2**60, "n" * 2000)).metadata) <= MAX_METADATA
+    with pytest.raises(LogError, match="4100 characters"):
+        to_kafka(Committed(0, 0, "n" * 4100))
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", None, "{", "[]", "7", "null", '{"p": "x", "n": ""}', '{"n": ""}', '{"p": null}']
+)
+def test_metadata_that_is_not_ours_says_nothing(metadata: str | None) -> None:
+    assert from_kafka(OffsetAndMetadata(7, metadata, -1)) == Committed(7, 7)
+
+
+def test_flow_pauses_at_a_bound_and_goes_on_below_half() -> None:
+    flow = Flow(10, 1000)
+    flow.open(0)
+    flow.open(1)
+    flow.add(0, 9, 10)
+    assert flow.paused() == set()
+    flow.add(0, 1, 10)
+    flow.add(1, 1, 1000)
+    assert flow.paused() == {0, 1}
+    flow.add(0, -4, -8)
+    flow.add(1, 0, -499)
+    assert flow.paused() == {0, 1}, "still more than half"
+    flow.add(0, -1, -2)
+    flow.add(1, 0, -1)
+    assert flow.paused() == set()
+
+
+def test_flow_counts_a_partition_that_comes_again_from_nothing() -> None:
+    flow = Flow(10, 1000)
+    flow.open(0)
+    flow.add(0, 50, 50)
+    flow.close(0)
+    flow.add(0, -50, -50)
+    assert flow.paused() == set()
+    flow.open(0)
+    flow.add(0, 10, 0)
+    assert flow.paused() == {0}
+
+
+@given(st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=6, unique=True), st.data())
+def test_partitions_of_several_topics_have_one_number_each(names: list[str], data: st.DataObject) -> None:
+    topics = Topics(names)
+    some = [TopicPartition(name, n) for name in names for n in range(data.draw(st.integers(1, 5)))]
+    numbers = [topics.number_of(where) for where in some]
+    assert len(set(numbers)) == len(some)
+    assert [topics.where(number) for number in numbers] == some
+
+
+def test_partitions_of_one_topic_keep_their_numbers() -> None:
+    assert Topics(["t"]).number_of(TopicPartition("t", 5)) == 5
+
+
+def test_a_watchdog_barks_once_and_only_when_nothing_beats() -> None:
+    barked = threading.Event()
+    watchdog = Watchdog("loop", 0.05, barked.set)
+    watchdog.start()
+    assert barked.wait(5)
+    quiet = Watchdog("loop", 0.05, pytest.fail)
+    quiet.start()
+    quiet.stop()
+    quiet._thread.join(5)
+    assert not quiet._thread.is_alive()
+
+
+def test_a_watchdog_counts_beats_and_not_time() -> None:
+    """A machine that was frozen wakes up late, which is no stall."""
+    barked: list[bool] = []
+    watchdog = Watchdog("loop", 1.0, lambda: barked.append(True))
+    looks = iter([False] * (3 * LOOKS) + [True])
+    beats = iter([True] * LOOKS + [False] * (LOOKS - 1) + [True] + [False] * (LOOKS - 1))
+
+    def wait(_seconds: float) -> bool:
+        if next(beats, True):
+            watchdog.beat()
+        return next(looks)
+
+    watchdog._stopped = SimpleNamespace(wait=wait)
+    watchdog._watch()
+    assert not barked
+
+
+def test_another_kafka_python_is_refused() -> None:
+    with pytest.raises(LogError, match=r"3\.0\.12"):
+        replace_decoding(SimpleNamespace(_fetcher=object()), lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "ours"),
+    [
+        (KafkaTimeoutError("late"), LogUnavailable),
+        (MessageSizeTooLargeError("big"), RecordTooLarge),
+        (TopicAuthorizationFailedError("no"), LogError),
+        (ValueError("what"), LogUnavailable),
+    ],
+)
+def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[LogError]) -> None:
+    assert type(translate(error)) is ours
+    assert type(error).__name__ in str(translate(error))

@@ -1,0 +1,249 @@
+"""What only the SQLite log does: one file, one fsync for many, one follower per group, errors of the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from folds import Recorders, following
+
+from collector.logs.log import LogError, LogUnavailable, Record
+from collector.logs.sqlite import SqliteLog
+
+WRITER = """
+import asyncio, sys
+from collector.logs.log import Record
+from collector.logs.sqlite import SqliteLog
+async def main():
+    log = (await SqliteLog.open(sys.argv[1], ["spans"], 2))["spans"]
+    async def write(writer):
+        n = 0
+        while True:
+            await log.append([Record(b"%d" % writer, b"%d" % n)])
+            print(writer, n, flush=True)
+            n += 1
+    await asyncio.gather(*map(write, range(8)))
+asyncio.run(main())
+"""
+
+FOLLOWER = """
+import asyncio, sys
+from contextlib import asynccontextmanager
+from collector.logs.sqlite import SqliteLog
+class Fold:
+    due_at = low_watermark = None
+    note = ""
+    async def replay(self, records): ...
+    async def deliver(self, records): ...
+@asynccontextmanager
+async def open_fold(partition, committed):
+    print("open", flush=True)
+    yield Fold()
+async def main():
+    log = (await SqliteLog.open(sys.argv[1], ["spans"], 1))["spans"]
+    await log.follow("g", open_fold)
+asyncio.run(main())
+"""
+
+
+def start(program: str, path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+
+
+async def values(log: SqliteLog) -> list[bytes]:
+    return [r.value for p in range(log.partitions) async for batch in log.read(p, 0) for r in batch]
+
+
+async def test_appends_outlive_a_killed_writer(tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    with start(WRITER, path) as writer:
+        assert writer.stdout
+        durable = [writer.stdout.readline().split() for _ in range(200)]
+        os.kill(writer.pid, signal.SIGKILL)
+        durable += [line.split() for line in writer.stdout if line.endswith("\n")]
+    log = (await SqliteLog.open(path, ["spans"], 2))["spans"]
+    got = {(r.key, r.value) for p in range(2) async for batch in log.read(p, 0) for r in batch}
+    assert {(writer.encode(), n.encode()) for writer, n in durable} <= got
+    await log.append([Record(b"k", b"more")])
+    await log.close()
+
+
+async def test_many_appends_share_a_transaction_also_between_logs(tmp_path: Path) -> None:
+    logs = await SqliteLog.open(tmp_path / "logs.db", ["spans", "turns"], 2)
+    transactions = 0
+    file = logs["spans"]._file
+    transact = file._transact
+
+    def counted(batch):
+        nonlocal transactions
+        transactions += 1
+        return transact(batch)
+
+    file._transact = counted
+    appends = [log.append([Record(b"k", b"%d" % n)]) for n in range(100) for log in logs.values()]
+    await asyncio.gather(*appends)
+    assert transactions <= 2
+    assert await values(logs["spans"]) == await values(logs["turns"]) == [b"%d" % n for n in range(100)]
+    for log in logs.values():
+        await log.close()
+
+
+async def test_appends_wait_while_too_much_is_on_its_way(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, max_in_flight=(10, 1 << 20)))["spans"]
+    file = log._file
+    most = 0
+
+    async def write(n: int) -> None:
+        nonlocal most
+        await log.append([Record(b"k", b"%d" % n)] * 5)
+        most = max(most, file.in_flight.items)
+
+    await asyncio.gather(*map(write, range(50)))
+    assert most <= 10
+    assert file.in_flight.items == file.in_flight.bytes == 0
+    assert len(await values(log)) == 250
+    await log.close()
+
+
+async def test_another_process_with_the_same_group_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    log = (await SqliteLog.open(path, ["spans"], 1))["spans"]
+    got = Recorders()
+    with start(FOLLOWER, path) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(LogError, match=r"logs\.db: the group 'g' follows the log 'spans' already"):
+            await log.follow("g", got.open_fold)
+        async with following(log, "another", got.open_fold):
+            await got.until(lambda: got.folds)
+        other.kill()
+    async with following(log, "g", got.open_fold):
+        await got.until(lambda: len(got.history) == 2)
+    await log.close()
+
+
+async def test_the_same_group_twice_in_one_process_is_refused(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    got = Recorders()
+    async with following(log, "g", got.open_fold):
+        await got.until(lambda: got.folds)
+        with pytest.raises(LogError, match="already"):
+            await log.follow("g", got.open_fold)
+    await log.close()
+
+
+async def test_what_another_process_appends_is_seen(tmp_path: Path) -> None:
+    ours = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    theirs = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    got = Recorders()
+    async with following(ours, "g", got.open_fold):
+        await theirs.append([Record(b"k", b"1")])
+        await ours.append([Record(b"k", b"2")])
+        await theirs.append([Record(b"k", b"3")])
+        await got.until(lambda: len(got.delivered) == 3)
+    assert got.values == [b"1", b"2", b"3"]
+    await ours.close()
+    await theirs.close()
+
+
+async def test_a_full_disk_is_unavailable_and_passes(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    file = log._file
+    await file._in_writer(lambda: file._writing.execute("PRAGMA max_page_count = 100"))
+    with pytest.raises(LogUnavailable, match="full"):
+        await log.append([Record(b"k", b"x" * 20_000)] * 100)
+    assert await values(log) == []
+    await file._in_writer(lambda: file._writing.execute("PRAGMA max_page_count = 100000"))
+    await log.append([Record(b"k", b"again")])
+    assert await values(log) == [b"again"]
+    await log.close()
+
+
+async def test_a_locked_file_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.logs.sqlite_file.BUSY_TIMEOUT", 0.01)
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    other = sqlite3.connect(tmp_path / "logs.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LogUnavailable, match="locked"):
+        await log.append([Record(b"k", b"1")])
+    other.execute("ROLLBACK")
+    other.close()
+    await log.append([Record(b"k", b"2")])
+    assert await values(log) == [b"2"]
+    await log.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "partitions", "message"),
+    [
+        (["Spans"], 1, "no name"),
+        (["a;b"], 1, "no name"),
+        (["spans"], 0, "1 to 4096"),
+        (["spans"], 5000, "1 to 4096"),
+    ],
+)
+async def test_impossible_logs_are_refused(tmp_path: Path, names: list[str], partitions: int, message: str) -> None:
+    with pytest.raises(LogError, match=message):
+        await SqliteLog.open(tmp_path / "logs.db", names, partitions)
+
+
+async def test_the_number_of_partitions_cannot_change(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 2))["spans"]
+    await log.close()
+    with pytest.raises(LogError, match=r"logs\.db: has the log 'spans' with 2 partitions, not 3"):
+        await SqliteLog.open(tmp_path / "logs.db", ["spans"], 3)
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "logs.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(LogError, match="not a database"):
+        await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1)
+
+
+async def test_a_folder_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(LogUnavailable, match="unable to open"):
+        await SqliteLog.open(tmp_path / "nowhere" / "logs.db", ["spans"], 1)
+
+
+async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "logs.db")
+    other.execute("PRAGMA user_version = 99")
+    other.close()
+    with pytest.raises(LogError, match="schema 99"):
+        await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1)
+
+
+async def test_closing_is_idempotent_and_final(tmp_path: Path) -> None:
+    logs = await SqliteLog.open(tmp_path / "logs.db", ["spans", "turns"], 1)
+    await logs["spans"].close()
+    await logs["turns"].append([Record(b"k", b"1")])
+    await logs["turns"].close()
+    await logs["turns"].close()
+    with pytest.raises(LogError, match="closed"):
+        await logs["turns"].append([Record(b"k", b"1")])
+
+
+async def test_time_never_falls_in_a_partition(tmp_path: Path) -> None:
+    from collector.logs.following import Pace
+
+    now = 100.0
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, pace=Pace(clock=lambda: now)))["spans"]
+    for now in (100.0, 50.0, 110.0):  # noqa: B007 - the clock reads it
+        await log.append([Record(b"k", b"1")])
+    assert [r.timestamp async for batch in log.read(0, 0) for r in batch] == [100.0, 100.0, 110.0]
+    await log.close()
+
+
+async def test_chunks_are_bounded_by_bytes(tmp_path: Path) -> None:
+    from collector.logs.following import Pace
+
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, pace=Pace(chunk_bytes=1000)))["spans"]
+    await log.append([Record(b"k", b"x" * 400)] * 10)
+    assert [len(batch) async for batch in log.read(0, 0)] == [3, 3, 3, 1]
+    await log.close()

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from made_up import START, TRACE, Trace
+
+from collector.errors import BadInput
+from collector.otlp import (
+    logs_from_json,
+    read_request,
+    records_of,
+    request_from_protobuf,
+    spans_of,
+    split_by_trace,
+    traces_from_json,
+)
+
+
+def example() -> Trace:
+    trace = Trace()
+    trace.span(
+        1,
+        "chat",
+        {
+            "text": "a",
+            "empty": "",
+            "number": -7,
+            "big": 2**62,
+            "real": 0.5,
+            "yes": True,
+            "list": ["a", 1, [2]],
+            "map": {"k": {"deep": [None]}},
+            "bytes": b"\x00\xff",
+        },
+        scope="lib",
+        error="broke",
+        events=[("exception", {"exception.message": "broke"})],
+        dropped=3,
+    )
+    return trace.record(1, "gen_ai.choice", {"message": {"content": "hi"}}, {"k": "v"}, scope="lib")
+
+
+def hex_ids(value: Any) -> Any:
+    """Protobuf's JSON has ids in base64; OTLP's has them in hex."""
+    if isinstance(value, dict):
+        return {
+            key: base64.b64decode(each).hex()
+            if key.lower().replace("_", "") in {"traceid", "spanid", "parentspanid"}
+            else hex_ids(each)
+            for key, each in value.items()
+        }
+    return [hex_ids(each) for each in value] if isinstance(value, list) else value
+
+
+class TestBothEncodings:
+    @pytest.mark.parametrize("snake_case", [False, True])
+    @pytest.mark.parametrize("ids", ["hex", "base64"])
+    def test_json_gives_the_same_message(self, snake_case: bool, ids: str) -> None:
+        trace = example()
+        for request, read in ((trace.spans, traces_from_json), (trace.logs, logs_from_json)):
+            document = json_format.MessageToDict(request, preserving_proto_field_name=snake_case)
+            document = hex_ids(document) if ids == "hex" else document
+            assert read(json.dumps(document).encode()) == request
+
+    def test_numbers_and_enums_may_be_written_either_way(self) -> None:
+        span = {"startTimeUnixNano": 12, "endTimeUnixNano": "13", "kind": "SPAN_KIND_SERVER", "status": {"code": 2}}
+        request = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+        read = traces_from_json(json.dumps(request).encode()).resource_spans[0].scope_spans[0].spans[0]
+        assert (read.start_time_unix_nano, read.end_time_unix_nano, read.kind, read.status.code) == (12, 13, 2, 2)
+
+    def test_first_byte_tells_the_encoding(self) -> None:
+        trace = example()
+        encoded = trace.spans.SerializeToString()
+        document = json.dumps(hex_ids(json_format.MessageToDict(trace.spans))).encode()
+        assert read_request(encoded, "traces") == read_request(b"  " + document, "traces") == trace.spans
+
+    def test_unknown_keys_are_left_out(self) -> None:
+        assert traces_from_json(b'{"resourceSpans": [], "new": {"thing": 1}}').resource_spans == []
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("document", "says"),
+        [
+            (b"", "not a JSON document"),
+            (b"\xff", "not a JSON document"),
+            (b"[]", "the document is not an object"),
+            (b'{"resourceSpans": 1}', "resourceSpans is not an array"),
+            (
+                b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}, {"traceId": "xyz"}]}]}]}',
+                "spans[1].traceId is not an id",
+            ),
+            (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 4}]}]}]}', "spans[0].name is not a string"),
+            (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "-1"}]}]}]}', "out of range"),
+            (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "x"}]}]}]}', "not a whole number"),
+            (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": true}]}]}]}', "not a whole number"),
+            (b'{"resourceSpans": [{"resource": {"attributes": [{"value": {"doubleValue": "x"}}]}}]}', "not a number"),
+            (b'{"resourceSpans": [{"resource": {"attributes": [{"value": {"boolValue": 1}}]}}]}', "not true or false"),
+            (b'{"resourceSpans": [{"resource": {"attributes": [{"value": {"bytesValue": "*"}}]}}]}', "not base64"),
+        ],
+    )
+    def test_json_says_where_and_why(self, document: bytes, says: str) -> None:
+        with pytest.raises(BadInput) as raised:
+            traces_from_json(document)
+        assert says in str(raised.value)
+
+    def test_json_nested_without_end(self) -> None:
+        value = b'{"stringValue": "x"}'
+        for _ in range(300):
+            value = b'{"arrayValue": {"values": [' + value + b"]}}"
+        document = b'{"resourceSpans": [{"resource": {"attributes": [{"key": "a", "value": ' + value + b"}]}}]}"
+        with pytest.raises(BadInput, match="nested too deeply"):
+            traces_from_json(document)
+
+    @pytest.mark.parametrize("data", [b"\xff\xff\xff", b"\x0a\xff", b"garbage"])
+    def test_protobuf(self, data: bytes) -> None:
+        with pytest.raises(BadInput, match="not an OTLP protobuf request of traces"):
+            request_from_protobuf(data, "traces")
+
+    def test_protobuf_nested_without_end(self) -> None:
+        value = b""
+        for _ in range(300):
+            value = _field(5, _field(1, value))  # AnyValue.array_value, ArrayValue.values
+        attribute = _field(1, b"k") + _field(2, value)
+        with pytest.raises(BadInput):
+            request_from_protobuf(_field(1, _field(1, _field(1, attribute))), "traces")
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _length(data) + data
+
+
+def _length(data: bytes) -> bytes:
+    size, encoded = len(data), b""
+    while size > 127:
+        encoded += bytes([size & 127 | 128])
+        size >>= 7
+    return encoded + bytes([size])
+
+
+class TestReading:
+    def test_span(self) -> None:
+        span = spans_of(example().spans)[0]
+        assert span.trace_id == TRACE
+        assert (span.span_id, span.parent_span_id) == ("0000000000000001", None)
+        assert (span.name, span.scope, span.failed, span.status_message) == ("chat", "lib", True, "broke")
+        assert (span.start, span.end) == (START + 10**9, START + 15 * 10**8)
+        assert span.dropped_attributes == 3
+        assert span.resource == {"service.name": "shop"}
+        assert span.events[0].attributes == {"exception.message": "broke"}
+        assert span.attributes == {
+            "text": "a",
+            "empty": "",
+            "number": -7,
+            "big": 2**62,
+            "real": 0.5,
+            "yes": True,
+            "list": ["a", 1, [2]],
+            "map": {"k": {"deep": [None]}},
+            "bytes": "00ff",
+        }
+
+    def test_record(self) -> None:
+        record = records_of(example().logs)[0]
+        assert (record.event_name, record.span_id, record.scope) == ("gen_ai.choice", "0000000000000001", "lib")
+        assert record.body == {"message": {"content": "hi"}}
+
+    @pytest.mark.parametrize("key", ["event.name", "event_name"])
+    def test_older_senders_name_a_record_in_an_attribute(self, key: str) -> None:
+        record = records_of(Trace().record(1, "", None, {key: "gen_ai.choice"}).logs)[0]
+        assert record.event_name == "gen_ai.choice"
+
+    def test_unwanted_spans_keep_their_place_alone(self) -> None:
+        span = spans_of(example().spans, lambda *_: 0)[0]
+        assert span.span_id == "0000000000000001"
+        assert not span.attributes
+        assert not span.events
+
+    def test_own_spans_are_left_out(self) -> None:
+        trace = Trace().span(1, scope="evalstream").record(1, "gen_ai.evaluation.result", scope="evalstream")
+        assert spans_of(trace.spans) == []
+        assert records_of(trace.logs) == []
+
+
+class TestSplitting:
+    def test_a_single_trace_keeps_its_bytes(self) -> None:
+        request = example().spans
+        encoded = request.SerializeToString() + b"\x0a\x00"  # not what serializing again would give
+        split = split_by_trace(request_from_protobuf(encoded, "traces"), encoded)
+        assert split.pieces == [(TRACE, encoded)]
+
+    def test_several_traces(self) -> None:
+        one, other = Trace("01" * 16).span(1).span(2, scope="b"), Trace("02" * 16).span(3, scope="b")
+        request = request_from_protobuf(one.spans.SerializeToString() + other.spans.SerializeToString(), "traces")
+        split = split_by_trace(request)
+        assert [trace_id for trace_id, _ in split.pieces] == ["01" * 16, "02" * 16]
+        pieces = [spans_of(request_from_protobuf(value, "traces")) for _, value in split.pieces]
+        assert [[(span.span_id[-1], span.scope) for span in spans] for spans in pieces] == [
+            [("1", ""), ("2", "b")],
+            [("3", "b")],
+        ]
+        assert pieces[0][0].resource == {"service.name": "shop"}
+        assert (split.items, split.without_trace, split.own) == (3, 0, 0)
+
+    def test_what_names_no_trace_and_what_is_ours_is_counted_and_left_out(self) -> None:
+        trace = Trace().record(1, "a")
+        trace.logs.resource_logs[0].scope_logs[0].log_records.add(event_name="stray")
+        trace.record(1, "gen_ai.evaluation.result", scope="evalstream")
+        split = split_by_trace(trace.logs)
+        assert (split.items, split.without_trace, split.own) == (3, 1, 1)
+        assert [record.event_name for record in records_of(request_from_protobuf(split.pieces[0][1], "logs"))] == ["a"]
+
+    def test_nothing(self) -> None:
+        assert split_by_trace(request_from_protobuf(b"", "traces")).pieces == []

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from evaluation_samples import failed, label, scored, skipped
+
+from collector.page.view import View
+from evaluators.cases import Turn
+
+NEW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def ids(view: View) -> list[int]:
+    return [int(each.evaluation.evaluation_id, 16) for each in view]
+
+
+def test_keeps_the_newest_and_knows_the_oldest_position_of_each_partition():
+    view = View([], evaluations=3)
+    for number in range(1, 7):
+        view.add_evaluation(scored(number), number % 2, 100 + number, 1000.0)
+    assert ids(view) == [4, 5, 6]
+    assert (view.lowest(0), view.lowest(1), view.lowest(2)) == (104, 105, None)
+
+
+def test_the_same_evaluation_again_changes_nothing():
+    view = View([])
+    view.add_evaluation(scored(1), 0, 1, 1000.0)
+    version = view.version
+    view.add_evaluation(scored(1), 0, 2, 1001.0)
+    assert (len(view), view.version) == (1, version)
+    assert (
+        view.tracks["helpdesk", "answers_question"].columns("7d", scored(1).ended_at.timestamp())[-1][1].alone.scores
+        == 1
+    )
+
+
+def test_what_is_too_old_goes_by_itself():
+    view = View([], keep=60.0)
+    view.add_evaluation(scored(1), 0, 1, 1000.0)
+    view.add_evaluation(scored(2), 0, 2, 1050.0)
+    view.expire(1061.0)
+    assert ids(view) == [2]
+
+
+def test_texts_go_with_the_last_evaluation_of_their_conversation():
+    view = View([], evaluations=2)
+    turn = Turn(turn_id="f" * 32, conversation_id="visit-7", input="hello")
+    view.add_turn(turn, 100, 0, 1)
+    view.add_evaluation(scored(1), 0, 1, 1.0)
+    view.add_evaluation(scored(2), 0, 2, 2.0)
+    view.add_evaluation(scored(3), 0, 3, 3.0)
+    assert view.texts.turns("visit-7") == [turn]
+    view.expire(1e9)
+    assert (len(view), view.texts.turns("visit-7")) == (0, [])
+
+
+def test_outcomes_are_counted_from_the_start_on_by_reason():
+    view = View([], started=NEW.timestamp())
+    view.add_evaluation(scored(1), 0, 1, 1.0)
+    for number, make in enumerate((scored, skipped, skipped, failed), start=2):
+        view.add_evaluation(make(number, started_at=NEW, ended_at=NEW), 0, number, 2.0)
+    outcomes = view.outcomes["helpdesk", "answers_question"]
+    assert outcomes.scored == 1
+    assert outcomes.others == {("skipped", "missing_field"): 2, ("failed", "judge_timeout"): 1}
+
+
+def test_the_newest_label_of_an_evaluation_counts_and_one_of_a_foreign_evaluation_is_not_kept():
+    view = View([])
+    view.add_evaluation(scored(1), 0, 1, 1.0)
+    later, earlier = label(given_at=NEW, note="later"), label(note="earlier")
+    view.add_label(later)
+    view.add_label(earlier)
+    view.add_label(label(evaluation_id="f" * 32))
+    assert view.get(scored(1).evaluation_id).label == later
+
+
+def test_a_partition_that_is_given_up_takes_its_evaluations_along():
+    view = View([])
+    for number in range(1, 5):
+        view.add_evaluation(scored(number), number % 2, number, 1.0)
+    view.forget(1)
+    assert ids(view) == [2, 4]
+    assert view.lowest(1) is None

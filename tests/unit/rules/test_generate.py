@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from collector import telemetry
+from collector.config.loading import Config, check
+from collector.errors import ConfigError
+from collector.rules import series
+from collector.rules.command import rendered, write
+from collector.rules.formats import FORMATS
+from collector.rules.generate import INHIBITIONS, rules_of
+from collector.rules.model import Alert, Recording, duration, quoted
+from collector.rules.sight import alert_lines, smallest_gap
+from collector.rules.targets import detector, targets
+
+ROOT = Path(__file__).parents[3]
+
+
+def configured(alerts: dict[str, Any] | None = None, **monitor: Any) -> Config:
+    return check(
+        {
+            "evaluators": {
+                "exact": {"kind": "exact_match", "threshold": 0.77},
+                "free": {"kind": "exact_match"},
+            },
+            "monitors": {"chatbot": {"evaluators": ["exact", "free"], "alerts": monitor}},
+            "alerts": {"usd_per_hour": 3, **(alerts or {})},
+        },
+        "test.yaml",
+    )
+
+
+def all_alerts(config: Config) -> list[Alert]:
+    return list(rules_of(config).alerts())
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
+    named = {alert.name for alert in all_alerts(configured(objectives={"exact": 0.9}))}
+    pages = {path.stem for path in (ROOT / "deploy" / "runbooks").glob("Evalstream*.md")}
+    assert named == pages
+    listed = (ROOT / "deploy" / "runbooks" / "README.md").read_text()
+    assert all(f"{name}.md" in listed for name in named)
+
+
+def test_rules_name_only_series_that_exist():
+    """Ours, those our rules record, and what Prometheus itself makes; in texts of alerts too."""
+    declared = {each.name for each in telemetry.series()}
+    recorded = {
+        rule.record for group in rules_of(configured()).groups for rule in group.rules if isinstance(rule, Recording)
+    }
+    for group in rules_of(configured(objectives={"exact": 0.9})).groups:
+        for rule in group.rules:
+            facts = [fact.series for fact in rule.facts.values()] if isinstance(rule, Alert) else []
+            for name in [*re.findall(r"\b(?:evalstream|gen_ai)[a-z0-9_:]+", rule.expr), *facts]:
+                if name != "evalstream_":
+                    assert name in declared | recorded, (name, rule)
+
+
+def test_every_name_of_the_list_of_series_is_recorded():
+    rules = rules_of(configured(objectives={"exact": 0.9}))
+    recorded = {rule.record for group in rules.groups for rule in group.rules if isinstance(rule, Recording)}
+    named = [value for value in vars(series).values() if isinstance(value, str) and value.startswith("evalstream:")]
+    named += [*series.ESTIMATOR_DELTAS.values(), *series.ESTIMATOR_INCREASES.values()]
+    assert set(named) == recorded
+
+
+def test_factors_that_can_never_fire_are_refused():
+    burns = [{"long": "1h", "short": "5m", "factor": 14.4}]
+    with pytest.raises(ConfigError, match=r"alerts.*14\.4.*0\.88 can never fire.*factor below 8\.33"):
+        configured(objectives={"exact": 0.88}, burns=burns)
+    configured(objectives={"exact": 0.95}, burns=burns)
+
+
+def test_targets_and_objectives_of_evaluators_that_are_not_there_are_refused():
+    with pytest.raises(ConfigError, match=r"monitors\.chatbot\.alerts\.targets.*did you mean 'exact'"):
+        configured(targets={"exakt": 0.5})
+
+
+def test_an_objective_without_a_threshold_is_refused():
+    with pytest.raises(ConfigError, match=r"monitors\.chatbot\.alerts\.objectives.*'free' has no threshold"):
+        configured(objectives={"free": 0.9})
+
+
+def test_targets_default_to_thresholds():
+    assert [each.mean for each in targets(configured())] == [0.77, None]
+    assert [each.mean for each in targets(configured(targets={"exact": 0.6, "free": 0.5}))] == [0.6, 0.5]
+
+
+def test_a_monitor_can_be_left_out():
+    assert targets(configured(enabled=False)) == ()
+
+
+def test_what_alerts_share_of_false_alarms_falls_with_their_number():
+    one, two = configured(), configured(targets={"free": 0.5})
+    thresholds = [
+        detector(held[0], held, config.settings.alerts, 1).threshold
+        for config in (one, two)
+        for held in [targets(config)]
+    ]
+    assert thresholds[1] - thresholds[0] == pytest.approx(0.6931, abs=1e-3)
+
+
+def test_segments_are_told_apart_when_asked():
+    config = check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+            "export": {"prometheus": {"segment_by": "tenant", "segments": ["a", "b"]}},
+            "alerts": {"by_segment": True},
+        },
+        "test.yaml",
+    )
+    text = rendered(config, ["prometheus"])["evalstream.rules.yml"]
+    assert "by (evaluator, evaluator_version, monitor, segment)" in text
+    assert "by (evaluator, evaluator_version, monitor) " not in text
+
+
+def test_the_operators_manifest_holds_the_same_groups():
+    files = {name: yaml.safe_load(text) for name, text in rendered(configured(), []).items()}
+    assert files["evalstream.prometheusrule.yml"]["spec"]["groups"] == files["evalstream.rules.yml"]["groups"]
+    assert files["evalstream.prometheusrule.yml"]["kind"] == "PrometheusRule"
+
+
+def test_grafana_gets_every_alert_once_and_says_nothing_where_nothing_is_wrong():
+    config = configured(objectives={"exact": 0.9})
+    document = yaml.safe_load(rendered(config, ["grafana"])["evalstream.grafana-alerts.yml"])
+    rules = [rule for group in document["groups"] for rule in group["rules"]]
+    assert len(rules) == len(all_alerts(config))
+    assert len({rule["uid"] for rule in rules}) == len({rule["title"] for rule in rules}) == len(rules)
+    for rule in rules:
+        letters = [query["refId"] for query in rule["data"]]
+        assert letters[0] == "A"
+        assert rule["condition"] in letters
+        assert rule["noDataState"] == "OK"
+        used = re.findall(r"\$values\.([A-Z])", str(rule["annotations"]))
+        assert set(used) <= set(letters)
+        assert "$value " not in str(rule["annotations"])
+
+
+def test_inhibitions_name_alerts_that_exist():
+    named = {alert.name for alert in all_alerts(configured(objectives={"exact": 0.9}))}
+    assert {name for each in INHIBITIONS for name in (*each.sources, *each.targets)} <= named
+
+
+def test_texts_have_no_place_that_stays_open():
+    for alert in all_alerts(configured(objectives={"exact": 0.9})):
+        places = re.findall(r"\{(?!label:)([a-z_]+)\}", alert.summary + alert.description)
+        assert set(places) <= {"value", *alert.facts}, alert.name
+        for fact in alert.facts.values():
+            assert fact.by
+
+
+def test_files_are_written_where_asked(tmp_path: Path):
+    written = write(configured(), [], tmp_path / "rules")
+    rules = [path for path in written if path.parent == tmp_path / "rules"]
+    assert {path.name for path in rules} == {name for name, _ in FORMATS.values()}
+    assert all(path.read_text().startswith("# Written by") for path in rules)
+
+
+def test_a_format_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="'xml' is no format; there are prometheus"):
+        rendered(configured(), ["xml"])
+
+
+def test_check_says_what_alerts_see():
+    lines = list(alert_lines(configured(turns_per_hour=1000)))
+    assert (
+        "chatbot/exact: mean held to 0.77; at 1000 judged an hour, found within a day, if it goes to 0.76" in lines[0]
+    )
+    assert "chatbot/free: none on scores" in lines[1]
+    assert "90 days over all 1 series" in lines[2]
+
+
+def test_more_judging_sees_smaller_drops():
+    held = targets(configured())
+    of = detector(held[0], held, configured().settings.alerts, 1)
+    gaps = [smallest_gap(of, number, 4.0) for number in (100, 1000, 10_000)]
+    assert gaps[0] == pytest.approx(10 * gaps[2])
+    assert sorted(gaps, reverse=True) == gaps
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(900, "15m"), (86400, "24h"), (3 * 86400, "3d"), (90, "90s"), (0.25, "250ms"), (1, "1s")]
+)
+def test_durations(seconds: float, text: str):
+    assert duration(seconds) == text
+
+
+def test_values_of_labels_are_quoted():
+    assert quoted('a"b\\c') == '"a\\"b\\\\c"'

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from promtool import tool
+
+from collector import telemetry
+from collector.telemetry import DROPS, EVALUATIONS, LABEL_OVERFLOW, OTHER, SCORE, Telemetry
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_series_is_fed_somewhere():
+    sources = (
+        "".join(path.read_text() for path in (ROOT / "collector").rglob("*.py") if path.name != "telemetry.py")
+        + _after_the_declarations()
+    )
+    names = [name for name, value in vars(telemetry).items() if isinstance(value, telemetry.Series)]
+    assert [name for name in names if not re.search(rf"\b{name}\b", sources)] == []
+
+
+def _after_the_declarations() -> str:
+    return (ROOT / "collector" / "telemetry.py").read_text().partition("class Telemetry")[2]
+
+
+def test_names_follow_the_conventions():
+    for each in telemetry.series():
+        assert each.name.startswith("evalstream_") or each is SCORE
+        assert each.name.endswith("_total") == (each.kind == "counter")
+        assert bool(each.buckets) == (each.kind == "histogram")
+        assert each.help.endswith(".")
+
+
+def test_the_readme_has_the_table():
+    begin, end = "<!-- metrics:begin -->", "<!-- metrics:end -->"
+    readme = (ROOT / "README.md").read_text()
+    if begin not in readme:
+        pytest.skip("the README has no table of metrics yet")
+    assert readme.partition(begin)[2].partition(end)[0].strip() == telemetry.table().strip()
+
+
+def test_promtool_finds_nothing_to_complain_about():
+    full = Telemetry()
+    for each in telemetry.series():
+        full._child(each, tuple("x" for _ in each.labels))
+    result = subprocess.run(
+        [tool("promtool"), "check", "metrics"], check=False, input=generate_latest(full.registry), capture_output=True
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_two_processes_worth_of_telemetry_do_not_meet():
+    one, two = Telemetry(), Telemetry()
+    one.drop("receive", "test")
+    assert b'reason="test"' in generate_latest(one.registry)
+    assert b'reason="test"' not in generate_latest(two.registry)
+    assert b"_created" not in generate_latest(one.registry)
+
+
+def test_label_values_are_capped_and_the_rest_is_counted():
+    capped = Telemetry(label_values=3)
+    for number in range(100_000):
+        capped.drop("receive", f"reason-{number}")
+    assert generate_latest(capped.registry).count(b"evalstream_drops_total{") == 4
+    assert capped.counter(DROPS, "receive", OTHER)._value.get() == 99_997
+    assert capped.counter(LABEL_OVERFLOW, "reason")._value.get() > 99_900
+    assert len(capped._children) < 20
+
+
+def test_reserved_values_have_a_place_whatever_comes_first():
+    capped = Telemetry(label_values=2)
+    capped.reserve("evaluator", "ours", "also ours", "and this")
+    labels = ("v", "m", "all", "scored", "")
+    capped.counter(EVALUATIONS, "intruder", *labels).inc()
+    capped.counter(EVALUATIONS, "ours", *labels).inc()
+    text = generate_latest(capped.registry).decode()
+    assert 'evaluator="ours"' in text
+    assert "intruder" not in text
