@@ -71,7 +71,7 @@ def compare(pairs: Sequence[Pair], *, worst: int = 5) -> Comparison | None:
         return None
     verdicts = [(bool(each.old.passed), bool(each.new.passed)) for each in pairs if _judged(each)]
     judged = len(verdicts) == len(pairs)
-    furthest = sorted((each for each in pairs if each.difference), key=lambda each: -abs(each.difference))
+    furthest = sorted((each for each in pairs if each.difference), key=_apart)
     return Comparison(
         pairs=len(pairs),
         conversations=len({each.old.subject.conversation_id for each in pairs}),
@@ -84,6 +84,10 @@ def compare(pairs: Sequence[Pair], *, worst: int = 5) -> Comparison | None:
         weighted=len({each.weight for each in pairs}) > 1,
         worst=tuple(furthest[:worst]),
     )
+
+
+def _apart(pair: Pair) -> tuple[float, str]:
+    return -abs(pair.difference), pair.old.evaluation_id  # ties have an order, too
 
 
 def _judged(pair: Pair) -> bool:

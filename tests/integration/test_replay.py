@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,9 +22,9 @@ from collector.cli import app
 from collector.config.loading import load
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError, EvalstreamError
-from collector.logs.log import Record
+from collector.logs.log import Log, Record
 from collector.opening import open_logs
-from collector.records import evaluation_from_json, turn_to_json
+from collector.records import evaluation_from_json, evaluation_to_json, turn_to_json
 from evaluators.cases import Turn
 from evaluators.outcome import Evaluation
 
@@ -54,12 +56,7 @@ class World:
 
     async def ledger(self) -> list[Evaluation]:
         async with open_logs(load(self.folder / "evalstream.yaml").settings.log) as logs:
-            return [
-                evaluation_from_json(record.value)
-                async for batch in logs.evaluations.read(0, 0)
-                for record in batch
-                if not record.headers
-            ]
+            return await evaluations_in(logs.evaluations)
 
 
 def turns() -> list[Turn]:
@@ -79,19 +76,19 @@ def turns() -> list[Turn]:
                 started_at=at,
                 ended_at=at,
                 attributes={"last": n % 2 == 1},
-            )  # fmt: skip
+            )
         )
     return made
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+@asynccontextmanager
+async def a_world(folder: Path, log: dict[str, Any]) -> AsyncIterator[World]:
     judge = StandInJudge()
     async with serve_judge(judge) as url:
         asked = {"evaluation_steps": ["Does it answer?"], "evaluation_params": ["input", "actual_output"]}
         prices = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}
         settings: dict[str, Any] = {
-            "log": {"path": str(tmp_path / "evalstream.db")},
+            "log": log,
             "judges": {name: {"model": name, "base_url": url, **prices} for name in ("main", "small")},
             "evaluators": {
                 "helpful": {"kind": "g_eval", "judge": "main", "threshold": 0.5, **asked},
@@ -101,14 +98,44 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             "monitors": {"all": {"evaluators": ["helpful", "complete"], "end": {"attributes": {"last": ["True"]}}}},
             "export": {},
         }
-        world = World(tmp_path, judge, settings)
+        world = World(folder, judge, settings)
         async with running(load(Path(world.configure())), {"evaluate"}) as service:
             records = [Record((turn.conversation_id or "").encode(), turn_to_json(turn)) for turn in turns()]
             await service.logs.turns.append(records)
             async with asyncio.timeout(60):
-                while sum([len(batch) async for batch in service.logs.evaluations.read(0, 0)]) < 3 * CONVERSATIONS:
+                while len(await evaluations_in(service.logs.evaluations)) < 3 * CONVERSATIONS:
                     await asyncio.sleep(0.05)
         yield world
+
+
+async def evaluations_in(log: Log) -> list[Evaluation]:
+    return [
+        evaluation_from_json(record.value)
+        for partition in range(log.partitions)
+        async for batch in log.read(partition, 0)
+        for record in batch
+        if not record.headers
+    ]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path, {"path": str(tmp_path / "evalstream.db")}) as world:
+        yield world
+
+
+@pytest.mark.kafka
+async def test_topics_have_a_past_too(kafka_broker: Any, tmp_path: Path) -> None:
+    topics = {
+        "bootstrap_servers": [kafka_broker.bootstrap],
+        "prefix": f"replay-{uuid.uuid4().hex[:8]}",
+        "partitions": 3,
+    }
+    async with a_world(tmp_path, {"kind": "kafka", "kafka": topics}) as world:
+        report = await world.figures("--judge", "small", "--into-log")
+        assert [each["pairs"] for each in report["evaluators"]] == [CONVERSATIONS, 2 * CONVERSATIONS]
+        ids = [each.evaluation_id for each in await world.ledger()]
+        assert len(ids) == len(set(ids)) == 6 * CONVERSATIONS
 
 
 async def test_another_judge_over_the_same_conversations(world: World) -> None:
@@ -185,7 +212,7 @@ async def test_the_money_ends_it(world: World) -> None:
 
 async def test_files_instead_of_logs(world: World) -> None:
     old = [each for each in await world.ledger() if each.evaluator == "helpful"]
-    (world.folder / "old.jsonl").write_bytes(b"".join(record_line(each) for each in old))
+    (world.folder / "old.jsonl").write_bytes(b"".join(evaluation_to_json(each) + b"\n" for each in old))
     (world.folder / "turns.jsonl").write_bytes(b"".join(turn_to_json(each) + b"\n" for each in turns()[:4]))
     world.configure(log={"kind": "memory"})
     report = await world.figures(
@@ -193,12 +220,6 @@ async def test_files_instead_of_logs(world: World) -> None:
     )
     assert report["evaluators"][0]["pairs"] == 4
     assert report["left_out"]["text_is_gone"] == 2 * CONVERSATIONS - 4
-
-
-def record_line(evaluation: Evaluation) -> bytes:
-    from collector.records import evaluation_to_json
-
-    return evaluation_to_json(evaluation) + b"\n"
 
 
 @pytest.mark.parametrize(
