@@ -103,13 +103,20 @@ def run(
 
 
 @app.command()
-def check(config: ConfigFile = DEFAULT_CONFIG) -> None:
+def check(
+    config: ConfigFile = DEFAULT_CONFIG,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON object.")] = False,
+) -> None:
     """Check a configuration as `run` does; print what is watched, sampled and judged, and where the traffic went."""
     from collector.check import report
     from collector.config.loading import load
-    from collector.traffic import traffic
+    from collector.plan_json import plan_json
+    from collector.traffic import counts_of, traffic
 
     checked = load(config)
+    if json:
+        print(plan_json(checked, counts_of(checked)), end="")
+        return
     for line in (*report(checked), *traffic(checked)):
         print(line)
 
@@ -144,11 +151,12 @@ def rules(
 def normalize(
     paths: Annotated[list[Path], typer.Argument(help="OTLP files (.pb, .json, .jsonl), or directories of them.")],
     explain: Annotated[bool, typer.Option(help="Say of every span how it was read, and why it made no turn.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Explanations as JSON, too, one object per trace.")] = False,
 ) -> None:
     """Print the turns that OTLP files hold, one JSON object a line: what the service would judge."""
     from collector.normalize import main as normalize_files
 
-    raise typer.Exit(normalize_files(paths, sys.stdout, sys.stderr, explained=explain))
+    raise typer.Exit(normalize_files(paths, sys.stdout, sys.stderr, explained=explain, as_json=json))
 
 
 letters = typer.Typer(help="List, show and process again what could not be processed.", no_args_is_help=True)
