@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from collector.calibration.given import Version
+from collector.calibration.measures import Scale
+from collector.calibration.watching import AgreementWatch
 from collector.config.loading import Config
 from collector.evaluate.definitions import Definitions
 from collector.evaluate.plan import Assignment, Plan
@@ -39,7 +42,7 @@ class Tasks(Protocol):
 async def start_watch(
     config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: Tasks, stack: AsyncExitStack
 ) -> None:
-    """Start what is configured of `alerts.watcher` and `golden`.
+    """Start what is configured of `alerts.watcher` and `golden`, and the agreement with labels where they are given.
 
     Raises:
         ConfigError: the golden set cannot be read.
@@ -47,6 +50,8 @@ async def start_watch(
     golden = await _golden(config, plan, logs, telemetry)
     if golden is not None:
         tasks.start(golden.run_forever())
+    if config.settings.page is not None:
+        tasks.start(AgreementWatch(logs.evaluations, _scales(plan), telemetry).run_forever())
     watcher = config.settings.alerts.watcher
     if watcher is None:
         return
@@ -88,6 +93,15 @@ def _judged(config: Config, plan: Plan) -> Iterator[Judged]:
             if judge is not None and name not in seen:
                 seen.add(name)
                 yield Judged(_asked_afresh(assignment), judge)
+
+
+def _scales(plan: Plan) -> dict[Version, Scale]:
+    """What passes, for every evaluator that a monitor uses."""
+    return {
+        (each.evaluator.name, each.version): Scale.of(each.evaluator)
+        for monitor in plan.monitors
+        for each in monitor.assignments
+    }
 
 
 def _asked_afresh(assignment: Assignment) -> Assignment:

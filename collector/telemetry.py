@@ -198,6 +198,25 @@ GOLDEN_LAST_RUN = Series(
     "When the golden set was judged last, in seconds since the epoch.",
     ("evaluator", "evaluator_version", "judge"),
 )
+AGREEMENT = Series(
+    "evalstream_judge_agreement",
+    "gauge",
+    "How far scores agree with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa, "
+    "krippendorff_alpha, cohen_kappa, sensitivity, specificity); absent below 10 labels.",
+    ("evaluator", "evaluator_version", "statistic"),
+)
+AGREEMENT_BOUND = Series(
+    "evalstream_judge_agreement_bound",
+    "gauge",
+    "Ends of the 95 % interval of that agreement, by bound: low or high; too narrow below 200 labels.",
+    ("evaluator", "evaluator_version", "statistic", "bound"),
+)
+AGREEMENT_LABELS = Series(
+    "evalstream_judge_agreement_labels",
+    "gauge",
+    "Labelled evaluations that the agreement was computed from, 1000 at most.",
+    ("evaluator", "evaluator_version"),
+)
 DROP_LOG_EVIDENCE = Series(
     "evalstream_watch_drop_log_evidence",
     "gauge",
