@@ -99,7 +99,8 @@ EVALUATIONS = Series(
 EVALUATION_WEIGHT = Series(
     "evalstream_evaluation_weight_total",
     "counter",
-    "Sum of 1 / sampling probability over all evaluations, whatever their outcome: the traffic they stand for.",
+    "Sum of 1 / our own sampling probability over all evaluations, whatever their outcome: the traffic that came and "
+    "that they stand for. What samplers before us left out did not come.",
     _EVALUATION,
 )
 EVALUATION_DURATION = Series(
@@ -141,6 +142,12 @@ JUDGE_CACHE = Series(
     "counter",
     "Questions that a judge's cache was asked, by result: hit or miss.",
     ("judge", "result"),
+)
+BUDGET_USD = Series(
+    "evalstream_budget_usd",
+    "gauge",
+    "The configured budget in US dollars, by period: hour or day; of one monitor, or `all`. The same in every process.",
+    ("monitor", "period"),
 )
 BUDGET_FACTOR = Series(
     "evalstream_budget_factor",
@@ -331,6 +338,13 @@ TURNS = Series(
     "Turns by what a monitor did with them: sampled, sampled_out, duplicate, late (its conversation was forgotten); "
     "unmatched (no monitor) where none watches them.",
     ("monitor", "outcome"),
+)
+CONVERSATIONS = Series(
+    "evalstream_conversations_total",
+    "counter",
+    "Conversations that fell silent, judged or not: the population of evaluators of conversations. One that goes on "
+    "after that counts again, as it is evaluated again.",
+    ("monitor",),
 )
 LEDGER = Series(
     "evalstream_ledger_total",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from collector.config.alerts import AlertSettings
 from collector.rules import series
@@ -10,6 +10,7 @@ from collector.rules.model import Alert, Fact, Group, Recording, Severity, Timin
 from collector.rules.targets import Target
 from collector.telemetry import (
     BUILD_INFO,
+    CONVERSATIONS,
     DROPS,
     EVALUATION_WEIGHT,
     EVALUATIONS,
@@ -23,6 +24,7 @@ from collector.telemetry import (
     STAGE_BACKLOG,
     TURNS,
 )
+from evaluators.cases import Scope
 
 SHIFT, STALE, UNSCORED, WEIGHTS = (
     "EvalstreamJudgeShift",
@@ -64,18 +66,19 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
             "trusted."
         ),
     )
-    if any(target.scope == "turn" for target in targets):
+    if targets:
         yield from _weights(targets, alerts, long)
 
 
+_POPULATIONS: Mapping[Scope, str] = {
+    "turn": f'{TURNS.name}{{outcome=~"sampled|sampled_out"}}',
+    "conversation": CONVERSATIONS.name,
+}
+
+
 def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> Iterator[Recording | Alert]:
-    """Turn evaluators only: of conversations nobody counts how many there were."""
-    evaluators = "|".join(dict.fromkeys(target.evaluator for target in targets if target.scope == "turn"))
-    weight = (
-        f"sum by (evaluator, monitor) (increase({EVALUATION_WEIGHT.name}{{evaluator=~{_regex(evaluators)}}}[{window}]))"
-    )
-    population = f'sum by (monitor) (increase({TURNS.name}{{outcome=~"sampled|sampled_out"}}[{window}]))'
-    yield Recording(series.WEIGHT_CHECK, f"{weight} / on (monitor) group_left () ({population} > 0)")
+    checks = [_check(scope, targets, window) for scope in _POPULATIONS if any(each.scope == scope for each in targets)]
+    yield Recording(series.WEIGHT_CHECK, " or ".join(checks))
     count = f'max by (evaluator, monitor) ({series.SCORE_N_EFF}{{window="6h"}})'
     yield Alert(
         name=WEIGHTS,
@@ -95,6 +98,15 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
             "n": Fact(series.SCORE_N_EFF, ("evaluator", "monitor"), {"window": "6h"}),
         },
     )
+
+
+def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
+    """The weights of a scope's evaluators over the traffic that came."""
+    evaluators = "|".join(dict.fromkeys(target.evaluator for target in targets if target.scope == scope))
+    chosen = f"{EVALUATION_WEIGHT.name}{{evaluator=~{_regex(evaluators)}}}"
+    population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
+    weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
+    return f"({weight} / on (monitor) group_left () ({population} > 0))"
 
 
 def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[Alert]:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.telemetry import EVALUATIONS, JUDGE_CALLS, JUDGE_COST, JUDGE_TOKENS
+from collector.telemetry import (
+    BUDGET_FACTOR,
+    BUDGET_USD,
+    EVALUATIONS,
+    JUDGE_CALLS,
+    JUDGE_COST,
+    JUDGE_TOKENS,
+    LEDGER,
+)
 from deploy.dashboards.frame import frame, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import WATCHED, WINDOW, increase, rate, share
 
 PAIR = "monitor, evaluator"
 LEGEND = "{{monitor}} {{evaluator}}"
+BUDGETED = '{monitor=~"$monitor|all"}'
+REFUSED = WATCHED.replace("}", ',what="over_budget"}')
+PERIODS = (("hour", "1h"), ("day", "24h"))
 SCORED = WATCHED.replace("}", ',outcome="scored"}')
 
 
@@ -21,7 +32,7 @@ def cost() -> boards.Dashboard:
         "What evaluations cost at their judge. Counted from the prices in the configuration; a judge without prices"
         " costs nothing here.",
     ).with_variable(window())
-    for title, panels in (("Money", _money()), ("Tokens and calls", _tokens())):
+    for title, panels in (("Money", _money()), ("Budgets", _budgets()), ("Tokens and calls", _tokens())):
         board = board.with_row(boards.Row(title))
         for panel in panels:
             board = board.with_panel(panel)
@@ -56,6 +67,67 @@ def _money() -> list[object]:
             Query(increase(JUDGE_CALLS, PAIR, WATCHED, "$__range"), LEGEND),
         ),
     ]
+
+
+def _budgets() -> list[object]:
+    """Empty where no budget is configured. The monitor `all` is the budget of all monitors together."""
+    return [
+        lines(
+            Look(
+                "Spent of the budget",
+                "Cost over the last hour, or day, as a share of the budget for it. Rates follow the budget, so this"
+                " stays about 1 when traffic would cost more; nothing is judged from the hard cap (1.2) on. Empty"
+                " without a budget.",
+                unit="percentunit",
+                low=0,
+                steps=((1.0, "orange"), (1.2, "red")),
+            ),
+            *(
+                Query(f"{_spent(window)} / on (monitor) {_budget(period)}", "{{monitor}} " + period)
+                for period, window in PERIODS
+            ),
+        ),
+        lines(
+            Look(
+                "Cost against the budget of an hour",
+                "Cost over the last hour and the budget for it. Where only a day has a budget, see the panel beside.",
+                unit="currencyUSD",
+                low=0,
+            ),
+            Query(f"{_spent('1h')} and on (monitor) {_budget('hour')}", "{{monitor}}"),
+            Query(_budget("hour"), "{{monitor}} budget"),
+        ),
+        lines(
+            Look(
+                "What budgets leave of the sampling rates",
+                "1: everything that should be sampled is. Below, the error of the means grows, and they stay unbiased.",
+                unit="percentunit",
+                low=0,
+                high=1,
+            ),
+            Query(f"min by (monitor) ({BUDGET_FACTOR.name}{BUDGETED})", "{{monitor}}"),
+        ),
+        lines(
+            Look(
+                "Not judged at the hard cap",
+                "Evaluations over the window that a hard cap refused. These do bias the means.",
+                low=0,
+                steps=((1, "red"),),
+            ),
+            Query(increase(LEDGER, PAIR, REFUSED, WINDOW), LEGEND),
+        ),
+    ]
+
+
+def _spent(window: str) -> str:
+    """US dollars over the last window by monitor, and those of all monitors as the monitor `all`."""
+    grown = f"(increase({JUDGE_COST.name}[{window}]))"
+    return f'(sum by (monitor) {grown} or label_replace(sum {grown}, "monitor", "all", "", ""))'
+
+
+def _budget(period: str) -> str:
+    chosen = BUDGETED.replace("}", f',period="{period}"}}')
+    return f"max by (monitor) ({BUDGET_USD.name}{chosen})"
 
 
 def _tokens() -> list[object]:
