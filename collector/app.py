@@ -254,13 +254,14 @@ def _watched(plan: Plan) -> Iterator[Watched]:
     for monitor in plan.monitors:
         for each in monitor.assignments:
             evaluator = each.evaluator
-            yield Watched(
-                evaluator=evaluator.name,
-                evaluator_version=each.version,
-                monitor=monitor.name,
-                scope=evaluator.scope,
-                threshold=evaluator.threshold,
-            )
+            for version_ in filter(None, (each.version, each.fallback_version)):
+                yield Watched(
+                    evaluator=evaluator.name,
+                    evaluator_version=version_,
+                    monitor=monitor.name,
+                    scope=evaluator.scope,
+                    threshold=evaluator.threshold,
+                )
 
 
 async def _start_page(

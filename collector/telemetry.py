@@ -143,6 +143,12 @@ JUDGE_CACHE = Series(
     "Questions that a judge's cache was asked, by result: hit or miss.",
     ("judge", "result"),
 )
+SAMPLING_PROBABILITY = Series(
+    "evalstream_sampling_probability",
+    "gauge",
+    "With what probability the newest evaluated subject of a stratum was sampled, by samplers before us and by us.",
+    ("monitor", "evaluator", "stratum"),
+)
 BUDGET_USD = Series(
     "evalstream_budget_usd",
     "gauge",

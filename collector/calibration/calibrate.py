@@ -23,6 +23,7 @@ from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Stored
 from collector.opening import open_logs
+from collector.planning import version_in
 from collector.records import evaluation_from_json
 
 
@@ -118,9 +119,9 @@ def _scored(record: Stored, evaluator: str) -> _Scored | None:
 
 def _given(config: Config, evaluator: str, ledger: _Ledger) -> tuple[list[Label], tuple[str, ...]]:
     """The labels of the page, and what to bear in mind of them."""
-    version: Version = (evaluator, config.evaluators[evaluator].evaluator.version)
+    version: Version = (evaluator, version_in(config, evaluator))
     labels, others = ledger.book.labels(version), ledger.book.others(version)
-    older = f"{others} labels are of another version of {evaluator}, so of other scores, and left out."
+    older = f"{others} labels are of another version of {evaluator} or of another judge, and left out."
     if not labels:
         raise ConfigError(
             f"the evaluations log has no label of {evaluator}{'; ' + older if others else ''}; "

@@ -21,7 +21,7 @@ _LEARNT = 0.05  # weight of an evaluation's cost in the mean of its kind
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """This process's share of a budget in US dollars, and what it has spent of that in the last `period` seconds.
+    """The share of a budget that this process has, in US dollars, and what of it is spent in the last `period` seconds.
 
     `monitor` is "" for the budget of all.
     """

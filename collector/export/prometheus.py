@@ -28,6 +28,7 @@ from collector.telemetry import (
     JUDGE_TOKENS,
     LAST_SUCCESS,
     OTHER,
+    SAMPLING_PROBABILITY,
     SCORE,
     SUSPICIOUS,
     TARGET_SCORE,
@@ -116,6 +117,11 @@ class PrometheusExporter:
         )
         self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, _reason(evaluation)).inc()
         self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(_own_weight(evaluation.sampling))
+        sampling = evaluation.sampling
+        probability = self._telemetry.gauge(
+            SAMPLING_PROBABILITY, evaluation.monitor, evaluation.evaluator, sampling.stratum
+        )
+        probability.set(sampling.probability)
         self._count_work(evaluation)
         self._note_model(evaluation)
         if evaluation.score is not None:

@@ -136,7 +136,7 @@ class WatchStage:
 
     def _active(self, name: str, severity: str, labels: Mapping[str, str], detector: Detector, said: str) -> Active:
         return Active(
-            {"alertname": name, "severity": severity, **labels},
+            {"alertname": name, "severity": severity, **self._settings.labels, **labels},
             {
                 "summary": f"{labels['evaluator']} of {labels['monitor']}: scores have left {detector.target:g}",
                 "description": f"The target of {labels['evaluator']} is {detector.target:g}. {said}",

@@ -8,10 +8,12 @@ from collector.telemetry import (
     BUDGET_FACTOR,
     BUDGET_USD,
     EVALUATIONS,
+    JUDGE_CACHE,
     JUDGE_CALLS,
     JUDGE_COST,
     JUDGE_TOKENS,
     LEDGER,
+    SAMPLING_PROBABILITY,
 )
 from deploy.dashboards.frame import frame, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
@@ -99,13 +101,15 @@ def _budgets() -> list[object]:
         ),
         lines(
             Look(
-                "What budgets leave of the sampling rates",
-                "1: everything that should be sampled is. Below, the error of the means grows, and they stay unbiased.",
+                "Sampling",
+                "With what probability subjects of each stratum were sampled last, and what budgets leave of the rates"
+                " (by monitor; 1 is all). The lower, the larger the error of the means; they stay unbiased.",
                 unit="percentunit",
                 low=0,
                 high=1,
             ),
             Query(f"min by (monitor) ({BUDGET_FACTOR.name}{BUDGETED})", "{{monitor}}"),
+            Query(f"max by ({PAIR}, stratum) ({SAMPLING_PROBABILITY.name}{WATCHED})", LEGEND + " {{stratum}}: sampled"),
         ),
         lines(
             Look(
@@ -149,5 +153,22 @@ def _tokens() -> list[object]:
             Look("Judge calls per minute", "What the endpoints' limits are about.", low=0, width=8),
             Query(f"60 * {rate(JUDGE_CALLS, PAIR, WATCHED)}", LEGEND),
             stacked=True,
+        ),
+        lines(
+            Look(
+                "Answered from the cache",
+                "Of the questions to a judge that has a cache, the share that cost nothing. Empty where none has.",
+                unit="percentunit",
+                low=0,
+                high=1,
+                width=8,
+            ),
+            Query(
+                share(
+                    increase(JUDGE_CACHE, "judge", '{result="hit"}', WINDOW),
+                    increase(JUDGE_CACHE, "judge", "", WINDOW),
+                ),
+                "{{judge}}",
+            ),
         ),
     ]

@@ -38,7 +38,7 @@ BY_HAND = {
     "monitor": ("chatbot", "search"),
     "outcome": ("sampled", "sampled_out", "unmatched"),
     "exporter": ("prometheus", "otlp"),
-    "result": ("accepted", "rejected"),
+    "result": ("accepted", "rejected", "hit", "miss"),
     "signal": ("traces", "logs"),
     "source": ("http", "kafka"),
     "status": ("200", "503"),
