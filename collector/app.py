@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +28,7 @@ from collector.config.loading import Config
 from collector.config.settings import KafkaSourceSettings, Settings
 from collector.dialects.registry import Dialects
 from collector.errors import ConfigError, first_of
+from collector.evaluate.budget import PERIODS
 from collector.evaluate.counted import Counted
 from collector.evaluate.definitions import Definitions
 from collector.evaluate.dispatch import Dispatcher
@@ -48,16 +49,18 @@ from collector.opening import Logs, open_logs
 from collector.otlp import Signal
 from collector.page.server import Page
 from collector.page.settings import PageSettings
-from collector.page.wiring import sources_of, watched_by
+from collector.page.sources import Budget, Sources
+from collector.page.wiring import budgets_of, sources_of, spendings_seen, watched_by
 from collector.planning import plan_of
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
-from collector.starting_watch import start_watch
+from collector.starting_watch import Watching, alerts_for_page, start_watch
 from collector.telemetry import (
     ASSEMBLED,
     BUDGET_FACTOR,
     BUDGET_SPENT,
+    BUDGET_USD,
     BUILD_INFO,
     CONFIG_INFO,
     EVALUATIONS_IN_FLIGHT,
@@ -153,13 +156,17 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
             tasks.start(_truncate_forever(logs, config.settings))
         for exporter in exporters:
             tasks.follow(logs.evaluations, exporter.group, exporter.open_fold)
+        watching = Watching()
+        if "watch" in stages:
+            watching = await start_watch(config, plan, logs, telemetry, tasks, stack)
+        purse = Purse(plan, logs.turns.partitions) if "evaluate" in stages else None
         page_port = None
         if "page" in stages and config.settings.page is not None:
-            page_port = await _start_page(config.settings.page, plan, logs, telemetry, tasks, stack)
-        if "watch" in stages:
-            await start_watch(config, plan, logs, telemetry, tasks, stack)
-        if "evaluate" in stages:
-            _start_evaluate(config, plan, logs, telemetry, tasks, guards)
+            alerts = alerts_for_page(config, watching, logs, telemetry, tasks)
+            sources = replace(sources_of(telemetry), alerts=alerts)
+            page_port = await _start_page(config.settings.page, plan, logs, purse, sources, tasks, stack)
+        if purse is not None:
+            _start_evaluate(config, plan, logs, telemetry, tasks, guards, purse)
         if "assemble" in stages:
             _start_assemble(config, logs, telemetry, tasks, guards)
         otlp_port = None
@@ -247,32 +254,44 @@ def _watched(plan: Plan) -> Iterator[Watched]:
     for monitor in plan.monitors:
         for each in monitor.assignments:
             evaluator = each.evaluator
-            yield Watched(
-                evaluator=evaluator.name,
-                evaluator_version=each.version,
-                monitor=monitor.name,
-                scope=evaluator.scope,
-                threshold=evaluator.threshold,
-            )
+            for version_ in filter(None, (each.version, each.fallback_version)):
+                yield Watched(
+                    evaluator=evaluator.name,
+                    evaluator_version=version_,
+                    monitor=monitor.name,
+                    scope=evaluator.scope,
+                    threshold=evaluator.threshold,
+                )
 
 
 async def _start_page(
-    settings: PageSettings, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, stack: AsyncExitStack
+    settings: PageSettings,
+    plan: Plan,
+    logs: Logs,
+    purse: Purse | None,
+    sources: Sources,
+    tasks: _Tasks,
+    stack: AsyncExitStack,
 ) -> int:
-    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=sources_of(telemetry))
+    def budgets() -> Sequence[Budget]:
+        now = time.time()
+        return budgets_of(spendings_seen(plan, page.view, now) if purse is None else purse.spendings(now))
+
+    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=replace(sources, budgets=budgets))
     tasks.start(page.follow(logs.turns))
     return await stack.enter_async_context(page.serve())
 
 
 def _start_evaluate(
-    config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards
+    config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards, purse: Purse
 ) -> None:
     settings = config.settings.evaluate
     letters = guards.letters("evaluate", logs.turns.name, logs)
-    purse = Purse(plan, logs.turns.partitions)
-    for name in purse.names:
+    for name, limits in purse.limits.items():
         telemetry.gauge(BUDGET_FACTOR, name or "all").set_function(partial(purse.factor, name))
         telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, time.time()))
+        for period, usd in limits.windows():
+            telemetry.gauge(BUDGET_USD, name or "all", PERIODS[period]).set(usd)
     stage = EvaluateStage(
         plan,
         logs.evaluations,

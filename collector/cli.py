@@ -228,8 +228,13 @@ def score(
 
 @app.command()
 def calibrate(
-    labels: Annotated[Path, typer.Argument(help="JSONL: human (0..1, or true and false) with score or evaluation_id.")],
     evaluator: Annotated[str, typer.Option(help="Whose scores the labels are about.")],
+    labels: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSONL: human (0..1, or true and false) with score or evaluation_id; without it, the page's labels."
+        ),
+    ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     target: Annotated[
         float, typer.Option(min=0, max=1, help="Share of bad answers that a fitting threshold should fail.")

@@ -19,6 +19,7 @@ from collector.evaluate.decisions import DECISION, Decision
 from collector.evaluate.kept import Arrival, heard, keep
 from collector.evaluate.marks import Mark
 from collector.evaluate.plan import Assignment, Job, Monitor, NoJudge, Plan, conversation_key
+from collector.evaluate.population import Population
 from collector.evaluate.rates import WHOLE, Rates, Share
 from collector.evaluate.sampling import upstream_of
 from collector.evaluate.session import Closed, Closing
@@ -50,6 +51,9 @@ class State:
             monitor.name: Conversations(monitor.ends, fallback=partial(self._fallback, monitor.name))
             for monitor in plan.monitors
             if monitor.of_scope("conversation")
+        }
+        self._populations = {
+            monitor.name: Population(monitor.ends.idle) for monitor in plan.monitors if monitor.of_scope("conversation")
         }
         self._plan = plan
         self._limited = {each.name for each in plan.monitors if each.limits.limited or plan.limits.limited}
@@ -131,6 +135,7 @@ class State:
                     return False
         for monitor in self._plan.monitors:
             self.tally.turn(monitor.name, "sampled_out")
+            self._see(monitor, key)
             for each in monitor.of_scope("turn"):
                 self._due(monitor, each, "sampled_out")
                 self.demand(monitor, each, monitor.chance(each, 1.0, 1.0))
@@ -143,14 +148,22 @@ class State:
 
     def _advance(self, time: float, position: int) -> Iterator[Job]:
         self.time = max(self.time, time)
+        for name, population in self._populations.items():
+            if silent := population.silent(self.time):
+                self.tally.silent(name, silent)
         for monitor in self._plan.monitors:
             if monitor.name in self.conversations:
                 for closed in self.conversations[monitor.name].advance(self.time, position):
                     yield from self._conversation_jobs(monitor, closed, position)
 
+    def _see(self, monitor: Monitor, key: str) -> None:
+        if (population := self._populations.get(monitor.name)) is not None:
+            population.see(key, self.time)
+
     async def _watch(self, monitor: Monitor, turn: Turn, at: float, mark: Mark) -> list[Job]:
         """What a turn means to a monitor that it matches."""
         key = conversation_key(turn)
+        self._see(monitor, key)
         boost, stratum = await _stratum(monitor, turn)
         jobs: list[Job] = []
         for each in monitor.of_scope("turn"):

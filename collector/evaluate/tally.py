@@ -31,6 +31,10 @@ class Tally(Protocol):
         """That evaluations fell due, or ended."""
         ...
 
+    def silent(self, monitor: str, number: int) -> None:
+        """That so many conversations fell silent, judged or not."""
+        ...
+
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         """That a conversation closed, by what, and how many of the user's messages it lacks."""
         ...
@@ -43,6 +47,9 @@ class NoTally:
         """Nothing."""
 
     def evaluation(self, monitor: str, evaluator: str, what: Due | End, reason: str = "", number: int = 1) -> None:
+        """Nothing."""
+
+    def silent(self, monitor: str, number: int) -> None:
         """Nothing."""
 
     def closed(self, monitor: str, by: str, gaps: int) -> None:

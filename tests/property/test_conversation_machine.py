@@ -84,6 +84,9 @@ class Counts:
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 
+    def silent(self, monitor: str, number: int) -> None:
+        """Counted in tests/unit/evaluate/test_population.py."""
+
 
 class Service:
     """The evaluate stage over logs in memory, moved by hand: delivers, commits and dies when told."""

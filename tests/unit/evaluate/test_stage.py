@@ -120,6 +120,9 @@ class Counts:
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 
+    def silent(self, monitor: str, number: int) -> None:
+        """Counted in test_population.py."""
+
 
 class Bench:
     """Two logs in memory and the counts of turns; the stage can be started and stopped over them."""
