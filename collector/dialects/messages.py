@@ -206,6 +206,10 @@ def _finish(body: Dict) -> str | None:
     return None
 
 
+_ELSEWHERE = "For context:"
+"""How Google's ADK begins a message of role user that tells an agent what other agents did."""
+
+
 def _emit(
     parts: Parts, role: str, said: list[Said], beside: tuple[ToolCall, ...] = (), finish: str | None = None
 ) -> None:
@@ -213,6 +217,8 @@ def _emit(
     calls = tuple(parts.calls) or beside
     if calls and role in {"user", "system"}:
         role = "assistant"
+    elif role == "user" and len(parts.texts) > 1 and parts.texts[0] == _ELSEWHERE:
+        role = "context"
     glue = "" if role == "assistant" else "\n"  # models' texts come in fragments, people's in paragraphs
     text = glue.join(parts.texts)
     if not (text or calls or parts.answers):

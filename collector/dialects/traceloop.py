@@ -14,7 +14,7 @@ from collector.dialects.free_form import Side, answer_in, question_in
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, indexed_messages
 from collector.dialects.messages import messages, system_and_rest
 from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, passage, passages_in, text_at, usage_at
+from collector.dialects.reading import failure, passage, passages_in, text_at, texts_in, usage_at
 from collector.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
@@ -85,6 +85,8 @@ _TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "
 def _entity(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     given, came = attributes.get(_INPUT), json_value(attributes.get(_OUTPUT))
+    if kind == "chain" and isinstance(given, str) and '"run_type": "prompt"' in given:
+        return _template(given)
     documents = _documents(came) if kind == "chain" else ()
     if documents:
         kind = "retrieval"
@@ -104,6 +106,15 @@ def _entity(span: Span, kind: Kind) -> Call:
         passages=documents,
         query=_query(given) if documents else None,
         found={field: key for field, key in (("input", _INPUT), ("output", _OUTPUT)) if key in attributes},
+    )
+
+
+def _template(given: str) -> Call:
+    """LangChain's prompt templates: their inputs are what a prompt was filled with."""
+    return Call(
+        dialect="traceloop",
+        variables=texts_in(as_dict(decoded(given)).get("inputs")),
+        found={"variables": _INPUT},
     )
 
 
