@@ -105,6 +105,7 @@ def _told(span: Span, records: Sequence[LogRecord]) -> message_events.Told:
     )
 
 
+_FINISH = ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason")
 _USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 _USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 
@@ -124,7 +125,7 @@ def _exchange(
         output=came,
         input_hole=given_hole,
         output_hole=came_hole,
-        finish=finish_of(json_value(attributes.get("gen_ai.response.finish_reasons"))),
+        finish=finish_of(json_value(found_at(attributes, *_FINISH)[0])),
         error=failure(span, answered=came is not None) if kind != "chain" else None,
         model=text_at(attributes, "gen_ai.response.model", "gen_ai.request.model"),
         provider=text_at(attributes, "gen_ai.provider.name", "gen_ai.system"),

@@ -97,6 +97,7 @@ def failure(span: Span, *, answered: bool) -> str | None:
         return None
     about = exception or {}
     kind = text_at(span.attributes, "error.type") or text_at(about, "exception.type") or ""
+    kind = kind.removeprefix("<class '").removesuffix("'>")  # the repr of a Python class
     message = (
         span.status_message or text_at(span.attributes, "error.message") or text_at(about, "exception.message") or ""
     )
