@@ -58,8 +58,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 def _model(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user"))
-    output = listed(indexed_messages(attributes, COMPLETION, "assistant"))
+    encoded = span.scope.startswith("opentelemetry.instrumentation.bedrock")
+    system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user", encoded=encoded))
+    output = listed(indexed_messages(attributes, COMPLETION, "assistant", encoded=encoded))
     finish = output[0].finish if output else None
     return Call(
         dialect="traceloop",
