@@ -11,7 +11,9 @@ from collector.dialects.decode import as_dict, as_list, decoded, json_value
 from collector.span import Attributes, Span
 from evaluators.cases import Incomplete, Json, TokenCount
 
-MASKS = frozenset({"__REDACTED__", "[REDACTED]", "<elided>", "<redacted>", "[redacted]", "REDACTED", "***"})
+MASKS = frozenset(
+    {"__REDACTED__", "[REDACTED]", "<elided>", "<redacted>", "<REDACTED>", "[redacted]", "REDACTED", "***"}
+)
 """Texts that stand where a text was taken away."""
 
 LONGEST_MASK = 200

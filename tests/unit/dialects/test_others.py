@@ -490,3 +490,99 @@ def test_other_evaluators_calls_are_not_turns() -> None:
     )
     trace.span(3, "chat", chat("Is this good?", "0.9"), parent=2)
     assert [turn.input for turn in trace.turns()] == [QUESTION]
+
+
+# --- Claude Code
+
+
+def test_claude_codes_spans_are_one_turn_that_cannot_be_judged() -> None:
+    who = {"session.id": "s", "user.id": "u"}
+    requests = {
+        "model": "m-1",
+        "gen_ai.system": "anthropic",
+        "gen_ai.request.model": "m-1",
+        "input_tokens": 10,
+        "output_tokens": 2,
+        "success": True,
+        **who,
+    }
+    for prompt, known in (("<REDACTED>", None), (QUESTION, QUESTION)):
+        interaction = {"user_prompt": prompt, "user_prompt_length": 20, "interaction.sequence": 1, **who}
+        trace = Trace().span(
+            1, "claude_code.interaction", interaction, scope="com.anthropic.claude_code.tracing", took=9
+        )
+        for number in (2, 4):
+            trace.span(number, "claude_code.llm_request", requests, parent=1, scope="com.anthropic.claude_code.tracing")
+        trace.span(
+            3, "claude_code.tool", {"tool_name": "Bash", **who}, parent=1, scope="com.anthropic.claude_code.tracing"
+        )
+        turn = trace.turn()
+        assert (turn.input, turn.actual_output, turn.conversation_id, turn.user_id) == (known, None, "s", "u")
+        assert turn.incomplete == "no_content"
+
+
+def test_claude_codes_records() -> None:
+    trace = Trace().record(
+        None,
+        "",
+        None,
+        {"event.name": "user_prompt", "prompt": QUESTION, "session.id": "s"},
+        scope="com.anthropic.claude_code.events",
+    )
+    assert facts(trace.turn()) == {"input": QUESTION, "incomplete": "no_content"}
+
+
+# --- AWS's distribution
+
+
+def adot(scope: str, given: Any, came: Any) -> tuple[str, dict[str, Any]]:
+    return scope, {"input": {"messages": given}, "output": {"messages": came}}
+
+
+def test_adot_moves_the_contents_of_strands() -> None:
+    given = [
+        {"role": "system", "content": "Be short."},
+        {"role": "user", "content": {"content": json.dumps([{"text": QUESTION}])}},
+    ]
+    came = [{"role": "assistant", "content": {"message": json.dumps([{"text": ANSWER}]), "finish_reason": "end_turn"}}]
+    model = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m-1",
+        "gen_ai.usage.input_tokens": 9,
+        "gen_ai.usage.output_tokens": 4,
+    }
+    trace = Trace().span(1, "chat", model, scope="strands.telemetry.tracer")
+    name, body = adot("strands.telemetry.tracer", given, came)
+    trace.record(1, name, body, {"session.id": "s"}, scope=name)
+    assert told(trace, "tokens") == {**TOLD, "tokens": (9, 4)}
+
+
+def test_adot_moves_tool_calls() -> None:
+    use = [{"toolUse": {"toolUseId": "c1", "name": "prices", "input": {"q": "kayak"}}}]
+    result = [{"toolResult": {"toolUseId": "c1", "status": "success", "content": [{"text": "30"}]}}]
+    given = [
+        {"role": "user", "content": {"content": json.dumps([{"text": QUESTION}])}},
+        {"role": "assistant", "content": {"content": json.dumps(use)}},
+        {"role": "user", "content": {"content": json.dumps(result)}},
+    ]
+    came = [{"role": "assistant", "content": {"message": json.dumps([{"text": ANSWER}]), "finish_reason": "end_turn"}}]
+    trace = Trace().span(1, "chat", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-1"})
+    name, body = adot("strands.telemetry.tracer", given, came)
+    assert facts(trace.record(1, name, body, scope=name).turn())["tools"] == [("prices", {"q": "kayak"}, "30")]
+
+
+def test_adot_moves_the_contents_of_openinference() -> None:
+    """The roles stay on the span, what was said is gone from it."""
+    held = {
+        "openinference.span.kind": "LLM",
+        "llm.model_name": "m-1",
+        "llm.input_messages.0.message.role": "user",
+        "llm.output_messages.0.message.role": "assistant",
+    }
+    name, body = adot(
+        "openinference.instrumentation.langchain",
+        [{"role": "user", "content": QUESTION}],
+        [{"role": "assistant", "content": ANSWER}],
+    )
+    turn = Trace().span(1, "ChatOpenAI", held, scope=name).record(1, name, body, scope=name).turn()
+    assert (turn.input, turn.actual_output, turn.model) == (QUESTION, ANSWER, "m-1")
