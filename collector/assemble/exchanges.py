@@ -134,11 +134,18 @@ def _close(group: _Group, call: ModelCall) -> None:
         return
     trail = {folded(each.text) for each in (call.call.input or ())[call.position + 1 :] if each.role == "assistant"}
     for each in list(group.done):
-        if each.final is not None and each.answer and folded(each.answer) in trail:
+        if each.final is not None and (folded(each.answer) in trail if each.answer else _goes_on(each, call)):
             group.done.remove(each)
             group.open = [*each.calls, *group.open]
     group.done.append(_exchange(group.open, call))
     group.open, group.failed = [], None
+
+
+def _goes_on(done: Exchange, call: ModelCall) -> bool:
+    """Whether a call goes on after one whose answer was not captured: more was said to it after the same words."""
+    if done.error is not None or done.answer is not None or done.final is None:
+        return False
+    return done.end <= call.span.start and len(call.call.input or ()) > call.position + 1
 
 
 def _is_copy(done: Exchange, call: ModelCall) -> bool:

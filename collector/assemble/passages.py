@@ -58,7 +58,17 @@ def _belongs(read: Read, exchange: Exchange, tree: Tree) -> bool:
     if read.span.span_id in span_ids:
         return True
     around = {above for span_id in span_ids for above in tree.line(span_id)}
-    return read.span.span_id in around
+    return read.span.span_id in around or _is_template(read, exchange)
+
+
+def _is_template(read: Read, exchange: Exchange) -> bool:
+    """Whether a step filled the template of a prompt for one of the calls beside it."""
+    parent = read.span.parent_span_id
+    return (
+        read.call.kind == "other"
+        and parent is not None
+        and any(call.span.parent_span_id == parent and read.span.start <= call.span.start for call in exchange.calls)
+    )
 
 
 def _texts(passages: Iterable[Passage]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> lis
         if not done.isdisjoint(tree.line(wrapper.span.span_id)):
             continue
         here = [each for each in inside.get(wrapper.span.span_id, ()) if each in kept]
-        told = _tell(wrapper, here, kept, reads, tree)
+        told = _tell(_since_question(wrapper), here, kept, reads, tree)
         if told is None:
             continue
         if told not in kept:
@@ -35,6 +35,18 @@ def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> lis
             kept = _without_inner(kept, here, told)
             done.add(wrapper.span.span_id)
     return _without_sub_agents([each for each in kept if each.final or each.wrapper], reads, tree)
+
+
+def _since_question(wrapper: Read) -> Read:
+    """The wrapper with nothing in its output but what came after a user's last words there.
+
+    An agent that remembers gives back its whole conversation: what was answered before is not its answer.
+    """
+    output = wrapper.call.output or ()
+    asked = max((index for index, each in enumerate(output) if each.role == "user" and each.text.strip()), default=-1)
+    if asked < 0 or asked == len(output) - 1:
+        return wrapper
+    return wrapper._replace(call=wrapper.call._replace(output=output[asked + 1 :]))
 
 
 def _depth(read: Read, tree: Tree) -> tuple[int, int, str]:
@@ -67,13 +79,16 @@ def _tell(
     if len(free) < len(here):
         return None  # what is inside has been told by a wrapper further out
     question, answer = question_of(wrapper.call), answer_of(wrapper.call.output, run=True)
+    anywhere = [] if free else [each for each in kept if each.wrapper is None]  # parents may be missing
     if answer:
-        anywhere = [] if free else [each for each in kept if each.wrapper is None]  # parents may be missing
         confirmed = [each for each in (free or anywhere) if _confirms(each, question, answer)]
         if confirmed:
             return _adopt(confirmed[-1], wrapper, question)
     if wrapper.call.kind == "chain":
         return None
+    free += [each for each in anywhere if _is_orphan(each, wrapper, question, tree)]
+    if answer == "" and free and free[-1].answer == "" and _asks(free[-1], question):
+        return _adopt(free[-1], wrapper, question)
     sound = bool(question and answer) and wrapper.call.output_hole is None
     if sound and question:
         asked = [each for each in free if each.question and same_question(question, each.question)]
@@ -90,6 +105,22 @@ def _confirms(exchange: Exchange, question: str | None, answer: str) -> bool:
     if mine != theirs and not (len(theirs) >= 16 and mine.startswith(theirs)):  # a cut text ends early
         return False
     return question is None or exchange.question is None or same_question(question, exchange.question)
+
+
+def _asks(exchange: Exchange, question: str | None) -> bool:
+    return question is not None and exchange.question is not None and same_question(question, exchange.question)
+
+
+def _is_orphan(exchange: Exchange, wrapper: Read, question: str | None, tree: Tree) -> bool:
+    """Whether a failed or silent exchange lies inside the wrapper although a span between them has not come.
+
+    A library that fails may never end the spans around the call.
+    """
+    if exchange.answer or exchange.last is None or not _asks(exchange, question):
+        return False
+    line = tree.line(exchange.last.span.span_id)
+    is_cut_off = bool(line) and line[-1] not in tree.spans
+    return is_cut_off and wrapper.span.start <= exchange.start and exchange.end <= wrapper.span.end
 
 
 def same_question(told: str, asked: str) -> bool:

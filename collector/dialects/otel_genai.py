@@ -7,6 +7,7 @@ Messages are attributes (JSON, structured values, or plain text), or attributes 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from collector.dialects import message_events
 from collector.dialects.call import Call, Kind, Said, finish_of, listed
@@ -99,9 +100,12 @@ def _told(span: Span, records: Sequence[LogRecord]) -> message_events.Told:
     )
     if from_records.input or from_records.output or not span.events:
         return from_records
-    return message_events.told(((each.name, dict(each.attributes)) for each in span.events), encoded=True)
+    return message_events.told(
+        ((each.name, dict(each.attributes)) for each in span.events if each.name in message_events.NAMES), encoded=True
+    )
 
 
+_FINISH = ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason")
 _USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 _USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 
@@ -111,6 +115,8 @@ def _exchange(
 ) -> Call:
     given, given_hole = _side(attributes, _INPUT, "user", told.input)
     came, came_hole = _side(attributes, _OUTPUT, "assistant", told.output)
+    if came is not None and len(came) > 1 and attributes.get("gen_ai.operation.name") == "generate_content":
+        came = _whole_stream(came)
     return Call(
         dialect="otel_genai",
         kind=kind,
@@ -119,7 +125,7 @@ def _exchange(
         output=came,
         input_hole=given_hole,
         output_hole=came_hole,
-        finish=finish_of(json_value(attributes.get("gen_ai.response.finish_reasons"))),
+        finish=finish_of(json_value(found_at(attributes, *_FINISH)[0])),
         error=failure(span, answered=came is not None) if kind != "chain" else None,
         model=text_at(attributes, "gen_ai.response.model", "gen_ai.request.model"),
         provider=text_at(attributes, "gen_ai.provider.name", "gen_ai.system"),
@@ -152,6 +158,14 @@ def _side(
         return (Said("assistant"),), None
     reference = text_at(attributes, f"{key}_ref", f"{key}.ref")
     return None, "external_reference" if reference else None
+
+
+def _whole_stream(came: tuple[Said, ...]) -> tuple[Said, ...]:
+    """One answer, where google-genai writes every chunk of a stream as a message; only the last one has ended."""
+    *chunks, last = came
+    if last.finish is None or any(each.finish or each.role != "assistant" for each in chunks):
+        return came
+    return (reduce(message_events.joined, came),)
 
 
 _FIELDS = {_INPUT: "input", _OUTPUT: "output", _SYSTEM: "system"}
@@ -214,7 +228,7 @@ DIALECT = Dialect(
     read=read,
     evidence=("gen_ai.*",),
     events=frozenset({DETAILS, *message_events.NAMES}),
-    records=frozenset({DETAILS, EVALUATION, *message_events.NAMES}),
+    records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),
     carries=Carries(
         libraries="OpenTelemetry GenAI instrumentations, AI SDK 7, Google ADK 2, Microsoft Agent Framework, Strands, "
         "OpenLLMetry ≥ 0.60, OpenLIT ≥ 1.40, Logfire, Pydantic AI",
