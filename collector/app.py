@@ -80,13 +80,14 @@ TRUNCATE_TEXT_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A service that runs. A port is None where this process does not receive over HTTP, or shows no page."""
+    """A service that runs. A port is None where this process does not receive over HTTP or gRPC, or shows no page."""
 
     logs: Logs
     plan: Plan
     telemetry: Telemetry
     otlp_port: int | None
     page_port: int | None = None
+    grpc_port: int | None = None
 
 
 def stages_of(text: str) -> frozenset[str]:
@@ -117,6 +118,7 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
         loop.add_signal_handler(each, _on_signal, stop)
     async with running(config, stages) as service:
         where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
+        where += "" if service.grpc_port is None else f"; OTLP/gRPC on port {service.grpc_port}"
         if config.settings.page and service.page_port is not None:
             where += f"; page on http://{config.settings.page.host}:{service.page_port}/"
         logger.info("ready: %s%s", ", ".join(each for each in STAGES if each in stages), where)
@@ -169,12 +171,14 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
             _start_evaluate(config, plan, logs, telemetry, tasks, guards, purse)
         if "assemble" in stages:
             _start_assemble(config, logs, telemetry, tasks, guards)
-        otlp_port = None
+        otlp_port = grpc_port = None
         if "receive" in stages:
-            otlp_port = await _start_receivers(config, logs, telemetry, tasks, stack, guards)
+            await _start_sources(config, logs, telemetry, tasks, guards)
+            otlp_port = await _start_http(config, logs, telemetry, stack, guards)
+            grpc_port = await _start_grpc(config, logs, telemetry, stack, guards)
         guards.health.start()
         try:
-            yield Running(logs, plan, telemetry, otlp_port, page_port)
+            yield Running(logs, plan, telemetry, otlp_port, page_port, grpc_port)
         finally:
             guards.health.drain()
 
@@ -334,23 +338,39 @@ def _start_assemble(config: Config, logs: Logs, telemetry: Telemetry, tasks: _Ta
     tasks.follow(logs.spans, "assemble", letters.guarding(stage.open_fold))
 
 
-async def _start_receivers(
-    config: Config, logs: Logs, telemetry: Telemetry, tasks: _Tasks, stack: AsyncExitStack, guards: Guards
-) -> int | None:
+async def _start_sources(config: Config, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards) -> None:
     receive = config.settings.receive
     for settings in receive.kafka:
         await _start_source(settings, logs, telemetry, tasks, guards)
     if receive.files:
         tasks.start(_read_files([Path(each) for each in receive.files], logs, telemetry, guards))
-    if receive.otlp_http is None:
+
+
+async def _start_http(
+    config: Config, logs: Logs, telemetry: Telemetry, stack: AsyncExitStack, guards: Guards
+) -> int | None:
+    settings = config.settings.receive.otlp_http
+    if settings is None:
         return None
-    receiver = OtlpHttpReceiver(receive.otlp_http, logs.spans, telemetry, redactor=guards.redactor)
+    receiver = OtlpHttpReceiver(settings, logs.spans, telemetry, redactor=guards.redactor)
     try:
         return await stack.enter_async_context(receiver.serve())
     except OSError as error:
-        where = f"{receive.otlp_http.host}:{receive.otlp_http.port}"
-        why = f"{where} cannot be listened on ({error.strerror})"
+        why = f"{settings.host}:{settings.port} cannot be listened on ({error.strerror})"
         raise ConfigError(f"receive.otlp_http: {why}; write another port, or 0 for any free one") from error
+
+
+async def _start_grpc(
+    config: Config, logs: Logs, telemetry: Telemetry, stack: AsyncExitStack, guards: Guards
+) -> int | None:
+    settings = config.settings.receive.otlp_grpc
+    if settings is None:
+        return None
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else senders can make it write to stderr, in lines of its own
+    from collector.receive.otlp_grpc import OtlpGrpcReceiver  # an extra, which need not be installed
+
+    receiver = OtlpGrpcReceiver(settings, logs.spans, telemetry, redactor=guards.redactor)
+    return await stack.enter_async_context(receiver.serve())
 
 
 async def _start_source(

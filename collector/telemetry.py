@@ -263,7 +263,7 @@ EXPORT_LAG = Series(
 RECEIVED_REQUESTS = Series(
     "evalstream_receive_requests_total",
     "counter",
-    "OTLP requests over HTTP, by the status they were answered with.",
+    "OTLP requests by the status they were answered with: a number over HTTP, a name over gRPC.",
     ("signal", "status"),
 )
 RECEIVE_DURATION = Series(

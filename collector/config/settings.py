@@ -13,7 +13,7 @@ from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.strata import MOST
 from collector.page.settings import PageSettings
-from collector.receive.otlp_http import OtlpHttpSettings
+from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.redact.opening import RedactSettings
 from collector.safeguards import CanarySettings
 
@@ -64,6 +64,9 @@ class ReceiveSettings(Section):
     """Where traces come from. Without this section: OTLP/HTTP on 127.0.0.1:4318."""
 
     otlp_http: OtlpHttpSettings | None = None
+    otlp_grpc: OtlpGrpcSettings | None = Field(
+        default=None, description="Needs the extra grpc: pip install 'evalstream[grpc]'."
+    )
     kafka: list[KafkaSourceSettings] = Field(default_factory=list[KafkaSourceSettings])
     files: list[str] = Field(default_factory=list, description="OTLP files or directories, read once at the start.")
 
