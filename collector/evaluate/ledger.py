@@ -28,7 +28,7 @@ MARK_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """At `time` (s) turns up to `turns` had been taken, and the evaluations log ended at `evaluations`."""
+    """When the turns log was at `time` (s), turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
 
     time: float
     turns: int
@@ -38,7 +38,8 @@ class _Mark:
 class Ledger:
     """The ids of the evaluations of one partition, from a mark on.
 
-    `horizon` (s) is how long ids are kept beyond need, so that a turn delivered again within that time is known.
+    `horizon` (s) is how long ids are kept beyond need, so that a turn written into the turns log again within that time
+    is known.
     With `costs` what evaluations cost is read back, too.
     """
 
