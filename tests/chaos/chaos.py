@@ -38,8 +38,8 @@ async def chaos(setup: Setup, fire: Fire) -> Figures:
                 running.start(each)
         if finished:
             await asyncio.sleep(2.0)  # what is written twice is written now
-        unclean = await running.drain(30.0)
-        return running.figures(unclean)
+        await running.drain(30.0)
+        return running.figures()
 
 
 def _under_fire(running: Cluster, fire: Fire) -> bool:

@@ -16,7 +16,7 @@ _NUMBER = re.compile(rb"turn-(\d{6})-")
 
 @dataclass(slots=True)
 class Call:
-    """A question about a turn. `failed` if it was answered with an error; nobody paid for that."""
+    """A question about a turn. `failed` if it was answered with an error, or not at all: nobody paid for that."""
 
     number: int
     worker: str
@@ -36,7 +36,7 @@ class CountedJudge(StandInJudge):
         if found is None:
             return await super()._complete(request)
         worker = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        call = Call(int(found[1]), worker, time.time())
+        call = Call(int(found[1]), worker, time.time(), failed=self.faults.hang)
         self.asked.append(call)
         answer = await super()._complete(request)
         call.failed = answer.status != 200

@@ -19,11 +19,12 @@ CLOCK_GRAIN = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A process that was killed: whose, when it began and when it ended (s since the epoch)."""
+    """A process that was killed: whose, when it began, when it was killed, when the next began (s since the epoch)."""
 
     worker: str
     began: float
     at: float
+    next: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def in_flight(kill: Kill, judge: CountedJudge, ledger: LedgerWatch, evaluator: s
         call.number
         for call in judge.asked
         if call.worker == kill.worker
-        and kill.began <= call.asked_at <= kill.at + CLOCK_GRAIN
+        and kill.began <= call.asked_at < kill.next  # what was sent before the kill may be read after it
         and not call.failed
         and ledger.at.get((evaluator, call.number), float("inf")) > kill.at - CLOCK_GRAIN
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,6 +33,8 @@ PARTITIONS = 6
 PER_MESSAGE = 10
 EVALUATORS = ("helpful", "brief")
 JUDGED = "helpful"
+IN_ORDER = (0, -signal.SIGTERM)
+"""Exit statuses of workers that were told to stop; the second is of one that had not begun to listen for it."""
 HOPELESS = 100
 """So many processes end by themselves only if something is wrong with all of them."""
 USUAL = Faults(latency=0.1, error_share=0.05)
@@ -41,7 +44,8 @@ USUAL = Faults(latency=0.1, error_share=0.05)
 class Setup:
     """How large it is. `rate` is in turns a second, `concurrency` evaluations a worker has under way at most.
 
-    `keep` is a folder for what the workers say and export, to look into afterwards.
+    `keep` is a folder for what the workers say and export, to look into afterwards. `static` workers have names that
+    outlive their processes.
     """
 
     turns: int
@@ -51,6 +55,7 @@ class Setup:
     faults: Faults = USUAL
     seed: int = 1
     keep: Path | None = None
+    static: bool = True
     entry: Callable[[Sequence[str], str], None] = evalstream
 
 
@@ -67,6 +72,7 @@ class Cluster:
     kills: list[Kill] = field(default_factory=list[Kill])
     broker_restarts: int = 0
     ended_by_themselves: int = 0
+    unclean_stops: int = 0
     produced: int = 0
     began: float = field(default_factory=time.monotonic)
     _began: dict[str, float] = field(default_factory=dict[str, float])
@@ -89,11 +95,18 @@ class Cluster:
     async def kill(self, worker: Worker, *, down: float = 0.0) -> None:
         """SIGKILL, and another process in its place after `down` seconds."""
         self._down.add(worker.name)
-        was_running, at = worker.running, time.time()
+        was_running, began, at = worker.running, self._began[worker.name], time.time()
         await asyncio.to_thread(worker.kill)
-        if was_running:
-            self.kills.append(Kill(worker.name, self._began[worker.name], at))
         await asyncio.sleep(down)
+        self.start(worker)
+        if was_running:
+            self.kills.append(Kill(worker.name, began, at, self._began[worker.name]))
+        self._down.discard(worker.name)
+
+    async def replace(self, worker: Worker) -> None:
+        """SIGTERM, and another process in its place."""
+        self._down.add(worker.name)
+        self.unclean_stops += await asyncio.to_thread(worker.stop) not in IN_ORDER
         self.start(worker)
         self._down.discard(worker.name)
 
@@ -149,17 +162,17 @@ class Cluster:
             await asyncio.sleep(0.2)
         return self.done
 
-    async def drain(self, within: float) -> int:
-        """Let the exporters have what is in the ledger, then stop all workers; how many did not stop in order."""
+    async def drain(self, within: float) -> None:
+        """Let the exporters have what is in the ledger, then stop all workers."""
         give_up_at = time.monotonic() + within
         while time.monotonic() < give_up_at and set(self.ledger.written) - set(exports(self.workers)):
             await asyncio.sleep(0.5)
         self._over = True
         statuses = await asyncio.gather(*(asyncio.to_thread(each.stop) for each in self.workers))
         await self.ledger.look()
-        return sum(status != 0 for status in statuses)
+        self.unclean_stops += sum(status not in IN_ORDER for status in statuses)
 
-    def figures(self, unclean_stops: int) -> Figures:
+    def figures(self) -> Figures:
         keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
         ledger, exported = self.ledger, exports(self.workers)
         again, in_flight, unexplained = repeated(self.kills, self.judge, ledger, JUDGED)
@@ -185,7 +198,7 @@ class Cluster:
             judged_again_without_a_kill=len(unexplained),
             exported_lines=sum(exported.values()),
             exports_missing=len(set(ledger.written) - set(exported)),
-            unclean_stops=unclean_stops,
+            unclean_stops=self.unclean_stops,
         )
 
 
@@ -203,12 +216,13 @@ class Cluster:
         (folder / "details.json").write_text(json.dumps(details, indent=1))
 
 
-def configuration(name: str, bootstrap: str, judge: str, concurrency: int) -> dict[str, Any]:
-    """What one worker runs with: all stages, and a name that outlives its restarts."""
+def configuration(name: str, bootstrap: str, judge: str, concurrency: int, *, static: bool = True) -> dict[str, Any]:
+    """What one worker runs with."""
+    instance = name if static else None
     source = {"bootstrap_servers": [bootstrap], "traces": [f"{PREFIX}.{SOURCE}"], "group": f"{PREFIX}.receive"}
     return {
-        "log": log_settings(bootstrap, name),
-        "receive": {"kafka": [source | {"group_instance_id": name}]},
+        "log": log_settings(bootstrap, instance),
+        "receive": {"kafka": [source | {"group_instance_id": instance}]},
         "assemble": {"quiet": "500ms", "linger": "10s"},
         "judges": {
             "main": {
@@ -253,7 +267,7 @@ async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
                 Worker(
                     folder / name,
                     name,
-                    configuration(name, broker.bootstrap, url, setup.concurrency),
+                    configuration(name, broker.bootstrap, url, setup.concurrency, static=setup.static),
                     "--stages",
                     "receive,assemble,evaluate,export",
                     entry=setup.entry,

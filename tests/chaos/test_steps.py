@@ -93,7 +93,7 @@ async def lives_and_dies(worker: Worker, step: str) -> Kill:
     worker.start()
     status = await asyncio.to_thread(worker.wait, WITHIN)
     assert status == -signal.SIGKILL, f"{step} was not reached: {status}; it said: {worker.said()}"
-    return Kill(worker.name, began, time.time())
+    return Kill(worker.name, began, over := time.time(), over)
 
 
 async def everything_out(ledger: LedgerWatch, workers: list[Worker]) -> None:
