@@ -25,6 +25,7 @@ from workers import Worker, evalstream
 
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, serve_judge
+from collector.logs.kafka.workarounds import abandon
 from collector.opening import open_logs
 
 PREFIX = "chaos"
@@ -149,7 +150,7 @@ class Cluster:
                 producer.send(f"{PREFIX}.{SOURCE}", value).get(20)
             except (KafkaError, TimeoutError):
                 if producer is not None:
-                    producer.close(timeout=0)
+                    abandon(producer)
                 producer = None
                 time.sleep(0.5)
             else:
