@@ -165,7 +165,7 @@ FAULTS: dict[str, Callable[[Cluster], Awaitable[None]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=840.0)
+    parser.add_argument("--seconds", type=float, default=760.0)
     parser.add_argument("--rate", type=float, default=10.0, help="turns a second")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for what the workers say and export")

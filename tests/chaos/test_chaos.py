@@ -23,7 +23,7 @@ def _broker_of_its_own() -> None:
         pytest.skip(str(error))
 
 
-async def test_workers_and_broker_die_at_random_and_nothing_is_lost_or_judged_twice() -> None:
+async def test_workers_and_broker_die_at_random() -> None:
     fire = Fire(broker_restarts=1, calm_after=25.0, deadline=200.0)
     figures = await chaos(Setup(turns=1500, rate=100.0), fire)
     print(figures.json())
@@ -35,7 +35,7 @@ async def test_workers_and_broker_die_at_random_and_nothing_is_lost_or_judged_tw
 
 async def test_a_storm_of_rebalances_loses_nothing_and_writes_nothing_twice() -> None:
     """No worker has a name that outlives it, so each that leaves or comes moves partitions of every group."""
-    async with cluster(Setup(turns=600, rate=40.0, static=False)) as running:
+    async with cluster(Setup(turns=400, rate=40.0, static=False)) as running:
         while running.produced < running.setup.turns:
             await asyncio.sleep(running.chance.uniform(0.3, 1.0))
             await running.replace(running.chance.choice(running.workers))
