@@ -50,8 +50,8 @@ class Dispatcher:
         self._shed_after = shed_after
         self._run = run
 
-    async def perform(self, job: Job, partition: int) -> Evaluation:
-        """Judge, or say why not, and write down what came of it."""
+    async def perform(self, job: Job, partition: int, since: int) -> Evaluation:
+        """Judge, or say why not, and write down what came of it, behind the position `since` of the evaluations log."""
         case = job.case()
         reason = self._refused(job)
         if reason is not None:
@@ -62,7 +62,7 @@ class Dispatcher:
             result = await self._judged(job, case, partition)
         evaluation = evaluation_of(job, case, result)
         record = Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=partition)
-        await persistently(self._evaluations, record, self._retry)
+        await persistently(self._evaluations, record, self._retry, since=since)
         return evaluation
 
     def _refused(self, job: Job) -> str | None:

@@ -134,7 +134,8 @@ class EvaluateFold:
             self._hold(record.position)
             await self._evict()
         await self._carry()
-        await self._ledger.mark(self.state.next, self._low().position, self.state.time)
+        if records:  # by the log's time: turns of a backlog carry times that pass much faster
+            await self._ledger.mark(self.state.next, self._low().position, records[-1].timestamp)
 
     async def _set_rates(self, purse: Purse, now: float, position: int) -> None:
         """Decide on the rates from a position on, out of what is past."""

@@ -64,7 +64,7 @@ class PartitionJobs:
 
     async def _run(self, job: Job) -> None:
         try:
-            evaluation = await self._dispatcher.perform(job, self._partition)
+            evaluation = await self._dispatcher.perform(job, self._partition, self._ledger.end)
             self._ledger.add(job.evaluation_id)
             del self._places[job.evaluation_id]  # not if it was cancelled: the low watermark then stays where it is
             self._count(evaluation)
