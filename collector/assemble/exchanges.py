@@ -129,11 +129,10 @@ def _fail(group: _Group, call: ModelCall) -> None:
 
 def _close(group: _Group, call: ModelCall) -> None:
     """End an exchange, and take back the ends that this call shows to have been steps or copies."""
-    copy = next((each for each in group.done if _is_copy(each, call)), None)
-    if copy is not None:
+    if call.answer and any(_is_copy(each, call) for each in group.done):
         return
     trail = {folded(each.text) for each in (call.call.input or ())[call.position + 1 :] if each.role == "assistant"}
-    for each in list(group.done):
+    for each in list(group.done) if trail else ():
         if each.final is not None and each.answer and folded(each.answer) in trail:
             group.done.remove(each)
             group.open = [*each.calls, *group.open]
