@@ -19,7 +19,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # what rich formats looks no better in a terminal and takes twice as long to come
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True)]
