@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collector.assemble.gather import Piece, gather
 from collector.assemble.reading import Read
 from collector.assemble.trace import Assembler, Workings
-from collector.dialects.call import conflicts
+from collector.dialects.call import Call, Kind, conflicts
 from collector.errors import BadInput
 from collector.span import Span
 
@@ -37,7 +37,13 @@ def explain(trace_id: str, pieces: Iterable[Piece], assembler: Assembler) -> Ite
 def _span(span: Span, read: Read | None, work: Workings, assembler: Assembler) -> Iterator[str]:
     yield f"  span {span.span_id} {span.name!r}, scope {span.scope!r}"
     if read is None:
-        yield "    no dialect reads it"
+        named = [
+            name
+            for name, value in zip(("conversation", "user"), assembler.identity.who(span.attributes), strict=True)
+            if value
+        ]
+        also = f"; it names the {' and the '.join(named)}" if named else ""
+        yield f"    no dialect reads it{also}"
         return
     call = read.call
     yield f"    {call.dialect} reads it as {call.kind}{_places(read)}"
@@ -45,12 +51,21 @@ def _span(span: Span, read: Read | None, work: Workings, assembler: Assembler) -
     contradicted = sorted(conflicts(assembler.dialects.read_each(span, ())))
     if contradicted:
         yield f"    dialects contradict each other in {', '.join(contradicted)}; the most specific one wins"
-    yield f"    {_fate(span, work)}"
+    yield f"    {_fate(read, work)}"
 
 
 def _places(read: Read) -> str:
-    found = ", ".join(f"{field} in {place}" for field, place in sorted(read.call.found.items()))
-    return f": {found}" if found else ", and finds no content in it"
+    call = read.call
+    said = {"input": call.input, "output": call.output}
+    found = sorted(call.found.items())
+    read_at = ", ".join(f"{field} in {place}" for field, place in found if said.get(field, ()) is not None)
+    silent = ", ".join(place for field, place in found if said.get(field, ()) is None)
+    places = f": {read_at}" if read_at else ", and finds no content in it"
+    return f"{places}; nothing that somebody said in {silent}" if silent and call.kind not in _SILENT else places
+
+
+_SILENT = frozenset({"tool", "retrieval", "other"})
+"""Kinds whose inputs and outputs are not messages."""
 
 
 def _holes(read: Read) -> Sequence[str]:
@@ -64,7 +79,8 @@ def _holes(read: Read) -> Sequence[str]:
     return [hole for hole in holes if hole]
 
 
-def _fate(span: Span, work: Workings) -> str:
+def _fate(read: Read, work: Workings) -> str:
+    span = read.span
     for each in work.assembly.turns:
         if each.turn.span_id == span.span_id:
             return f"makes turn {each.turn.turn_id}"
@@ -72,7 +88,25 @@ def _fate(span: Span, work: Workings) -> str:
             return f"is part of turn {each.turn.turn_id}"
     call = next((each for each in work.calls if span.span_id in each.span_ids), None)
     if call is None:
-        return "makes no turn: it is no model call, and no wrapper that tells an exchange of its own"
+        return f"makes no turn: {_why_not(read.call)}"
     if call.is_step:
         return "makes no turn: it asks for a tool, and no answer follows in this trace"
     return "makes no turn: what it answered was on the way to another answer"
+
+
+_WHY_NOT: dict[Kind, str] = {
+    "model": "no answer, tokens, finish reason or error say that the call ended, or it only wraps other calls",
+    "tool": "what a tool did is told with the turn that called it",
+    "retrieval": "documents are told with the turn they were fetched for",
+    "aside": "guardrails, evaluators and rerankers do not answer the user",
+    "other": "there is nothing to judge in embeddings, templates and the like",
+}
+
+
+def _why_not(call: Call) -> str:
+    if call.kind in _WHY_NOT:
+        return _WHY_NOT[call.kind]
+    missing = [side for side, said in (("question", call.input), ("answer", call.output)) if said is None]
+    if missing:
+        return f"it goes around other spans and tells no {' and no '.join(missing)} itself"
+    return "it goes around other spans, and no model call in it confirms what it tells"

@@ -29,6 +29,7 @@ _SYSTEM = "gen_ai.system_instructions"
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
     **dict.fromkeys(("acompletion", "atext_completion", "aresponses", "anthropic_messages"), "model"),  # LiteLLM
+    **dict.fromkeys(("chat.completions", "text.completions"), "model"),  # Semantic Kernel
     "invoke_agent": "agent",
     "invoke_workflow": "workflow",
     **dict.fromkeys(("embeddings", "embedding", "create_agent"), "other"),
@@ -106,8 +107,8 @@ def _told(span: Span, records: Sequence[LogRecord]) -> message_events.Told:
 
 
 _FINISH = ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason")
-_USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
-_USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
+_USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.response.prompt_tokens")
+_USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.response.completion_tokens")
 
 
 def _exchange(

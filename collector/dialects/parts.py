@@ -94,9 +94,9 @@ def _add_other(parts: Parts, part: Dict, kind: str) -> None:
     if kind in _SERVED:
         _add_served(parts, part, kind)
         return
-    answer = answer_part(part)
-    if answer is not None:
-        parts.answers.append(answer)
+    came = answer_part(part)
+    if came is not None:
+        parts.answers.append(came)
         return
     call = _call_part(part, kind)
     if call is not None:

@@ -529,7 +529,7 @@ def test_claude_codes_records() -> None:
         {"event.name": "user_prompt", "prompt": QUESTION, "session.id": "s"},
         scope="com.anthropic.claude_code.events",
     )
-    assert facts(trace.turn()) == {"input": QUESTION, "incomplete": "no_content"}
+    assert facts(trace.turn()) == {"input": QUESTION, "conversation": "s", "incomplete": "no_content"}
 
 
 # --- AWS's distribution
