@@ -38,7 +38,9 @@ class KafkaLogSettings(Section):
 class LogSettings(Section):
     """Where the logs are kept."""
 
-    kind: Literal["sqlite", "kafka", "memory"] = "sqlite"
+    kind: Literal["sqlite", "kafka", "memory"] = Field(
+        default="sqlite", description="One file, topics, or nothing that outlives the process."
+    )
     path: str = Field(default="evalstream.db", description="sqlite: the one file of all logs.")
     kafka: KafkaLogSettings | None = Field(default=None, description="kafka: brokers and topics.")
     retention: Seconds = Field(default=7 * 86400.0, description="sqlite: how long records are kept beyond need.")
@@ -103,11 +105,13 @@ class JudgeSettings(Section):
     timeout: Seconds = Field(default=60.0, gt=0, description="Deadline of one request.")
     deadline: Seconds = Field(default=300.0, gt=0, description="Deadline of one question with all its retries.")
     concurrency: int = Field(default=32, ge=1, le=10_000, description="Requests in flight at most.")
-    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0, description="How freely the model words its answer.")
     max_tokens: int | None = Field(default=None, ge=1, description="Longest answer, in tokens.")
     top_logprobs: int = Field(default=20, ge=0, le=20, description="Alternatives asked for per token; 0 asks for none.")
-    usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
-    usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
+    usd_per_million_input_tokens: float | None = Field(
+        default=None, ge=0, description="The price of a prompt; without both prices cost is not counted."
+    )
+    usd_per_million_output_tokens: float | None = Field(default=None, ge=0, description="The price of an answer.")
     breaker: BreakerSettings = BreakerSettings()
     fallback: str | None = Field(default=None, description="A cheaper judge that takes over near a budget's end.")
     requests_per_minute: int | None = Field(default=None, ge=1, description="As the endpoint allows this model.")
@@ -162,7 +166,7 @@ class BoostSettings(Section):
     error: Factor = Field(default=1.0, description="Turns that failed.")
     negative_feedback: Factor = Field(default=1.0, description="Turns that somebody disliked.")
     slow: Factor = Field(default=1.0, description="Turns that took longer than `slow_after`.")
-    slow_after: Seconds = Field(default=10.0, gt=0)
+    slow_after: Seconds = Field(default=10.0, gt=0, description="From how long on a turn is slow.")
     low_score: list[LowScoreSettings] = Field(default_factory=list[LowScoreSettings], max_length=10)
     having: list[HavingSettings] = Field(default_factory=list[HavingSettings], max_length=20)
 
@@ -170,8 +174,8 @@ class BoostSettings(Section):
 class BudgetSettings(Section):
     """What judging may cost, in US dollars. The rates follow it; near its end cheaper judges may take over."""
 
-    usd_per_hour: float | None = Field(default=None, gt=0)
-    usd_per_day: float | None = Field(default=None, gt=0)
+    usd_per_hour: float | None = Field(default=None, gt=0, description="What an hour may cost.")
+    usd_per_day: float | None = Field(default=None, gt=0, description="What a day may cost.")
     hard_cap: float = Field(
         default=1.2, ge=1.0, le=10.0, description="At so many times the budget within its hour or day nothing is asked."
     )
@@ -270,7 +274,9 @@ class Settings(Section):
     assemble: AssembleSettings = AssembleSettings()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     juries: dict[str, JurySettings] = Field(default_factory=dict)
-    evaluators: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    evaluators: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="How to score, by name: a kind, its keys, and the judge that it asks."
+    )
     monitors: dict[str, MonitorSettings] = Field(default_factory=dict)
     evaluate: EvaluateSettings = EvaluateSettings()
     alerts: AlertSettings = AlertSettings()
