@@ -32,6 +32,7 @@ from collector.evaluate.counted import Counted
 from collector.evaluate.definitions import Definitions
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.stage import EvaluateStage
@@ -61,6 +62,8 @@ from collector.telemetry import (
     BUILD_INFO,
     CONFIG_INFO,
     EVALUATIONS_IN_FLIGHT,
+    EVALUATIONS_WAITING,
+    HELD_BACK,
     OPEN_CONVERSATIONS,
     OPEN_TRACES,
     Telemetry,
@@ -273,16 +276,21 @@ def _start_evaluate(
     for name in purse.names:
         telemetry.gauge(BUDGET_FACTOR, name or "all").set_function(partial(purse.factor, name))
         telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, time.time()))
+    dispatcher = Dispatcher(
+        logs.evaluations,
+        room=Room(places=settings.concurrency, waiting=settings.waiting, bytes=settings.waiting_bytes),
+        purse=purse,
+        shed_after=settings.shed_after,
+        run=guards.safeguards.run,
+    )
+    for name in plan.judge_names:
+        lane = dispatcher.lanes.of(name)
+        telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, lane, "waiting"))
+        telemetry.gauge(HELD_BACK, name or "none").set_function(partial(getattr, lane, "held_back"))
     stage = EvaluateStage(
         plan,
         logs.evaluations,
-        Dispatcher(
-            logs.evaluations,
-            concurrency=settings.concurrency,
-            purse=purse,
-            shed_after=settings.shed_after,
-            run=guards.safeguards.run,
-        ),
+        dispatcher,
         turns=logs.turns,
         bounds=Bounds(
             conversations=settings.open_conversations,

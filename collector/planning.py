@@ -56,6 +56,8 @@ def _assignment(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -
         rate=use.sample,
         salt=use.salt,
         expected_usd=sum(map(_guess, asked)),
+        judge_name=configured.judge or "",
+        fallback_name=fallback or "",
     )
 
 

@@ -32,7 +32,8 @@ class Bounds:
     """Limits of the state of a partition, for each monitor.
 
     At most `conversations` are remembered, in about `bytes`; what is beyond is evicted, the oldest first. A
-    conversation that needs a record more than `records` records or `seconds` back is carried forward.
+    conversation that needs a record more than `records` records or `seconds` back is carried forward. A job that fell
+    due more than `records` records back is waited for.
     """
 
     conversations: int = 100_000
@@ -128,6 +129,7 @@ class EvaluateFold:
         if self._purse is not None:
             self.state.demand = partial(self._purse.demand, self._partition)
         for record in records:
+            await self.jobs.keep_up(record.position, self._bounds.records)
             if self._purse is not None and self._purse.due(self._partition, now := self._clock()):
                 await self._set_rates(self._purse, now, record.position)
             await self._submit(await self.state.apply(record))
