@@ -47,10 +47,12 @@ from collector.logs.log import Log, LogError, LogUnavailable, OpenFold
 from collector.measured import Backlog
 from collector.opening import Logs, open_logs
 from collector.otlp import Signal
+from collector.page.door import Door
 from collector.page.server import Page
 from collector.page.settings import PageSettings
 from collector.page.wiring import sources_of, watched_by
 from collector.planning import plan_of
+from collector.receive.access import Tokens
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
@@ -118,7 +120,8 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
     async with running(config, stages) as service:
         where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
         if config.settings.page and service.page_port is not None:
-            where += f"; page on http://{config.settings.page.host}:{service.page_port}/"
+            scheme = "https" if config.settings.page.tls else "http"
+            where += f"; page on {scheme}://{config.settings.page.host}:{service.page_port}/"
         logger.info("ready: %s%s", ", ".join(each for each in STAGES if each in stages), where)
         await stop.wait()
         logger.info("stopping: no more is taken, what runs may end; a second signal ends it now")
@@ -158,7 +161,7 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
             tasks.follow(logs.evaluations, exporter.group, exporter.open_fold)
         page_port = None
         if "page" in stages and config.settings.page is not None:
-            page_port = await _start_page(config.settings.page, plan, logs, telemetry, tasks, stack)
+            page_port = await _start_page(config.settings, config.settings.page, plan, logs, telemetry, tasks, stack)
         if "watch" in stages:
             await start_watch(config, plan, logs, telemetry, tasks, stack)
         if "evaluate" in stages:
@@ -260,9 +263,18 @@ def _watched(plan: Plan) -> Iterator[Watched]:
 
 
 async def _start_page(
-    settings: PageSettings, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, stack: AsyncExitStack
+    settings: Settings,
+    shown: PageSettings,
+    plan: Plan,
+    logs: Logs,
+    telemetry: Telemetry,
+    tasks: _Tasks,
+    stack: AsyncExitStack,
 ) -> int:
-    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=sources_of(telemetry))
+    auth = settings.page_auth
+    where = "page.auth" if shown.auth else "receive.otlp_http.auth"
+    door = None if auth is None else Door(Tokens(auth, where=where), secure=shown.tls is not None)
+    page = Page(shown, logs.evaluations, tuple(watched_by(plan)), sources=sources_of(telemetry), door=door)
     tasks.start(page.follow(logs.turns))
     return await stack.enter_async_context(page.serve())
 

@@ -194,6 +194,11 @@ def _whole_mistakes(settings: Settings) -> list[str]:
     if settings.log.kind == "kafka" and settings.log.kafka is None:
         mistakes.append("log.kafka: is missing; write bootstrap_servers: [host:9092]")
     mistakes += _jury_mistakes(settings)
+    if settings.page is not None and settings.page_auth is None and not settings.page.closed:
+        mistakes.append(
+            f"page.host: {settings.page.host} lets anybody read who reaches it; write page.auth: {{tokens: [...]}} or "
+            "page.tls: {client_ca: ...}, or page.insecure: true where the network keeps others out"
+        )
     return mistakes
 
 

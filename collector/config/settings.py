@@ -13,6 +13,7 @@ from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.strata import MOST
 from collector.page.settings import PageSettings
+from collector.receive.access import AuthSettings
 from collector.receive.otlp_http import OtlpHttpSettings
 from collector.redact.opening import RedactSettings
 from collector.safeguards import CanarySettings
@@ -290,6 +291,12 @@ class Settings(Section):
     page: PageSettings | None = Field(
         default=None, description="A page to look at the service with; without this key there is none."
     )
+
+    @property
+    def page_auth(self) -> AuthSettings | None:
+        """Whose tokens open the page: its own, or else those of senders."""
+        senders = self.receive.otlp_http.auth if self.receive.otlp_http else None
+        return self.page.auth or senders if self.page else None
 
     def members(self, judge: str) -> tuple[str, ...]:
         """The judges behind a name that an evaluator gives: the jury's, or the one."""

@@ -84,14 +84,20 @@ def _no_password() -> str:
 
 
 class Tokens:
-    """The guard of a receiver: lets in who shows one of the tokens.
+    """The guard of a receiver, or of the page: lets in who shows one of the tokens.
 
     Tokens are kept as hashes, and every one is compared with what is shown, in a time that does not depend on where
     they differ or on which of them is right.
     """
 
-    def __init__(self, settings: AuthSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the token files.
+    def __init__(
+        self,
+        settings: AuthSettings,
+        *,
+        where: str = "receive.otlp_http.auth",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read the token files. `where` is the place of the settings in the configuration.
 
         Raises:
             ConfigError: one cannot be read, or there is no token in any.
@@ -106,9 +112,9 @@ class Tokens:
             self._read()
         except (OSError, UnicodeDecodeError) as error:
             name = getattr(error, "filename", "") or "one of them"
-            raise ConfigError(f"receive.otlp_http.auth.token_files: {name} cannot be read as text") from None
+            raise ConfigError(f"{where}.token_files: {name} cannot be read as text") from None
         if not self._known:
-            raise ConfigError("receive.otlp_http.auth: holds no token; give tokens or token_files")
+            raise ConfigError(f"{where}: holds no token; give tokens or token_files")
 
     async def __call__(self, request: web.BaseRequest) -> None:
         """Let the request in.
@@ -127,6 +133,19 @@ class Tokens:
         found = False
         for known in self._known:
             found |= hmac.compare_digest(known, hashed)
+        return found
+
+    @staticmethod
+    def sign(token: str, text: str) -> str:
+        """What a token makes of a text: nobody gets it without one, and nobody gets a token out of it."""
+        return _signature(_hash(token), text)
+
+    def signed(self, text: str, signature: str) -> bool:
+        """Whether one of the tokens made this of the text."""
+        self._look()
+        found = False
+        for known in self._known:
+            found |= hmac.compare_digest(_signature(known, text).encode(), signature.encode("utf-8", "replace"))
         return found
 
     def _look(self) -> None:
@@ -149,6 +168,10 @@ def _lines(files: Sequence[Path]) -> Iterable[str]:
         for line in file.read_text().splitlines():
             if len(line.strip()) >= _LEAST:
                 yield line.strip()
+
+
+def _signature(hashed: bytes, text: str) -> str:
+    return hmac.digest(hashed, text.encode(), "sha256").hex()
 
 
 def _hash(token: str) -> bytes:
