@@ -276,7 +276,7 @@ SUSPICIOUS = Series(
 CANARIES = Series(
     "evalstream_judge_canaries_total",
     "counter",
-    "Evaluations repeated with a planted instruction: held, shifted (the judge obeyed), failed, or left_out when busy.",
+    "Evaluations repeated with a planted instruction: held, shifted (obeyed), failed, or left_out (busy, over budget).",
     ("evaluator", "judge", "result"),
 )
 CANARY_COST = Series(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from collector.evaluate.lanes import Lanes, Room
 from collector.evaluate.ledger import persistently
+from collector.evaluate.paying import PurseTill, Run, run_alone
 from collector.evaluate.plan import Job
 from collector.evaluate.purse import Purse
 from collector.evaluate.record import evaluation_of
 from collector.logs.log import Log, Record
 from collector.records import evaluation_to_json
+from collector.till import NoTill
 from evaluators.cases import Conversation, Turn
 from evaluators.outcome import Evaluation, Skipped
-from evaluators.run import Result, run
+from evaluators.run import Result
 
 
 def utc_now() -> datetime:
@@ -39,7 +41,7 @@ class Dispatcher:
         retry: float = 1.0,
         purse: Purse | None = None,
         shed_after: float | None = None,
-        run: Callable[..., Awaitable[Result]] = run,
+        run: Run = run_alone,
     ) -> None:
         self.lanes = Lanes(room)
         self._evaluations = evaluations
@@ -81,7 +83,8 @@ class Dispatcher:
     async def _judged(self, job: Job, case: Turn | Conversation, partition: int) -> Result:
         cost: float | None = None
         try:
-            result = await self._run(job.assignment.evaluator, case, job.judge, now=self._now)
+            till = NoTill() if self._purse is None else PurseTill(self._purse, job, partition)
+            result = await self._run(job.assignment.evaluator, case, job.judge, now=self._now, till=till)
             cost = result.cost_usd
         finally:
             if self._purse is not None:
