@@ -1,6 +1,6 @@
 """Detectors put together: what they find becomes a pseudonym, the same for the same thing.
 
-In the logs a pseudonym is `<EMAIL_k3f9x2ab>`: a keyed hash, so that every process and every replay writes the same one
+In the logs a pseudonym is `<EMAIL_k3f7x2ab>`: a keyed hash, so that every process and every replay writes the same one
 with no state and no table that leads back. What a judge sees is numbered instead, `<EMAIL_1>`, in the order of
 appearance in the turn or conversation that is judged.
 """
