@@ -309,6 +309,7 @@ def _start_evaluate(
             bytes=settings.open_bytes,
             records=settings.carry_records,
             seconds=settings.carry_after,
+            ahead=settings.carry_records,
         ),
         grace=settings.grace,
         tally=Counted(telemetry, plan),

@@ -115,7 +115,7 @@ async def test_nobody_runs_further_ahead_of_what_waits_than_a_replay_may_read(be
     hung, free = Gated("hung"), Gated("free")
     free.gate.open.set()
     await bench.put(*(turn(n) for n in range(1, 101)))
-    async with bench.running(asking(hung, free), concurrency=2, waiting=1000, bounds=Bounds(records=20)) as stage:
+    async with bench.running(asking(hung, free), concurrency=2, waiting=1000, bounds=Bounds(ahead=20)) as stage:
         lane = lane_of(stage, "hung")
         await until(lambda: lane.held_back == 1)
         await bench.until(21)
