@@ -33,6 +33,7 @@ from collector.evaluate.counted import Counted
 from collector.evaluate.definitions import Definitions
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.stage import EvaluateStage
@@ -47,11 +48,13 @@ from collector.logs.log import Log, LogError, LogUnavailable, OpenFold
 from collector.measured import Backlog
 from collector.opening import Logs, open_logs
 from collector.otlp import Signal
+from collector.page.door import Door
 from collector.page.server import Page
 from collector.page.settings import PageSettings
 from collector.page.sources import Budget, Sources
 from collector.page.wiring import budgets_of, sources_of, spendings_seen, watched_by
 from collector.planning import plan_of
+from collector.receive.access import Tokens
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
@@ -64,6 +67,8 @@ from collector.telemetry import (
     BUILD_INFO,
     CONFIG_INFO,
     EVALUATIONS_IN_FLIGHT,
+    EVALUATIONS_WAITING,
+    HELD_BACK,
     OPEN_CONVERSATIONS,
     OPEN_TRACES,
     Telemetry,
@@ -120,7 +125,8 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
         where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
         where += "" if service.grpc_port is None else f"; OTLP/gRPC on port {service.grpc_port}"
         if config.settings.page and service.page_port is not None:
-            where += f"; page on http://{config.settings.page.host}:{service.page_port}/"
+            scheme = "https" if config.settings.page.tls else "http"
+            where += f"; page on {scheme}://{config.settings.page.host}:{service.page_port}/"
         logger.info("ready: %s%s", ", ".join(each for each in STAGES if each in stages), where)
         await stop.wait()
         logger.info("stopping: no more is taken, what runs may end; a second signal ends it now")
@@ -166,7 +172,8 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
         if "page" in stages and config.settings.page is not None:
             alerts = alerts_for_page(config, watching, logs, telemetry, tasks)
             sources = replace(sources_of(telemetry), alerts=alerts)
-            page_port = await _start_page(config.settings.page, plan, logs, purse, sources, tasks, stack)
+            door = _door(config.settings, config.settings.page)
+            page_port = await _start_page(config.settings.page, door, plan, logs, purse, sources, tasks, stack)
         if purse is not None:
             _start_evaluate(config, plan, logs, telemetry, tasks, guards, purse)
         if "assemble" in stages:
@@ -268,8 +275,18 @@ def _watched(plan: Plan) -> Iterator[Watched]:
                 )
 
 
+def _door(settings: Settings, page: PageSettings) -> Door | None:
+    """Who may look at the page: whoever has a token, where there are any."""
+    auth = settings.page_auth
+    if auth is None:
+        return None
+    where = "page" if page.auth else "receive.otlp_http"
+    return Door(Tokens(auth, where), secure=page.tls is not None)
+
+
 async def _start_page(
     settings: PageSettings,
+    door: Door | None,
     plan: Plan,
     logs: Logs,
     purse: Purse | None,
@@ -281,7 +298,8 @@ async def _start_page(
         now = time.time()
         return budgets_of(spendings_seen(plan, page.view, now) if purse is None else purse.spendings(now))
 
-    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=replace(sources, budgets=budgets))
+    sources = replace(sources, budgets=budgets)
+    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=sources, door=door)
     tasks.start(page.follow(logs.turns))
     return await stack.enter_async_context(page.serve())
 
@@ -296,22 +314,28 @@ def _start_evaluate(
         telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, time.time()))
         for period, usd in limits.windows():
             telemetry.gauge(BUDGET_USD, name or "all", PERIODS[period]).set(usd)
+    dispatcher = Dispatcher(
+        logs.evaluations,
+        room=Room(places=settings.concurrency, waiting=settings.waiting, bytes=settings.waiting_bytes),
+        purse=purse,
+        shed_after=settings.shed_after,
+        run=guards.safeguards.run,
+    )
+    for name in plan.judge_names:
+        lane = dispatcher.lanes.of(name)
+        telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, lane, "waiting"))
+        telemetry.gauge(HELD_BACK, name or "none").set_function(partial(getattr, lane, "held_back"))
     stage = EvaluateStage(
         plan,
         logs.evaluations,
-        Dispatcher(
-            logs.evaluations,
-            concurrency=settings.concurrency,
-            purse=purse,
-            shed_after=settings.shed_after,
-            run=guards.safeguards.run,
-        ),
+        dispatcher,
         turns=logs.turns,
         bounds=Bounds(
             conversations=settings.open_conversations,
             bytes=settings.open_bytes,
             records=settings.carry_records,
             seconds=settings.carry_after,
+            ahead=settings.carry_records,
         ),
         grace=settings.grace,
         tally=Counted(telemetry, plan),

@@ -60,6 +60,8 @@ def assignment_of(use: UseSettings, config: Config, judges: Mapping[str, Judge])
         rate=use.sample,
         salt=use.salt,
         expected_usd=sum(map(_guess, asked)),
+        judge_name=configured.judge or "",
+        fallback_name=fallback or "",
     )
 
 

@@ -308,7 +308,7 @@ SUSPICIOUS = Series(
 CANARIES = Series(
     "evalstream_judge_canaries_total",
     "counter",
-    "Evaluations repeated with a planted instruction: held, shifted (the judge obeyed), failed, or left_out when busy.",
+    "Evaluations repeated with a planted instruction: held, shifted (obeyed), failed, or left_out (busy, over budget).",
     ("evaluator", "judge", "result"),
 )
 CANARY_COST = Series(
@@ -375,6 +375,18 @@ OPEN_CONVERSATIONS = Series(
     "evalstream_open_conversations", "gauge", "Conversations that are not over yet, over all monitors."
 )
 EVALUATIONS_IN_FLIGHT = Series("evalstream_evaluations_in_flight", "gauge", "Evaluations that are under way.")
+EVALUATIONS_WAITING = Series(
+    "evalstream_evaluations_waiting",
+    "gauge",
+    "Evaluations that wait for a free place of their judge's; each judge has places of its own.",
+    ("judge",),
+)
+HELD_BACK = Series(
+    "evalstream_held_back_partitions",
+    "gauge",
+    "Partitions of the turns log not read on, for no more evaluations of this judge (none: of no judge) may wait.",
+    ("judge",),
+)
 STAGE_BACKLOG = Series(
     "evalstream_stage_backlog_records",
     "gauge",

@@ -13,6 +13,7 @@ from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.strata import MOST
 from collector.page.settings import PageSettings
+from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.redact.opening import RedactSettings
 from collector.safeguards import CanarySettings
@@ -89,7 +90,7 @@ class BreakerSettings(Section):
     first_wait: Seconds = Field(default=5.0, gt=0, description="Time until one question probes; then doubled.")
     longest_wait: Seconds = Field(default=60.0, gt=0, description="The longest such time.")
     when_open: Literal["pause", "shed"] = Field(
-        default="pause", description="pause: questions wait, and with them the stage; shed: their evaluations fail."
+        default="pause", description="pause: questions wait; shed: their evaluations fail."
     )
     max_pause: Seconds | None = Field(default=None, ge=0, description="pause: how long at most; then shed.")
 
@@ -238,7 +239,19 @@ class MonitorSettings(Section):
 class EvaluateSettings(Section):
     """How the work is done."""
 
-    concurrency: int = Field(default=64, ge=1, le=100_000, description="Evaluations under way at most.")
+    concurrency: int = Field(
+        default=64,
+        ge=1,
+        le=100_000,
+        description="Evaluations under way at most, for each judge and for what asks none.",
+    )
+    waiting: int = Field(
+        default=10_000,
+        ge=0,
+        le=1_000_000,
+        description="For each judge, evaluations that may wait for a place; beyond, the turns log is not read on.",
+    )
+    waiting_bytes: int = Field(default=64 << 20, ge=1 << 20, description="The same in bytes, about.")
     grace: Seconds = Field(
         default=20.0, description="How long running evaluations may take to end when the service stops."
     )
@@ -287,6 +300,12 @@ class Settings(Section):
     page: PageSettings | None = Field(
         default=None, description="A page to look at the service with; without this key there is none."
     )
+
+    @property
+    def page_auth(self) -> AuthSettings | None:
+        """Whose tokens open the page: its own, or else those of senders."""
+        senders = self.receive.otlp_http.auth if self.receive.otlp_http else None
+        return self.page.auth or senders if self.page else None
 
     def members(self, judge: str) -> tuple[str, ...]:
         """The judges behind a name that an evaluator gives: the jury's, or the one."""

@@ -32,13 +32,15 @@ class Bounds:
     """Limits of the state of a partition, for each monitor.
 
     At most `conversations` are remembered, in about `bytes`; what is beyond is evicted, the oldest first. A
-    conversation that needs a record more than `records` records or `seconds` back is carried forward.
+    conversation that needs a record more than `records` records or `seconds` back is carried forward. A job that fell
+    due more than `ahead` records back is waited for: what came since is remembered with it.
     """
 
     conversations: int = 100_000
     bytes: int = 256 << 20
     records: int = 1_000_000
     seconds: float = 7200.0
+    ahead: int = 1_000_000
 
 
 class EvaluateFold:
@@ -128,6 +130,7 @@ class EvaluateFold:
         if self._purse is not None:
             self.state.demand = partial(self._purse.demand, self._partition)
         for record in records:
+            await self.jobs.keep_up(record.position, self._bounds.ahead)
             if self._purse is not None and self._purse.due(self._partition, now := self._clock()):
                 await self._set_rates(self._purse, now, record.position)
             await self._submit(await self.state.apply(record))

@@ -59,6 +59,7 @@ class State:
         self._limited = {each.name for each in plan.monitors if each.limits.limited or plan.limits.limited}
         self._start = start.position
         self._stamp = start.time
+        self._size = 0
         self._decisions = deque(sorted(decisions, key=lambda each: each.at))
         self._by_key = not any(monitor.reads_content for monitor in plan.monitors)
 
@@ -92,7 +93,7 @@ class State:
         jobs = self._decided(record.position)
         mark = Mark(record.position, self.time, self.rates)
         self.next = record.position + 1
-        self._stamp = record.timestamp
+        self._stamp, self._size = record.timestamp, len(record.value)
         if record.headers == CARRY:
             self._take_back(record, mark)
         elif record.is_tick:
@@ -194,6 +195,7 @@ class State:
             needs=mark,
             emitted=mark.position,
             since=self._stamp,
+            size=self._size,
             sampling=_sampling(chance, stratum, upstream_of(turn.trace_state), has_id=turn.conversation_id is not None),
             fallback=fallback,
         )
@@ -226,6 +228,7 @@ class State:
         if closed.gaps:
             attributes |= {"gaps": closed.gaps, "incomplete": True}
         case = _conversation(closed, attributes)
+        size = sum(len(kept.packed) for _, kept in closed.turns)
         for each in monitor.of_scope("conversation"):
             wanted = self._wanted(monitor, each, closed.conversation_id, closed.closing)
             self._due(monitor, each, None if wanted else "sampled_out")
@@ -246,6 +249,7 @@ class State:
                 needs=closed.needs,
                 emitted=position,
                 since=self._stamp,
+                size=size,
                 sampling=_sampling(chance, closed.stratum, closed.upstream, has_id=True),
                 fallback=closed.closing.fallback and each.fallback is not None,
                 supersedes=tuple(earlier),

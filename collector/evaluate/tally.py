@@ -3,7 +3,7 @@
 Of what a process counted, at any time and for each monitor and evaluator,
 
     matched + resumed = scored + skipped + failed + sampled_out + over_budget + shed + superseded + duplicate
-                        + in flight
+                        + those that wait or are under way
 
 `matched` falls due when a turn comes, or a conversation closes. `resumed` was under way when its partition's last owner
 stopped: matched there, and ended here. `duplicate` is of a subject whose evaluation exists or is under way.

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from collector.evaluate.conversations import Ends
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds, EvaluateFold
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.following import Pace
@@ -122,7 +123,7 @@ class Service:
         stage = EvaluateStage(
             self._plan,
             self.evaluations,
-            Dispatcher(self.evaluations, concurrency=10_000),
+            Dispatcher(self.evaluations, room=Room(places=10_000)),
             turns=self.turns,
             bounds=self._bounds,
             tally=self.tally,
