@@ -1,4 +1,4 @@
-"""One conversation as it is remembered: its turns, and what is known about when and how it was judged."""
+"""What is remembered of a conversation: its turns, and what is known about when and how it was judged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Closing(NamedTuple):
 class Closed:
     """A conversation that is over, with its turns in the order of their start.
 
-    `supersedes` are earlier closings that had a part of these turns. `needs` is the mark of its oldest turn. `gaps` is
-    how many messages of the user its histories tell of that came in no turn.
+    `supersedes` are earlier closings that had a part of these turns. `needs` is the mark of its episode. `gaps` is how
+    many messages of the user its histories tell of that came in no turn.
     """
 
     conversation_id: str
@@ -52,7 +52,6 @@ class Session:
     """
 
     conversation_id: str
-    mark: Mark
     first_at: float
     last_at: float
     touched: float
@@ -72,10 +71,6 @@ class Session:
     gone: bool = False
     revision: int = 0
     closings: tuple[Closing, ...] = ()
-    changed: int = -1
-    """The position of the last record that changed its turns, or that it closed at."""
-    carried: bool = False
-    """Whether a record that carries it is on its way through the log."""
     timer: float = 0.0
 
     def take(self, arrival: Arrival) -> None:
@@ -110,7 +105,6 @@ class Session:
 
     def absorb(self, other: Session) -> None:
         """Take in a conversation that a turn has shown to be a part of this one."""
-        self.mark = min(self.mark, other.mark)
         if other.newest > self.newest:
             self.newest, self.ends = other.newest, other.ends
         if other.oldest < self.oldest:
@@ -124,9 +118,8 @@ class Session:
             self.upstream = None
         self.revision = max(self.revision, other.revision)
         self.closings += other.closings
-        self.changed = max(self.changed, other.changed)
 
-    def close(self, by: str, *, fallback: bool) -> Closed:
+    def close(self, by: str, *, needs: Mark, fallback: bool) -> Closed:
         """Close it; the next closing is another revision and supersedes this one."""
         turns = sorted(
             ((turn_id, kept) for turn_id, kept in self.turns.items() if kept is not None),
@@ -145,7 +138,7 @@ class Session:
             stratum=self.stratum,
             upstream=self.upstream,
             gaps=len(self.unheard - self._said() - self.told_at_first),
-            needs=self.mark,
+            needs=needs,
         )
         self.closings = (closing,)
         return closed
@@ -159,6 +152,22 @@ class Session:
 
     def _said(self) -> set[int]:
         return {kept.said for kept in self.turns.values() if kept is not None and kept.said is not None}
+
+
+@dataclass(slots=True, eq=False)
+class Episode:
+    """All conversations of one id that are remembered, for as long as any is.
+
+    `mark` is that of the record it began with: a replay from there, or from before, finds every one of them again. A
+    replay from behind it does not, and what it makes of the id means nothing until the episode is over, or is carried.
+    `changed` is the position of the last record that changed anything.
+    """
+
+    mark: Mark
+    sessions: list[Session]
+    changed: int
+    carried: bool = False
+    """Whether a record that carries it is on its way through the log."""
 
 
 def digest_of(turn_ids: Iterable[str]) -> str:
