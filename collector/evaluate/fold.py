@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 
 from collector.evaluate.carry import CARRY, carry_record
 from collector.evaluate.decisions import Decision
@@ -113,20 +114,14 @@ class EvaluateFold:
         for record in records:
             for job in await self.state.apply(record):
                 if job.emitted >= self._emitted and not self.jobs.known(job):
-                    jobs[job.evaluation_id] = self._instead(job, jobs)
+                    for replaced in [jobs.pop(each) for each in job.supersedes if each in jobs]:
+                        self._count(replaced, "resumed")
+                        self._count(replaced, "superseded")
+                    jobs[job.evaluation_id] = job
             self._hold(record.position)
         for job in jobs.values():
             self._count(job, "resumed")
-            await self.jobs.submit(job)
-
-    def _instead(self, job: Job, jobs: dict[str, Job]) -> Job:
-        """The job, which takes the places of those that it replaces; what they would have replaced, it does."""
-        replaced = [jobs.pop(each) for each in job.supersedes if each in jobs]
-        for each in replaced:
-            self._count(each, "resumed")
-            self._count(each, "superseded")
-        inherited = chain.from_iterable(each.supersedes for each in replaced)
-        return replace(job, supersedes=tuple(dict.fromkeys((*job.supersedes, *inherited)))) if replaced else job
+        await self._submit(jobs.values())
 
     def _count(self, job: Job, what: Due | End) -> None:
         self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, what)
@@ -174,11 +169,17 @@ class EvaluateFold:
             self._holds.add(conversations.left(), position)
 
     async def _submit(self, jobs: Iterable[Job]) -> None:
-        for job in jobs:
-            if self.jobs.known(job):
-                self._count(job, "duplicate")
-            else:
-                await self.jobs.submit(job)
+        waiting = deque(jobs)
+        try:
+            while waiting:
+                if self.jobs.known(waiting[0]):
+                    self._count(waiting[0], "duplicate")
+                else:
+                    await self.jobs.submit(waiting[0])
+                waiting.popleft()
+        finally:
+            for job in waiting:  # the partition is given up
+                self._count(job, "handed_over")
 
     async def _evict(self) -> None:
         """Keep within the bounds."""

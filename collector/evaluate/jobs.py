@@ -60,17 +60,20 @@ class PartitionJobs:
         except BaseException:
             del self._places[job.evaluation_id]
             raise
-        self._running[job.evaluation_id] = self._tasks.create_task(self._run(job))
+        task = self._running[job.evaluation_id] = self._tasks.create_task(self._run(job))
+        task.add_done_callback(lambda _: self._ended(job))  # called also if it was cancelled before it began
 
     async def _run(self, job: Job) -> None:
-        try:
-            evaluation = await self._dispatcher.perform(job, self._partition)
-            self._ledger.add(job.evaluation_id)
-            del self._places[job.evaluation_id]  # not if it was cancelled: the low watermark then stays where it is
-            self._count(evaluation)
-        finally:
-            del self._running[job.evaluation_id]
-            self._dispatcher.places.release()
+        evaluation = await self._dispatcher.perform(job, self._partition)
+        self._ledger.add(job.evaluation_id)
+        del self._places[job.evaluation_id]  # not if it was cancelled: the low watermark then stays where it is
+        self._count(evaluation)
+
+    def _ended(self, job: Job) -> None:
+        del self._running[job.evaluation_id]
+        self._dispatcher.places.release()
+        if job.evaluation_id in self._places:
+            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "handed_over")
 
     def _count(self, evaluation: Evaluation) -> None:
         names = (evaluation.monitor, evaluation.evaluator)

@@ -27,8 +27,9 @@ class Closing(NamedTuple):
 class Closed:
     """A conversation that is over, with its turns in the order of their start.
 
-    `supersedes` are earlier closings that had a part of these turns. `needs` is the mark of its episode. `gaps` is how
-    many messages of the user its histories tell of that came in no turn.
+    `supersedes` are all earlier closings that had a part of these turns, as it is not known here which of them were
+    judged. `needs` is the mark of its episode. `gaps` is how many messages of the user its histories tell of that came
+    in no turn.
     """
 
     conversation_id: str
@@ -126,22 +127,22 @@ class Session:
             key=lambda item: (item[1].start, item[0]),
         )
         closing = Closing(digest_of(self.turns), self.rate, self.boost, fallback)
+        earlier = tuple(each for each in self.closings if each.digest != closing.digest)
+        self.closings = (*earlier, closing)
         self.closed = True
         self.revision += 1
-        closed = Closed(
+        return Closed(
             conversation_id=self.conversation_id,
             turns=tuple(turns),
             closed_by=by,
             revision=self.revision,
             closing=closing,
-            supersedes=tuple(each for each in self.closings if each.digest != closing.digest),
+            supersedes=earlier,
             stratum=self.stratum,
             upstream=self.upstream,
             gaps=len(self.unheard - self._said() - self.told_at_first),
             needs=needs,
         )
-        self.closings = (closing,)
-        return closed
 
     def seal(self) -> None:
         """Let the texts go; the turns' ids stay, so that a turn that comes again is known."""

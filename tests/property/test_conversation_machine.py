@@ -282,7 +282,7 @@ class World(RuleBasedStateMachine):
             self.tick()
             while self.runner.run(self.service.deliver(5)):
                 self.service.commit()
-            self.runner.run(self.service.finish(10_000))
+            self.runner.run(self.service.finish(len(self.service.fold.jobs)))
         self.service.assert_conserved()
         self.check(self.runner.run(self.service.ledger()))
         self.service.commit()
