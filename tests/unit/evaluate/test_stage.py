@@ -318,7 +318,7 @@ class Priced:
         self._cost = cost
 
     async def ask(self, prompt: Any, reply: Any, *, logprobs: bool = False, samples: int = 1) -> Any:
-        return Verdict([Answer(reply(), "")], self.model, None, Usage(input_tokens=1, calls=1), self._cost)
+        return Verdict([Answer(reply(), "{}")], self.model, None, Usage(input_tokens=1, calls=1), self._cost)
 
 
 class Asked(Evaluator[Turn]):
