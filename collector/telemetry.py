@@ -356,7 +356,7 @@ LEDGER = Series(
     "evalstream_ledger_total",
     "counter",
     "Where evaluations went: matched and resumed are those that fell due; each ends as one of scored, skipped, failed, "
-    "sampled_out, over_budget, shed, superseded, duplicate.",
+    "sampled_out, over_budget, shed, superseded, duplicate; or is handed_over to its partition's next owner.",
     ("monitor", "evaluator", "what", "reason"),
 )
 CONVERSATIONS_CLOSED = Series(

@@ -34,6 +34,9 @@ class KafkaLogSettings(Section):
         default=None,
         description="A name that outlives restarts (the pod's); without it a restart after a crash waits 45 s.",
     )
+    session_timeout: Seconds = Field(
+        default=45.0, gt=0, description="After so long without a sign of life a process's partitions go to others."
+    )
 
 
 class LogSettings(Section):

@@ -108,6 +108,8 @@ class PartitionJobs:
         self._on_way.discard(task)
         self._running.discard(task)
         lane.leave(job.size)
+        if job.evaluation_id in self._places:
+            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "handed_over")
 
     def _count(self, evaluation: Evaluation) -> None:
         names = (evaluation.monitor, evaluation.evaluator)
