@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -354,7 +356,8 @@ def init(
 ) -> None:
     """Ask a few questions and write a configuration; what is given as an option is not asked."""
     from collector.check import report
-    from collector.config.loading import load
+    from collector.config.loading import check as check_values
+    from collector.config.reading import parse, substitute
     from collector.init import QUESTIONS, Answers, configuration
 
     if config.exists() and not force:
@@ -371,13 +374,28 @@ def init(
         judge=ask("judge", judge, "gpt-4.1-mini"),
         base_url=ask("base_url", base_url, "https://api.openai.com/v1"),
         good=ask("good", good, "Does the actual output answer what the input asks, completely and to the point?"),
-        sample=float(ask("sample", None if sample is None else str(sample), "0.1")),
+        sample=_share(ask("sample", None if sample is None else str(sample), "0.1")),
         scores=ask("scores", scores, ""),
     )
-    config.write_text(configuration(answers), encoding="utf-8")
-    for line in report(load(config)):
+    text = configuration(answers)
+    checked = check_values(substitute(parse(text.encode(), str(config)), str(config), os.environ), str(config))
+    try:
+        config.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{config}: cannot be written ({error.strerror}); name another file with -c") from error
+    for line in report(checked):
         print(line)
     print(f"Next: evalstream run -c {config}", file=sys.stderr)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0.0 < share <= 1.0:
+        raise ConfigError(f"sample: {text!r} is no share; write a number above 0 up to 1, like 0.1 for a tenth")
+    return share
 
 
 @app.command()

@@ -113,7 +113,9 @@ def _items(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, Piece]]:
         else:
             yield from _documents(data, path, named=named)
     except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
+        text = path.suffix in {".json", ".jsonl", ".ndjson"} and data.lstrip()[:1] not in {b"{", b"["}
+        wanted = "holds no JSON; give OTLP, or turns with one JSON object a line"
+        raise BadInput(f"{path}: {wanted if text else error}") from None
 
 
 def _signals(path: Path) -> Sequence[Signal]:

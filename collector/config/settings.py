@@ -103,7 +103,7 @@ class JudgeSettings(Section):
 
     model: str = Field(min_length=1, description="The model's name at the endpoint.")
     base_url: str = Field(
-        default="https://api.openai.com/v1", pattern=r"^https?://", description="The endpoint, with /v1."
+        default="https://api.openai.com/v1", pattern=r"^https?://", description="The endpoint, like https://host/v1."
     )
     api_key: SecretStr = Field(default=SecretStr("none"), description="Usually ${env:NAME}.")
     timeout: Seconds = Field(default=60.0, gt=0, description="Deadline of one request.")

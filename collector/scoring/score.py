@@ -46,6 +46,8 @@ class ScoreOptions:
 def score(config: Config, options: ScoreOptions) -> int:
     """Score files; returns the exit status: 1 where a mean is below the line, or nothing could be scored."""
     turns = list(turns_in(options.paths))
+    if not turns and list(options.paths) == ["-"]:
+        raise ConfigError("standard input: no turn came; pipe turns into it, one JSON object a line")
     if not turns:
         raise ConfigError(f"{', '.join(options.paths)}: no turn is in it; evalstream normalize --explain says why")
     try:
@@ -115,7 +117,11 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
 def _complaints(by_evaluator: dict[str, Tally], line: float | None) -> Iterator[str]:
     for name, tally in by_evaluator.items():
         if not tally.scored and tally.failed:
-            yield f"{name}: nothing could be scored, {sum(tally.failed.values())} failed ({', '.join(tally.failed)})"
+            failed = f"{sum(tally.failed.values())} failed ({', '.join(tally.failed)})"
+            advice = (
+                "; check its judge's base_url, model and key" if any("judge" in each for each in tally.failed) else ""
+            )
+            yield f"{name}: nothing could be scored, {failed}, the first one because: {tally.problem}{advice}"
         elif line is not None and below(tally, line):
             yield (
                 f"{name}: the mean {tally.mean:.3f} is below {line:g}"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from collector.cli import main
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 
 
@@ -65,6 +66,42 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 101
         done = await finished(tmp_path, "nowhere*.jsonl")
         assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: matches no file\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "status"),
+    [
+        ("hello\n", "turns.jsonl: holds no JSON; give OTLP, or turns with one JSON object a line", 1),
+        ("", "turns.jsonl: no turn is in it; evalstream normalize --explain says why", 2),
+    ],
+)
+def test_files_that_hold_nothing(
+    content: str,
+    said: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prepare(tmp_path, "http://127.0.0.1:1/v1", 1)
+    (tmp_path / "turns.jsonl").write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["evalstream", "score", "turns.jsonl"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (status, f"evalstream: {said}\n")
+
+
+async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> None:
+    async with serve_judge(StandInJudge(Faults(prose_share=1.0))) as url:
+        prepare(tmp_path, url, 3)
+        done = await finished(tmp_path, "turns.jsonl", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["helpful"]["mean"] is None
+    assert done.stderr == (
+        "evalstream: helpful: nothing could be scored, 3 failed (judge_reply_invalid), the first one because: "
+        "the answer holds no JSON object; check its judge's base_url, model and key\n"
+    )
 
 
 @pytest.mark.slow
