@@ -22,7 +22,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # what rich formats looks no better in a terminal and takes twice as long to come
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True)]
@@ -319,8 +320,13 @@ def _moment(option: str, text: str | None) -> datetime | None:
 
 @app.command()
 def calibrate(
-    labels: Annotated[Path, typer.Argument(help="JSONL: human (0..1, or true and false) with score or evaluation_id.")],
     evaluator: Annotated[str, typer.Option(help="Whose scores the labels are about.")],
+    labels: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSONL: human (0..1, or true and false) with score or evaluation_id; without it, the page's labels."
+        ),
+    ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     target: Annotated[
         float, typer.Option(min=0, max=1, help="Share of bad answers that a fitting threshold should fail.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from collector.assemble.gather import Piece, gather
 from collector.assemble.reading import Read
 from collector.assemble.trace import Assembler, Workings
-from collector.dialects.call import conflicts
+from collector.dialects.call import Call, Kind, conflicts
 from collector.errors import BadInput
 from collector.span import Span
 from evaluators.cases import Turn
@@ -16,7 +16,11 @@ from evaluators.cases import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedSpan:
-    """How one span was read. `dialect` and `kind` are None if nobody read it; `found` says what was where."""
+    """How one span was read. `dialect` and `kind` are None if nobody read it; `found` says what was where.
+
+    `silent` are places that were read and in which nobody says anything; `names` is what a span that nobody read tells
+    of a trace all the same: its conversation, its user.
+    """
 
     span_id: str
     name: str
@@ -24,6 +28,8 @@ class ExplainedSpan:
     dialect: str | None
     kind: str | None
     found: Mapping[str, str]
+    silent: Sequence[str]
+    names: Sequence[str]
     holes: Sequence[str]
     contradictions: Sequence[str]
     fate: str
@@ -95,10 +101,13 @@ def lines_of(trace: ExplainedTrace) -> Iterator[str]:
 def _span_lines(span: ExplainedSpan) -> Iterator[str]:
     yield f"  span {span.span_id} {span.name!r}, scope {span.scope!r}"
     if span.dialect is None:
-        yield "    no dialect reads it"
+        also = f"; it names the {' and the '.join(span.names)}" if span.names else ""
+        yield f"    no dialect reads it{also}"
         return
-    found = ", ".join(f"{field} in {place}" for field, place in sorted(span.found.items()))
-    yield f"    {span.dialect} reads it as {span.kind}{f': {found}' if found else ', and finds no content in it'}"
+    found = ", ".join(f"{field} in {place}" for field, place in span.found.items())
+    silent = f"; nothing that somebody said in {', '.join(span.silent)}" if span.silent else ""
+    told = f": {found}" if found else ", and finds no content in it"
+    yield f"    {span.dialect} reads it as {span.kind}{told}{silent}"
     yield from (f"    {hole}" for hole in span.holes)
     if span.contradictions:
         contradicted = ", ".join(span.contradictions)
@@ -116,18 +125,42 @@ def _turn(turn: Turn) -> ExplainedTurn:
     )
 
 
+_SILENT = frozenset({"tool", "retrieval", "other"})
+"""Kinds whose inputs and outputs are not messages."""
+
+
 def _span(span: Span, read: Read | None, work: Workings, assembler: Assembler) -> ExplainedSpan:
-    call = None if read is None else read.call
+    if read is None:
+        who = zip(("conversation", "user"), assembler.identity.who(span.attributes), strict=True)
+        return ExplainedSpan(
+            span_id=span.span_id,
+            name=span.name,
+            scope=span.scope,
+            dialect=None,
+            kind=None,
+            found={},
+            silent=(),
+            names=[name for name, value in who if value],
+            holes=(),
+            contradictions=(),
+            fate="makes no turn: no dialect reads it",
+        )
+    call = read.call
+    said = {"input": call.input, "output": call.output}
+    places = sorted(call.found.items())
+    silent = [place for field, place in places if said.get(field, ()) is None]
     return ExplainedSpan(
         span_id=span.span_id,
         name=span.name,
         scope=span.scope,
-        dialect=call and call.dialect,
-        kind=call and call.kind,
-        found=dict(call.found) if call else {},
-        holes=_holes(read) if read else (),
-        contradictions=sorted(conflicts(assembler.dialects.read_each(span, ()))) if call else (),
-        fate=_fate(span, work) if call else "makes no turn: no dialect reads it",
+        dialect=call.dialect,
+        kind=call.kind,
+        found={field: place for field, place in places if said.get(field, ()) is not None},
+        silent=[] if call.kind in _SILENT else silent,
+        names=(),
+        holes=_holes(read),
+        contradictions=sorted(conflicts(assembler.dialects.read_each(span, ()))),
+        fate=_fate(read, work),
     )
 
 
@@ -142,7 +175,8 @@ def _holes(read: Read) -> Sequence[str]:
     return [hole for hole in holes if hole]
 
 
-def _fate(span: Span, work: Workings) -> str:
+def _fate(read: Read, work: Workings) -> str:
+    span = read.span
     for each in work.assembly.turns:
         if each.turn.span_id == span.span_id:
             return f"makes turn {each.turn.turn_id}"
@@ -150,7 +184,25 @@ def _fate(span: Span, work: Workings) -> str:
             return f"is part of turn {each.turn.turn_id}"
     call = next((each for each in work.calls if span.span_id in each.span_ids), None)
     if call is None:
-        return "makes no turn: it is no model call, and no wrapper that tells an exchange of its own"
+        return f"makes no turn: {_why_not(read.call)}"
     if call.is_step:
         return "makes no turn: it asks for a tool, and no answer follows in this trace"
     return "makes no turn: what it answered was on the way to another answer"
+
+
+_WHY_NOT: dict[Kind, str] = {
+    "model": "no answer, tokens, finish reason or error say that the call ended, or it only wraps other calls",
+    "tool": "what a tool did is told with the turn that called it",
+    "retrieval": "documents are told with the turn they were fetched for",
+    "aside": "guardrails, evaluators and rerankers do not answer the user",
+    "other": "there is nothing to judge in embeddings, templates and the like",
+}
+
+
+def _why_not(call: Call) -> str:
+    if call.kind in _WHY_NOT:
+        return _WHY_NOT[call.kind]
+    missing = [side for side, said in (("question", call.input), ("answer", call.output)) if said is None]
+    if missing:
+        return f"it goes around other spans and tells no {' and no '.join(missing)} itself"
+    return "it goes around other spans, and no model call in it confirms what it tells"

@@ -13,7 +13,8 @@ from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.strata import MOST
 from collector.page.settings import PageSettings
-from collector.receive.otlp_http import OtlpHttpSettings
+from collector.receive.access import AuthSettings
+from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.redact.opening import RedactSettings
 from collector.safeguards import CanarySettings
 
@@ -32,6 +33,9 @@ class KafkaLogSettings(Section):
     group_instance_id: str | None = Field(
         default=None,
         description="A name that outlives restarts (the pod's); without it a restart after a crash waits 45 s.",
+    )
+    session_timeout: Seconds = Field(
+        default=45.0, gt=0, description="After so long without a sign of life a process's partitions go to others."
     )
 
 
@@ -66,6 +70,9 @@ class ReceiveSettings(Section):
     """Where traces come from. Without this section: OTLP/HTTP on 127.0.0.1:4318."""
 
     otlp_http: OtlpHttpSettings | None = None
+    otlp_grpc: OtlpGrpcSettings | None = Field(
+        default=None, description="Needs the extra grpc: pip install 'evalstream[grpc]'."
+    )
     kafka: list[KafkaSourceSettings] = Field(default_factory=list[KafkaSourceSettings])
     files: list[str] = Field(default_factory=list, description="OTLP files or directories, read once at the start.")
 
@@ -86,7 +93,7 @@ class BreakerSettings(Section):
     first_wait: Seconds = Field(default=5.0, gt=0, description="Time until one question probes; then doubled.")
     longest_wait: Seconds = Field(default=60.0, gt=0, description="The longest such time.")
     when_open: Literal["pause", "shed"] = Field(
-        default="pause", description="pause: questions wait, and with them the stage; shed: their evaluations fail."
+        default="pause", description="pause: questions wait; shed: their evaluations fail."
     )
     max_pause: Seconds | None = Field(default=None, ge=0, description="pause: how long at most; then shed.")
 
@@ -235,7 +242,19 @@ class MonitorSettings(Section):
 class EvaluateSettings(Section):
     """How the work is done."""
 
-    concurrency: int = Field(default=64, ge=1, le=100_000, description="Evaluations under way at most.")
+    concurrency: int = Field(
+        default=64,
+        ge=1,
+        le=100_000,
+        description="Evaluations under way at most, for each judge and for what asks none.",
+    )
+    waiting: int = Field(
+        default=10_000,
+        ge=0,
+        le=1_000_000,
+        description="For each judge, evaluations that may wait for a place; beyond, the turns log is not read on.",
+    )
+    waiting_bytes: int = Field(default=64 << 20, ge=1 << 20, description="The same in bytes, about.")
     grace: Seconds = Field(
         default=20.0, description="How long running evaluations may take to end when the service stops."
     )
@@ -284,6 +303,12 @@ class Settings(Section):
     page: PageSettings | None = Field(
         default=None, description="A page to look at the service with; without this key there is none."
     )
+
+    @property
+    def page_auth(self) -> AuthSettings | None:
+        """Whose tokens open the page: its own, or else those of senders."""
+        senders = self.receive.otlp_http.auth if self.receive.otlp_http else None
+        return self.page.auth or senders if self.page else None
 
     def members(self, judge: str) -> tuple[str, ...]:
         """The judges behind a name that an evaluator gives: the jury's, or the one."""
