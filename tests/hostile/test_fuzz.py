@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,8 @@ from collector.records import turn_from_json, turn_to_json
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 
+ADDRESS = re.compile(rb"ada@example\.com(?![\w\x80-\xff-])")
+"""With a digit after it, it is none: no top-level domain ends in one."""
 REDACTOR = Redactor((find,), b"a key")
 ALL = 130_000
 CASES = int(os.environ.get("FUZZ_CASES", ALL))
@@ -100,7 +103,7 @@ def test_requests(form, signal):
             outcomes[False] += 1
         else:
             outcomes[True] += 1
-            assert all(b"ada@example.com" not in record.value for record in intake.records)
+            assert not any(ADDRESS.search(record.value) for record in intake.records)
     assert min(outcomes.values()) > 0
 
 
