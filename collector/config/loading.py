@@ -197,6 +197,11 @@ def _whole_mistakes(settings: Settings) -> list[str]:
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
         mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
     mistakes += _jury_mistakes(settings)
+    if settings.page is not None and settings.page_auth is None and not settings.page.closed:
+        mistakes.append(
+            f"page.host: {settings.page.host} lets anybody read who reaches it; write page.auth: {{tokens: [...]}} or "
+            "page.tls: {client_ca: ...}, or page.insecure: true where the network keeps others out"
+        )
     return mistakes
 
 

@@ -84,7 +84,7 @@ def _no_password() -> str:
 
 
 class Tokens:
-    """The guard of a receiver: lets in who shows one of the tokens.
+    """The guard of a receiver, or of the page: lets in who shows one of the tokens.
 
     Tokens are kept as hashes, and every one is compared with what is shown, in a time that does not depend on where
     they differ or on which of them is right.
@@ -137,6 +137,19 @@ class Tokens:
             found |= hmac.compare_digest(known, hashed)
         return found
 
+    @staticmethod
+    def sign(token: str, text: str) -> str:
+        """What a token makes of a text: nobody gets it without one, and nobody gets a token out of it."""
+        return _signature(_hash(token), text)
+
+    def signed(self, text: str, signature: str) -> bool:
+        """Whether one of the tokens made this of the text."""
+        self._look()
+        found = False
+        for known in self._known:
+            found |= hmac.compare_digest(_signature(known, text).encode(), signature.encode("utf-8", "replace"))
+        return found
+
     def _look(self) -> None:
         if self._files and self._clock() >= self._look_at:
             self._look_at = self._clock() + LOOK_EVERY
@@ -157,6 +170,10 @@ def _lines(files: Sequence[Path]) -> Iterable[str]:
         for line in file.read_text().splitlines():
             if len(line.strip()) >= _LEAST:
                 yield line.strip()
+
+
+def _signature(hashed: bytes, text: str) -> str:
+    return hmac.digest(hashed, text.encode(), "sha256").hex()
 
 
 def _hash(token: str) -> bytes:

@@ -19,7 +19,7 @@ from hostile import DIALECTS, Hostile, names_of, typical, wrong_values
 from made_up import ASSEMBLER
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.assemble.explain import explain
+from collector.assemble.explain import explain, lines_of
 from collector.assemble.gather import Gathered, Piece
 from collector.assemble.trace import Assembly
 from collector.dialects.dialect import Dialect
@@ -166,5 +166,5 @@ def test_traces_of_every_dialect_at_once(part: int):
             pieces = hostile.pieces()
             turns += readable(ASSEMBLER.assemble(pieces))
             if number % 8 == 0:
-                assert list(explain("1" * 32, pieces, ASSEMBLER))
+                assert list(lines_of(explain("1" * 32, pieces, ASSEMBLER)))
     assert turns > 0
