@@ -35,5 +35,6 @@ the names of a Deployment's pods, which never come again, it would wait for nobo
   "log" (dict "kind" "kafka" "kafka" $kafka)
   "receive" (dict "otlp_http" (dict "host" "0.0.0.0" "insecure" true "port" $root.Values.service.otlpPort))
   "export" (dict "prometheus" (dict "host" "0.0.0.0" "port" $root.Values.service.metricsPort)) }}
+{{- if $root.Values.stages.page.enabled }}{{ $_ := set $known "page" dict }}{{ end }}
 {{- toYaml (mergeOverwrite $known (deepCopy $root.Values.config)) }}
 {{- end }}
