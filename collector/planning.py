@@ -28,7 +28,7 @@ def plan_of(config: Config, judges: Mapping[str, Judge]) -> Plan:
 def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge]) -> Monitor:
     return Monitor(
         name=name,
-        assignments=tuple(_assignment(each, config, judges) for each in settings.uses),
+        assignments=tuple(assignment_of(each, config, judges) for each in settings.uses),
         match=_wanted(settings.match),
         rate=settings.sample,
         ends=Ends(
@@ -44,7 +44,8 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
     )
 
 
-def _assignment(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -> Assignment:
+def assignment_of(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -> Assignment:
+    """An evaluator of the configuration with its judge."""
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
     asked = [config.settings.judges[each] for each in members]
@@ -59,6 +60,8 @@ def _assignment(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -
         rate=use.sample,
         salt=use.salt,
         expected_usd=sum(map(_guess, asked)),
+        judge_name=configured.judge or "",
+        fallback_name=fallback or "",
     )
 
 

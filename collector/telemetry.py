@@ -263,7 +263,7 @@ EXPORT_LAG = Series(
 RECEIVED_REQUESTS = Series(
     "evalstream_receive_requests_total",
     "counter",
-    "OTLP requests over HTTP, by the status they were answered with.",
+    "OTLP requests by the status they were answered with: a number over HTTP, a name over gRPC.",
     ("signal", "status"),
 )
 RECEIVE_DURATION = Series(
@@ -308,7 +308,7 @@ SUSPICIOUS = Series(
 CANARIES = Series(
     "evalstream_judge_canaries_total",
     "counter",
-    "Evaluations repeated with a planted instruction: held, shifted (the judge obeyed), failed, or left_out when busy.",
+    "Evaluations repeated with a planted instruction: held, shifted (obeyed), failed, or left_out (busy, over budget).",
     ("evaluator", "judge", "result"),
 )
 CANARY_COST = Series(
@@ -356,7 +356,7 @@ LEDGER = Series(
     "evalstream_ledger_total",
     "counter",
     "Where evaluations went: matched and resumed are those that fell due; each ends as one of scored, skipped, failed, "
-    "sampled_out, over_budget, shed, superseded, duplicate.",
+    "sampled_out, over_budget, shed, superseded, duplicate; or is handed_over to its partition's next owner.",
     ("monitor", "evaluator", "what", "reason"),
 )
 CONVERSATIONS_CLOSED = Series(
@@ -375,6 +375,18 @@ OPEN_CONVERSATIONS = Series(
     "evalstream_open_conversations", "gauge", "Conversations that are not over yet, over all monitors."
 )
 EVALUATIONS_IN_FLIGHT = Series("evalstream_evaluations_in_flight", "gauge", "Evaluations that are under way.")
+EVALUATIONS_WAITING = Series(
+    "evalstream_evaluations_waiting",
+    "gauge",
+    "Evaluations that wait for a free place of their judge's; each judge has places of its own.",
+    ("judge",),
+)
+HELD_BACK = Series(
+    "evalstream_held_back_partitions",
+    "gauge",
+    "Partitions of the turns log not read on, for no more evaluations of this judge (none: of no judge) may wait.",
+    ("judge",),
+)
 STAGE_BACKLOG = Series(
     "evalstream_stage_backlog_records",
     "gauge",

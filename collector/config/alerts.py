@@ -18,9 +18,9 @@ Mean = Annotated[float, Field(ge=0.0, le=1.0)]
 class Burn(Section):
     """A burn rate: the budget of failing scores is used up `factor` times too fast, over a long and a short window."""
 
-    long: Seconds = Field(gt=0)
-    short: Seconds = Field(gt=0)
-    factor: float = Field(gt=0)
+    long: Seconds = Field(gt=0, description="The window that shows that it matters.")
+    short: Seconds = Field(gt=0, description="The window that shows that it goes on.")
+    factor: float = Field(gt=0, description="How many times too fast, in both windows.")
 
 
 # The usual 14.4/6/3/1 suit objectives of 99.9 %; quality objectives leave 5 to 20 % to fail.

@@ -48,7 +48,7 @@ def version_of(evaluator: Evaluator[Any], model: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An evaluator with the judge that answers it.
+    """An evaluator with the judge that answers it, and that judge's name in the configuration ("": it asks nobody).
 
     `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
     where it shall not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
@@ -64,6 +64,8 @@ class Assignment:
     rate: float | None = None
     salt: str | None = None
     expected_usd: float = 0.0
+    judge_name: str = ""
+    fallback_name: str = ""
 
     def judge_of(self, *, fallback: bool) -> Judge:
         """The judge to ask."""
@@ -145,6 +147,14 @@ class Plan:
     limits: Limits = field(default_factory=Limits)
     """The budget of all monitors together."""
 
+    @property
+    def judge_names(self) -> frozenset[str]:
+        """The names of the judges that may be asked; "" where an evaluator asks none."""
+        assignments = [each for monitor in self.monitors for each in monitor.assignments]
+        return frozenset(
+            name for each in assignments for name in (each.judge_name, each.fallback_name or each.judge_name)
+        )
+
     def draw(self, assignment: Assignment, key: str) -> float:
         """The draw of a conversation for an evaluator: below its chance, it is judged."""
         return draw(assignment.salt or self.salt, key)
@@ -156,8 +166,8 @@ class Job:
 
     `needs` is the mark of the oldest record it was made from: the low watermark may not pass it before the evaluation
     is in the ledger. `emitted` is the position of the record that gave rise to it, `since` when the log took that.
-    `supersedes` are evaluations of
-    fewer turns of the same conversation.
+    `size` is about how many bytes its case takes while it waits. `supersedes` are evaluations of fewer turns of the
+    same conversation.
     """
 
     evaluation_id: str
@@ -167,6 +177,7 @@ class Job:
     needs: Mark
     emitted: int
     since: float = 0.0
+    size: int = 0
     sampling: Sampling = field(default_factory=Sampling)
     fallback: bool = False
     supersedes: tuple[str, ...] = ()
@@ -176,6 +187,11 @@ class Job:
     def judge(self) -> Judge:
         """The judge to ask."""
         return self.assignment.judge_of(fallback=self.fallback)
+
+    @property
+    def judge_name(self) -> str:
+        """The name of the judge to ask; "" if none is asked."""
+        return self.assignment.fallback_name if self.fallback else self.assignment.judge_name
 
 
 def conversation_key(turn: Turn) -> str:
