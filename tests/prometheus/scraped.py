@@ -130,6 +130,7 @@ def _ready(prometheus: Prometheus, within: float = 90.0) -> Prometheus:
     give_up_at = time.monotonic() + within
     while time.monotonic() < give_up_at:
         try:
+            urllib.request.urlopen(f"{prometheus.url}/-/ready", timeout=10).close()  # 503 until it is; an OSError
             if prometheus.now('min(count_over_time(up{job="evalstream"}[1m])) >= 8') and prometheus.now("ALERTS"):
                 return prometheus
         except OSError:
