@@ -217,12 +217,15 @@ async def test_what_was_under_way_at_a_stop_is_made_after_it_and_nothing_twice(b
         await bench.until(5)  # those of `free`; the others hang
         await asyncio.sleep(0.05)  # a commit
     assert gate.begun == 5
+    assert bench.tally.evaluations["gated", "handed_over"] == 5
     gate.open.set()
     await bench.put(turn(6))
     async with bench.running(gated):
         ledger = await bench.until(12)
     assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
     assert Counter(each.evaluator for each in ledger) == {"gated": 6, "free": 6}
+    due = sum(number for (_, what), number in bench.tally.evaluations.items() if what in ("matched", "resumed"))
+    assert due == bench.tally.evaluations.total() - due, "the sums of both lives agree"
 
 
 async def test_running_evaluations_may_end_within_the_grace(bench: Bench) -> None:
