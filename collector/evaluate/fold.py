@@ -35,13 +35,15 @@ class Bounds:
     """Limits of the state of a partition, for each monitor.
 
     At most `conversations` are remembered, in about `bytes`; what is beyond is evicted, the oldest first. A
-    conversation that needs a record more than `records` records or `seconds` back is carried forward.
+    conversation that needs a record more than `records` records or `seconds` back is carried forward. A job that fell
+    due more than `ahead` records back is waited for: what came since is remembered with it.
     """
 
     conversations: int = 100_000
     bytes: int = 256 << 20
     records: int = 1_000_000
     seconds: float = 7200.0
+    ahead: int = 1_000_000
 
 
 class EvaluateFold:
@@ -139,9 +141,11 @@ class EvaluateFold:
             for record in run:
                 await self._deliver(record)
         await self._carry()
-        await self._ledger.mark(self.state.next, self._low().position, self.state.time)
+        if records:  # by the log's time: turns of a backlog carry times that pass much faster
+            await self._ledger.mark(self.state.next, self._low().position, records[-1].timestamp)
 
     async def _deliver(self, record: Stored) -> None:
+        await self.jobs.keep_up(record.position, self._bounds.ahead)
         if self._purse is not None and self._purse.due(self._partition, now := self._clock()):
             await self._set_rates(self._purse, now, record.position)
         await self._submit(await self.state.apply(record))
@@ -173,11 +177,11 @@ class EvaluateFold:
         waiting = deque(jobs)
         try:
             while waiting:
-                if self.jobs.known(waiting[0]):
-                    self._count(waiting[0], "duplicate")
+                job = waiting.popleft()
+                if self.jobs.known(job):
+                    self._count(job, "duplicate")
                 else:
-                    await self.jobs.submit(waiting[0])
-                waiting.popleft()
+                    await self.jobs.submit(job)
         finally:
             for job in waiting:  # the partition is given up
                 self._count(job, "handed_over")

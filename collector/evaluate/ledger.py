@@ -28,7 +28,7 @@ MARK_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """At `time` (s) turns up to `turns` had been taken, and the evaluations log ended at `evaluations`."""
+    """When the turns log was at `time` (s), turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
 
     time: float
     turns: int
@@ -38,9 +38,9 @@ class _Mark:
 class Ledger:
     """The ids of the evaluations of one partition, from a mark on.
 
-    `horizon` (s) is how long ids are kept beyond need, so that a turn delivered again within that time is known.
-    `ahead` is the position of the turns log below which an earlier owner may have made evaluations: until it is
-    reached nothing is forgotten. With `costs` what evaluations cost is read back, too.
+    `horizon` (s) is how long ids are kept beyond need, so that a turn written into the turns log again within that time
+    is known. `ahead` is the position of the turns log below which an earlier owner may have made evaluations: until it
+    is reached nothing is forgotten. With `costs` what evaluations cost is read back, too.
     """
 
     def __init__(
@@ -71,6 +71,11 @@ class Ledger:
         """The position from where to read the ledger back."""
         marked = self._marks[0].evaluations if self._marks else 0
         return marked if self._pinned is None else min(marked, self._pinned)
+
+    @property
+    def end(self) -> int:
+        """Where the log ended some seconds ago: what is appended from now on lies behind."""
+        return self._end
 
     async def read_back(self, start: int) -> None:
         """Read the ids, and the decisions, from a position to the end of the log."""
@@ -146,11 +151,33 @@ class Ledger:
             del self._ids[evaluation_id]
 
 
-async def persistently(log: Log, record: Record, wait: float = 1.0) -> None:
-    """Append a record, trying again every `wait` seconds while the log cannot be written."""
+async def persistently(log: Log, record: Record, wait: float = 1.0, *, since: int | None = None) -> None:
+    """Append a record, trying again every `wait` seconds while the log cannot be written.
+
+    An append that was not acknowledged may have been made all the same. With `since`, a position that was the log's end
+    before, the record is looked for from there on before it is appended again, so that it is there once.
+    """
     while True:
         try:
             return await log.append([record])
         except LogUnavailable as error:
             logger.warning("the evaluations log cannot be written (%s); trying again in %g s", error, wait)
             await asyncio.sleep(wait)
+        if since is not None and await _was_appended(log, record, since, wait):
+            return None
+
+
+async def _was_appended(log: Log, record: Record, since: int, wait: float) -> bool:
+    """Whether the record is in its partition; waits until the log can be read."""
+    assert record.partition is not None
+    while True:
+        try:
+            await log.end(record.partition)
+            await asyncio.sleep(wait)  # it answers again: what had reached it before is written now
+            async for batch in log.read(record.partition, since):
+                if any(each.key == record.key for each in batch):
+                    return True
+        except LogUnavailable:
+            await asyncio.sleep(wait)
+        else:
+            return False

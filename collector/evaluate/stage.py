@@ -62,8 +62,8 @@ class EvaluateStage:
 
     @property
     def jobs(self) -> int:
-        """How many evaluations are on their way in this process."""
-        return sum(len(fold.jobs) for fold in self._folds.values())
+        """How many evaluations are under way in this process; those that wait for a place are not."""
+        return sum(fold.jobs.running for fold in self._folds.values())
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[EvaluateFold]:

@@ -19,6 +19,7 @@ from collector.evaluate.decisions import DECISION, Decision
 from collector.evaluate.kept import Arrival, heard, keep
 from collector.evaluate.marks import Mark
 from collector.evaluate.plan import Assignment, Job, Monitor, NoJudge, Plan, conversation_key
+from collector.evaluate.population import Population
 from collector.evaluate.rates import WHOLE, Rates, Share
 from collector.evaluate.sampling import upstream_of
 from collector.evaluate.session import Closed, Closing
@@ -51,9 +52,13 @@ class State:
             for monitor in plan.monitors
             if monitor.of_scope("conversation")
         }
+        self._populations = {
+            monitor.name: Population(monitor.ends.idle) for monitor in plan.monitors if monitor.of_scope("conversation")
+        }
         self._plan = plan
         self._limited = {each.name for each in plan.monitors if each.limits.limited or plan.limits.limited}
         self._stamp = start.time
+        self._size = 0
         self._carried: dict[int, bool] = {}
         self._decisions = deque(sorted(decisions, key=lambda each: each.at))
         self._by_key = not any(monitor.reads_content for monitor in plan.monitors)
@@ -89,7 +94,7 @@ class State:
         jobs = self._decided(record.position)
         mark = Mark(record.position, self.time, self.rates)
         self.next = record.position + 1
-        self._stamp = record.timestamp
+        self._stamp, self._size = record.timestamp, len(record.value)
         if record.headers == CARRY:
             self._take_back(record, mark)
         elif record.is_tick:
@@ -132,6 +137,7 @@ class State:
                     return False
         for monitor in self._plan.monitors:
             self.tally.turn(monitor.name, "sampled_out")
+            self._see(monitor, key)
             for each in monitor.of_scope("turn"):
                 self._due(monitor, each, "sampled_out")
                 self.demand(monitor, each, monitor.chance(each, 1.0, 1.0))
@@ -144,14 +150,22 @@ class State:
 
     def _advance(self, time: float, position: int) -> Iterator[Job]:
         self.time = max(self.time, time)
+        for name, population in self._populations.items():
+            if silent := population.silent(self.time):
+                self.tally.silent(name, silent)
         for monitor in self._plan.monitors:
             if monitor.name in self.conversations:
                 for closed in self.conversations[monitor.name].advance(self.time, position):
                     yield from self._conversation_jobs(monitor, closed, position)
 
+    def _see(self, monitor: Monitor, key: str) -> None:
+        if (population := self._populations.get(monitor.name)) is not None:
+            population.see(key, self.time)
+
     async def _watch(self, monitor: Monitor, turn: Turn, at: float, mark: Mark) -> list[Job]:
         """What a turn means to a monitor that it matches."""
         key = conversation_key(turn)
+        self._see(monitor, key)
         boost, stratum = await _stratum(monitor, turn)
         jobs: list[Job] = []
         for each in monitor.of_scope("turn"):
@@ -182,6 +196,7 @@ class State:
             needs=mark,
             emitted=mark.position,
             since=self._stamp,
+            size=self._size,
             sampling=_sampling(chance, stratum, upstream_of(turn.trace_state), has_id=turn.conversation_id is not None),
             fallback=fallback,
         )
@@ -214,6 +229,7 @@ class State:
         if closed.gaps:
             attributes |= {"gaps": closed.gaps, "incomplete": True}
         case = _conversation(closed, attributes)
+        size = sum(len(kept.packed) for _, kept in closed.turns)
         for each in monitor.of_scope("conversation"):
             wanted = self._wanted(monitor, each, closed.conversation_id, closed.closing)
             self._due(monitor, each, None if wanted else "sampled_out")
@@ -234,6 +250,7 @@ class State:
                 needs=closed.needs,
                 emitted=position,
                 since=self._stamp,
+                size=size,
                 sampling=_sampling(chance, closed.stratum, closed.upstream, has_id=True),
                 fallback=closed.closing.fallback and each.fallback is not None,
                 supersedes=tuple(earlier),

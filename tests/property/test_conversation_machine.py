@@ -21,6 +21,7 @@ from collector.evaluate.budget import Limits
 from collector.evaluate.conversations import Ends
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds, EvaluateFold
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.sampling import draw
@@ -128,6 +129,9 @@ class Counts:
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 
+    def silent(self, monitor: str, number: int) -> None:
+        """Counted in tests/unit/evaluate/test_population.py."""
+
 
 class Service:
     """The evaluate stage over logs in memory, moved by hand: delivers, commits and dies when told."""
@@ -158,7 +162,7 @@ class Service:
             self.evaluations,
             Dispatcher(
                 self.evaluations,
-                concurrency=10_000,
+                room=Room(places=10_000),
                 now=lambda: datetime.fromtimestamp(self.now, UTC),
                 purse=purse,
                 shed_after=self._shed_after,
