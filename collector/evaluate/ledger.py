@@ -28,7 +28,7 @@ MARK_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """When the turns log was at `time` (s), turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
+    """At `time` (s) of the turns log, turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
 
     time: float
     turns: int
@@ -39,8 +39,7 @@ class Ledger:
     """The ids of the evaluations of one partition, from a mark on.
 
     `horizon` (s) is how long ids are kept beyond need, so that a turn written into the turns log again within that time
-    is known.
-    With `costs` what evaluations cost is read back, too.
+    is known. With `costs` what evaluations cost is read back, too.
     """
 
     def __init__(self, evaluations: Log, partition: int, *, horizon: float = 900.0, costs: bool = False) -> None:

@@ -202,7 +202,6 @@ class Cluster:
             unclean_stops=self.unclean_stops,
         )
 
-
     def _write_details(self, folder: Path, missing: list[tuple[str, int]], unexplained: list[int]) -> None:
         """Where to look: which evaluations are missing or there twice, and who asked what when."""
         wrong = {number for _, number in missing} | set(unexplained)

@@ -109,7 +109,6 @@ async def _peace(running: Cluster) -> None:
             each.send(signal.SIGCONT)
 
 
-
 async def _kill_worker(running: Cluster) -> None:
     await running.kill(running.chance.choice(running.workers[1:]))
 
