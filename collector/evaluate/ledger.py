@@ -28,7 +28,7 @@ MARK_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """At `time` (s) of the turns log, turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
+    """At `time` (s) of the turns log turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
 
     time: float
     turns: int
