@@ -73,11 +73,22 @@ class Ledger:
         """Where the log ended some seconds ago: what is appended from now on lies behind."""
         return self._end
 
-    async def read_back(self, start: int) -> None:
-        """Read the ids, and the decisions, from a position to the end of the log."""
+    async def read_back(self, start: int, wait: float = 1.0) -> None:
+        """Read the ids, and the decisions, from a position to the end of the log; waits until it can be read."""
+        self._marks.append(_Mark(time=0.0, turns=0, evaluations=start))
+        while True:
+            try:
+                return await self._read(start)
+            except LogUnavailable as error:
+                logger.warning("the evaluations log cannot be read back (%s); trying again in %g s", error, wait)
+                await asyncio.sleep(wait)
+
+    async def _read(self, start: int) -> None:
         self._end = start
-        self._marks.append(_Mark(time=0.0, turns=0, evaluations=self._end))
-        async for batch in self._evaluations.read(self._partition, self._end):
+        self._ids.clear()
+        self.decisions.clear()
+        self.spent.clear()
+        async for batch in self._evaluations.read(self._partition, start):
             for record in batch:
                 if record.headers == DECISION:
                     self._read_decision(record)
@@ -130,7 +141,10 @@ class Ledger:
         """
         if self._marks and time - self._marks[-1].time < MARK_EVERY:
             return
-        self._end = await self._evaluations.end(self._partition)
+        try:
+            self._end = await self._evaluations.end(self._partition)
+        except LogUnavailable:
+            return  # the one before holds for longer
         self._marks.append(_Mark(time=time, turns=turns, evaluations=self._end))
         while self._marks[1].turns <= low_watermark and self._marks[1].time <= time - self._horizon:
             self._marks.popleft()
