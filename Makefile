@@ -7,7 +7,7 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos soak lint format dashboards tools
+.PHONY: help setup demo test chaos soak lint format dashboards reference tools
 
 help: ## say what can be done
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ format: setup ## put the code into its form
 
 dashboards: setup ## write deploy/grafana/dashboards anew from deploy/dashboards
 	.venv/bin/python -m deploy.dashboards.generate
+
+reference: setup ## write deploy/CONFIGURATION.md anew from the models that check the configuration
+	.venv/bin/python -m deploy.reference
 
 # Tools that check deploy/: built from the Go module proxy, with their checksums; the tests that need one are skipped without it.
 GOBIN := $(CURDIR)/.cache/go/bin

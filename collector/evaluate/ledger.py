@@ -39,13 +39,17 @@ class Ledger:
     """The ids of the evaluations of one partition, from a mark on.
 
     `horizon` (s) is how long ids are kept beyond need, so that a turn written into the turns log again within that time
-    is known. With `costs` what evaluations cost is read back, too.
+    is known. `ahead` is the position of the turns log below which an earlier owner may have made evaluations: until it
+    is reached nothing is forgotten. With `costs` what evaluations cost is read back, too.
     """
 
-    def __init__(self, evaluations: Log, partition: int, *, horizon: float = 900.0, costs: bool = False) -> None:
+    def __init__(
+        self, evaluations: Log, partition: int, *, horizon: float = 900.0, ahead: int = 0, costs: bool = False
+    ) -> None:
         self._evaluations = evaluations
         self._partition = partition
         self._horizon = horizon
+        self._ahead = ahead
         self._costs = costs
         self._ids: dict[str, int] = {}  # to a position not above its own; both in growing order
         self._marks: deque[_Mark] = deque()
@@ -137,20 +141,23 @@ class Ledger:
     async def mark(self, turns: int, low_watermark: int, time: float) -> None:
         """Note, every few seconds, where the log ends now that turns up to `turns` were taken; forget what is past.
 
-        Evaluations of turns taken later lie behind the mark. `low_watermark` is the oldest turn still in play.
+        Evaluations of turns taken later lie behind the mark, also those of an earlier owner, which may have come
+        further than it committed. `low_watermark` is the oldest turn still in play.
         """
-        if self._marks and time - self._marks[-1].time < MARK_EVERY:
+        if turns < self._ahead or (self._marks and time - self._marks[-1].time < MARK_EVERY):
             return
         try:
             self._end = await self._evaluations.end(self._partition)
         except LogUnavailable:
             return  # the one before holds for longer
         self._marks.append(_Mark(time=time, turns=turns, evaluations=self._end))
-        while self._marks[1].turns <= low_watermark and self._marks[1].time <= time - self._horizon:
+        while (
+            len(self._marks) > 1
+            and self._marks[1].turns <= low_watermark
+            and self._marks[1].time <= time - self._horizon
+        ):
             self._marks.popleft()
             self._forget(self._marks[0].evaluations)
-            if len(self._marks) == 1:
-                break
 
     def _forget(self, before: int) -> None:
         past = [key for key, _ in takewhile(lambda item: item[1] < before, self._ids.items())]

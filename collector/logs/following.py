@@ -12,7 +12,7 @@ from typing import Protocol
 
 from collector.errors import first_of
 from collector.logs.clock import SteadyClock
-from collector.logs.log import TICK, Committed, Fold, LogUnavailable, OpenFold, Record, Stored
+from collector.logs.log import TICK, Committed, Fold, LogUnavailable, OpenFold, Record, Stored, Unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -141,6 +141,8 @@ class Feed:
     async def _take(self, fold: Fold, chunk: Chunk) -> None:
         self._delivering = True
         records = chunk.records
+        if not getattr(fold, "takes_unreadable", False) and any(type(each) is Unreadable for each in records):
+            records = [each for each in records if type(each) is not Unreadable]
         if not self._replayed:
             old = bisect_left(records, self._position, key=attrgetter("position"))
             if old:

@@ -93,6 +93,8 @@ CASES = {
         "bad Kafka records and batches",
         "dead letter or passed over, the partition moves",
         (
+            _TRAPS + "test_what_cannot_be_decoded_goes_to_the_dead_letters_before_it_is_committed",
+            _LETTERS + "test_what_could_not_even_be_read_is_put_aside_with_its_place_and_stops_a_stage_like_the_rest",
             _TRAPS + "test_trap_2_what_cannot_be_decoded_is_passed_over",
             _TRAPS + "test_trap_6_a_bomb_is_not_unpacked",
             "unit/receive/test_kafka_source.py::test_tombstones_ticks_and_empty_messages_are_passed",

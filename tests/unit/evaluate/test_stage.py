@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from collector.evaluate.budget import Limits
 from collector.evaluate.conversations import Ends
 from collector.evaluate.dispatch import Dispatcher
+from collector.evaluate.fold import Bounds
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.sampling import draw
@@ -121,6 +123,9 @@ class Counts:
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 
+    def silent(self, monitor: str, number: int) -> None:
+        """Counted in test_population.py."""
+
 
 class Bench:
     """Two logs in memory and the counts of turns; the stage can be started and stopped over them."""
@@ -136,17 +141,30 @@ class Bench:
 
     @asynccontextmanager
     async def running(
-        self, *monitors: Monitor, concurrency: int = 8, grace: float = 0.0, shed_after: float | None = None
+        self,
+        *monitors: Monitor,
+        concurrency: int = 8,
+        waiting: int = 0,
+        grace: float = 0.0,
+        shed_after: float | None = None,
+        bounds: Bounds | None = None,
     ) -> AsyncIterator[EvaluateStage]:
         purse = Purse(Plan(monitors), 1)
         stage = EvaluateStage(
             Plan(monitors),
             self.evaluations,
-            Dispatcher(self.evaluations, concurrency=concurrency, retry=0.01, purse=purse, shed_after=shed_after),
+            Dispatcher(
+                self.evaluations,
+                room=Room(places=concurrency, waiting=waiting),
+                retry=0.01,
+                purse=purse,
+                shed_after=shed_after,
+            ),
             purse=purse,
             grace=grace,
             turns=self.turns,
             tally=self.tally,
+            bounds=bounds or Bounds(),
             on_bad_record=lambda _record, error: self.bad.append(str(error)),
         )
         following = asyncio.create_task(self.turns.follow("evaluate", stage.open_fold))
@@ -331,7 +349,7 @@ class Priced:
         self._cost = cost
 
     async def ask(self, prompt: Any, reply: Any, *, logprobs: bool = False, samples: int = 1) -> Any:
-        return Verdict([Answer(reply(), "")], self.model, None, Usage(input_tokens=1, calls=1), self._cost)
+        return Verdict([Answer(reply(), "{}")], self.model, None, Usage(input_tokens=1, calls=1), self._cost)
 
 
 class Asked(Evaluator[Turn]):
