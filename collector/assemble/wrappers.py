@@ -19,7 +19,7 @@ _WRAPPERS = {"agent", "workflow", "chain"}
 
 def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
     """The exchanges that a user saw: each told by the outermost wrapper that is believed, inner ones left out."""
-    kept = [each for each in found if not _is_aside(each, reads, tree)]
+    kept = list(found)
     inside = _inside(kept, tree)
     done: set[str] = set()
     for wrapper in sorted((read for read in reads if read.call.kind in _WRAPPERS), key=lambda read: _depth(read, tree)):
@@ -62,13 +62,6 @@ def _inside(found: Iterable[Exchange], tree: Tree) -> dict[str, list[Exchange]]:
         for span_id in around:
             inside.setdefault(span_id, []).append(each)
     return inside
-
-
-def _is_aside(exchange: Exchange, reads: Sequence[Read], tree: Tree) -> bool:
-    """Whether it happened inside a guardrail, an evaluator or a reranker."""
-    asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
-    last = exchange.last
-    return bool(asides) and last is not None and not asides.isdisjoint(tree.line(last.span.span_id))
 
 
 def _tell(
