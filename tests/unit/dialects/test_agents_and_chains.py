@@ -220,7 +220,7 @@ def test_a_handoff_is_one_exchange() -> None:
     after = json.dumps([
         {"role": "user", "parts": [{"type": "text", "content": "Is it windy?"}]},
         {"role": "assistant", "parts": [{"type": "tool_call", "id": "h", "name": "transfer_to_wind", "arguments": {}}]},
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "h", "response": "{\"assistant\": \"wind\"}"}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "h", "response": '{"assistant": "wind"}'}]},
     ])  # fmt: skip
     trace = Trace().span(1, "workflow", took=20)
     trace.span(
