@@ -713,3 +713,55 @@ def test_haystack_generators_of_texts() -> None:
         "tokens": (12, 5),
         "model": "m-1",
     }
+
+
+# --- voice: a whole conversation in one trace
+
+
+def test_pipecat() -> None:
+    trace = Trace().span(1, "conversation", {"conversation.id": "c", "conversation.type": "voice"}, took=30)
+    before: list[dict[str, str]] = []
+    for number, (question, answer) in enumerate(((QUESTION, ANSWER), ("And boats?", "Forty."))):
+        before.append({"role": "user", "content": question})
+        turn = {"turn.number": number + 1, "turn.type": "conversation"}
+        model = {
+            "gen_ai.system": "openai",
+            "gen_ai.request.model": "m-1",
+            "gen_ai.operation.name": "chat",
+            "input": json.dumps(before),
+            "output": answer,
+            "gen_ai.usage.input_tokens": 9,
+            "gen_ai.usage.output_tokens": 4,
+        }
+        trace.span(2 + 10 * number, "turn", turn, parent=1, took=5).span(
+            3 + 10 * number, "llm", model, parent=2 + 10 * number
+        )
+        before.append({"role": "assistant", "content": answer})
+    assert [(turn.input, turn.actual_output, turn.conversation_id) for turn in trace.turns()] == [
+        (QUESTION, ANSWER, "c"),
+        ("And boats?", "Forty.", "c"),
+    ]
+
+
+def test_livekit() -> None:
+    context = {
+        "items": [
+            {"id": "i", "type": "message", "role": "system", "content": ["Be short."]},
+            {"id": "j", "type": "message", "role": "user", "content": [QUESTION]},
+        ]
+    }
+    node = {"lk.chat_ctx": json.dumps(context), "lk.response.text": ANSWER}
+    trace = Trace().span(1, "agent_turn", {}, took=5).span(2, "llm_node", node, parent=1, took=3)
+    trace.span(
+        3,
+        "llm_request",
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "m-1",
+            "gen_ai.usage.input_tokens": 12,
+            "gen_ai.usage.output_tokens": 5,
+        },
+        parent=2,
+        at=2.5,
+    )
+    assert told(trace, "tokens") == {**TOLD, "tokens": (12, 5)}
