@@ -284,3 +284,11 @@ def test_several_choices_are_one_answer() -> None:
     assert (
         Trace().span(1, "chat", chat("Hi", None, **{"gen_ai.output.messages": output})).turn().actual_output == "One."
     )
+
+
+def test_an_agent_inside_a_guardrail_is_not_asked_by_the_user() -> None:
+    guard = {"openinference.span.kind": "GUARDRAIL"}
+    agent = {"openinference.span.kind": "AGENT", "input.value": "Is this fine: Hi", "output.value": "It is fine."}
+    trace = Trace().span(1, "handle", took=9).span(2, "guard", guard, parent=1, took=3)
+    trace.span(3, "checker", agent, parent=2).span(5, "chat", chat("Hi", "Hello."), parent=1)
+    assert [turn.input for turn in trace.turns()] == ["Hi"]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from made_up import ASSEMBLER, TRACE, Trace, chat
 
-from collector.assemble.explain import explain
+from collector.assemble.explain import explain, lines_of
 
 
 def said_of(trace: Trace, name: str) -> list[str]:
     """What is said of the first span of that name."""
-    lines = list(explain(TRACE, trace.pieces(), ASSEMBLER))
+    lines = list(lines_of(explain(TRACE, trace.pieces(), ASSEMBLER)))
     start = next(index for index, line in enumerate(lines) if repr(name) in line)
     rest = [line.strip() for line in lines[start + 1 :]]
     end = next((index for index, line in enumerate(rest) if line.startswith(("span ", "turn "))), len(rest))
@@ -81,7 +81,7 @@ def test_a_call_that_asks_for_a_tool_and_is_never_answered() -> None:
 
 def test_a_trace_without_a_model() -> None:
     trace = Trace().span(1, "GET /", {"http.method": "GET"})
-    assert list(explain(TRACE, trace.pieces(), ASSEMBLER))[-1] == "  no span or record of it concerns a model"
+    assert list(lines_of(explain(TRACE, trace.pieces(), ASSEMBLER)))[-1] == "  no span or record of it concerns a model"
 
 
 def test_holes_are_said() -> None:
@@ -92,7 +92,7 @@ def test_holes_are_said() -> None:
 
 def test_no_word_of_what_was_said_is_shown() -> None:
     lines = "\n".join(
-        explain(TRACE, around({"input.value": "secret-in", "output.value": "secret-out"}).pieces(), ASSEMBLER)
+        lines_of(explain(TRACE, around({"input.value": "secret-in", "output.value": "secret-out"}).pieces(), ASSEMBLER))
     )
     assert "secret" not in lines
     assert "Hello" not in lines
