@@ -8,7 +8,7 @@ from typing import Literal, TextIO
 
 import orjson
 
-from collector.assemble.explain import explained, lines_of
+from collector.assemble.explain import explain, lines_of
 from collector.assemble.gather import Piece
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
@@ -83,8 +83,8 @@ def _explanations(paths: Sequence[Path], *, as_json: bool) -> Iterator[str]:
                 traces.setdefault(item[0], []).append(item[1])
     assembler = Assembler(Dialects.installed())
     for trace_id, pieces in traces.items():
-        trace = explained(trace_id, pieces, assembler)
-        yield from [orjson.dumps(trace).decode()] if as_json else lines_of(trace)
+        explained = explain(trace_id, pieces, assembler)
+        yield from [orjson.dumps(explained).decode()] if as_json else lines_of(explained)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:

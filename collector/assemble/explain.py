@@ -58,13 +58,8 @@ class ExplainedTrace:
     turns: Sequence[ExplainedTurn]
 
 
-def explain(trace_id: str, pieces: Iterable[Piece], assembler: Assembler) -> Iterator[str]:
-    """Lines that say how a trace was read. No judged text is in them."""
-    return lines_of(explained(trace_id, pieces, assembler))
-
-
-def explained(trace_id: str, pieces: Iterable[Piece], assembler: Assembler) -> ExplainedTrace:
-    """Read a trace and say how; without spans and records nothing of it concerns a model."""
+def explain(trace_id: str, pieces: Iterable[Piece], assembler: Assembler) -> ExplainedTrace:
+    """Read a trace and say how; without spans nothing of it concerns a model."""
     bad: list[BadInput] = []
     gathered = gather(pieces, assembler.dialects, assembler.identity, bad.append)
     unreadable = [str(error) for error in bad]
