@@ -66,6 +66,21 @@ async def test_a_restart_at_any_mark_knows_every_evaluation_of_turns_in_play() -
     assert len(ledger) < 60
 
 
+async def test_nothing_is_forgotten_of_turns_that_an_earlier_owner_took_and_did_not_commit() -> None:
+    """It had judged turns up to 50; its successor takes them all again, from 10 on, and long ago they are."""
+    log = MemoryLog("evaluations", partitions=1)
+    await append(log, *(f"e{turn}" for turn in range(50)))
+    ledger = Ledger(log, 0, horizon=10.0, ahead=50)
+    await ledger.read_back(0)
+    for turn in range(10, 50):
+        assert f"e{turn}" in ledger
+        await ledger.mark(turns=turn + 1, low_watermark=turn + 1, time=1000.0 * turn)
+    assert ledger.note == 0
+    for turn in range(50, 55):
+        await ledger.mark(turns=turn + 1, low_watermark=turn + 1, time=1000.0 * turn)
+    assert (len(ledger), ledger.note) == (0, 50)
+
+
 async def test_a_persons_label_is_no_entry_of_the_ledger() -> None:
     log = MemoryLog("evaluations", partitions=1)
     await append(log, "a")
