@@ -347,7 +347,7 @@ def _cohere(item: Dict, _role: str, said: list[Said], _depth: int) -> bool:
 def _pydantic(item: Dict, _role: str, said: list[Said], _depth: int) -> bool:
     """Pydantic AI's own messages: a request or a response, each part with a kind of its own."""
     parts = [as_dict(each) for each in as_list(item.get("parts"))]
-    if item["kind"] not in {"request", "response"} or not all("part_kind" in part for part in parts):
+    if item["kind"] not in ("request", "response") or not all("part_kind" in part for part in parts):  # any JSON
         return False
     spoken: list[Dict] = []
     for part in parts:
