@@ -98,7 +98,7 @@ def _seen() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
                 keep({"body": record.body, **record.attributes})
     for dialect in DIALECTS.all:
         keys.update(dict.fromkeys(dialect.evidence))
-        events.update(dict.fromkeys(dialect.events))
+        events.update(dict.fromkeys(sorted(dialect.events)))
     keys.update(dict.fromkeys((*CONVERSATION_KEYS, *USER_KEYS)))
     return tuple(keys), tuple(values.values()), (*events, *sorted(DIALECTS.records), "exception", "")
 
