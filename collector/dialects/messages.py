@@ -392,6 +392,11 @@ def _roleless(item: Dict, role: str, said: list[Said], depth: int) -> bool:
     return _message({**item, "type": None, "role": role}, role, said)
 
 
+def _nameless(item: Dict, role: str, said: list[Said], depth: int) -> bool:
+    """Gemini's message without a role."""
+    return isinstance(item["parts"], list) and _message(item, role, said, depth)
+
+
 def _inner_message(item: Dict, role: str, said: list[Said], depth: int) -> bool:
     """An answer of Ollama or LlamaIndex: the message is an object inside."""
     return _walk(item["message"], "assistant" if isinstance(item["message"], dict) else role, said, depth)
@@ -424,7 +429,7 @@ _SHAPES: dict[str, Reader] = {
     "input": _responses_request,
     "prompt": _under("prompt", "user", system=True),
     "prompts": _under("prompts", "user"),
-    "parts": _message,
+    "parts": _nameless,
     "content": _roleless,
     "items": _under("items"),
     "tool_calls": _only_calls,
