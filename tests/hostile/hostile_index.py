@@ -50,7 +50,11 @@ CASES = {
     8: Case(
         "random and mutated bytes",
         "400, no other exception",
-        (_HTTP + "test_random_bytes_never_do_more_than_400", "hostile/test_fuzz.py::test_requests"),
+        (
+            _HTTP + "test_random_bytes_never_do_more_than_400",
+            "hostile/test_fuzz.py::test_requests",
+            "hostile/test_socket_fuzz.py::test_senders_of_anything_are_answered_or_hung_up_on",
+        ),
     ),
     9: Case("two million empty spans", "413", (_HTTP + "test_two_million_empty_spans_are_413_at_once",)),
     10: Case("deep AnyValue", "400", (_HTTP + "test_deep_protobuf_is_400",)),
@@ -126,6 +130,7 @@ CASES = {
         "judges that answer nonsense, too much, too late or not at all",
         "a failure with its type, retried within bounds, the breaker's state right",
         (
+            "hostile/test_socket_fuzz.py::test_judges_that_answer_anything_give_a_score_or_a_failure_with_its_type",
             _JUDGE + "test_no_verdict",
             _JUDGE + "test_a_response_without_end",
             _JUDGE + "test_no_answer_in_time",
