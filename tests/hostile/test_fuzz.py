@@ -64,3 +64,12 @@ def test_requests(form, signal):
             outcomes[True] += 1
             assert all(b"ada@example.com" not in record.value for record in intake.records)
     assert min(outcomes.values()) > 0
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xfe\xff\xfe", b"\xed\xa0\x80c", b"\xc0\x80ch", b"cha\xc3"])
+@pytest.mark.parametrize("form", ["protobuf", None])
+def test_a_string_that_is_no_utf_8_is_refused(bad, form):
+    body = valid().replace(b"chat", bad)
+    assert body != valid()
+    with pytest.raises(BadInput):
+        take_in(body, "traces", form, max_items=100, redactor=REDACTOR)
