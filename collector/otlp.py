@@ -96,7 +96,7 @@ def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
     Raises:
         BadInput: a piece cannot be serialized.
     """
-    groups: dict[bytes, list[tuple[Any, Any, list[Any]]]] = {}
+    groups: dict[bytes, list[_Part]] = {}
     items = own = 0
     for resource, scope in _scopes(request):
         members = _items(scope)
@@ -114,10 +114,61 @@ def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
         if len(groups) == 1 and not without and not own:
             whole = encoded if encoded is not None else request.SerializeToString()
             return Split([(next(iter(groups)).hex(), whole)], items, 0, 0)
-        pieces = [(trace_id.hex(), _piece(request, parts)) for trace_id, parts in groups.items()]
+        writer = _Writer()
+        pieces = [(trace_id.hex(), writer.request(parts)) for trace_id, parts in groups.items()]
     except (EncodeError, ValueError):
         raise BadInput("the request is nested too deeply") from None
     return Split(pieces, items, without, own)
+
+
+_Part = tuple[Any, Any, list[Any]]
+"""A resource, a scope of it, and some of the scope's items."""
+
+
+class _Writer:
+    """Writes parts of requests as requests of their own.
+
+    Puts them together from serialized messages, since copying each message into a new request takes twice as long. The
+    numbers of the fields are the same for spans and for log records.
+    """
+
+    def __init__(self) -> None:
+        self._around: dict[int, tuple[bytes, bytes]] = {}  # by the identity of the resource or scope
+
+    def request(self, parts: Iterable[_Part]) -> bytes:
+        """A serialized request that holds these parts."""
+        resources: dict[int, tuple[Any, list[bytes]]] = {}
+        for resource, scope, items in parts:
+            inner = b"".join([_field(_MEMBER, item.SerializeToString()) for item in items])
+            scopes = resources.setdefault(id(resource), (resource, []))[1]
+            scopes.append(self._wrapped(_MEMBER, scope, scope.scope, inner))
+        return b"".join(
+            [self._wrapped(_REQUEST, each, each.resource, b"".join(scopes)) for each, scopes in resources.values()]
+        )
+
+    def _wrapped(self, tag: bytes, holder: Any, about: Any, inner: bytes) -> bytes:
+        around = self._around.get(id(holder))
+        if around is None:
+            url = _field(_SCHEMA_URL, holder.schema_url.encode()) if holder.schema_url else b""
+            around = self._around[id(holder)] = (_field(_ABOUT, about.SerializeToString()), url)
+        return _field(tag, around[0] + inner + around[1])
+
+
+_REQUEST = _ABOUT = b"\x0a"  # field 1: a request's resources; the resource or scope that items belong to
+_MEMBER = b"\x12"  # field 2: a resource's scopes, a scope's items
+_SCHEMA_URL = b"\x1a"  # field 3
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    """A field of protobuf that holds bytes: its tag, their number seven bits at a time, and they themselves."""
+    size = len(content)
+    while size > 0x7F:
+        tag += _BYTES[size & 0x7F | 0x80]
+        size >>= 7
+    return tag + _BYTES[size] + content
+
+
+_BYTES = [bytes((value,)) for value in range(256)]
 
 
 def _scopes(request: Any) -> Iterator[tuple[Any, Any]]:
@@ -133,28 +184,6 @@ def _scopes(request: Any) -> Iterator[tuple[Any, Any]]:
 
 def _items(scope: Any) -> Sequence[Any]:
     return scope.spans if hasattr(scope, "spans") else scope.log_records
-
-
-def _piece(request: Request, parts: list[tuple[Any, Any, list[Any]]]) -> bytes:
-    piece = type(request)()
-    last = None
-    target: Any = None
-    for resource, scope, items in parts:
-        if resource is not last:
-            target = _add_resource(piece, resource)
-            last = resource
-        into = target.scope_spans.add() if hasattr(target, "scope_spans") else target.scope_logs.add()
-        into.scope.CopyFrom(scope.scope)
-        into.schema_url = scope.schema_url
-        _items(into).extend(items)  # type: ignore[attr-defined] - a repeated field
-    return piece.SerializeToString()
-
-
-def _add_resource(piece: Any, resource: Any) -> Any:
-    target = piece.resource_spans.add() if isinstance(piece, ExportTraceServiceRequest) else piece.resource_logs.add()
-    target.resource.CopyFrom(resource.resource)
-    target.schema_url = resource.schema_url
-    return target
 
 
 Wanted = Callable[[list[str], str, SpanMessage], int]

@@ -190,8 +190,9 @@ def _join_siblings(reads: Sequence[Read], groups: _Groups) -> None:
         by_parent.setdefault((read.span.parent_span_id, read.span.trace_id), []).append(read)
     for siblings in by_parent.values():
         halves = [read for read in siblings if read.call.output is None and len(groups.of(read)) == 1]
+        telling = [read for read in siblings if read.call.output is not None or read.call.input is not None]
         for half in halves:
-            partner = next((other for other in siblings if other is not half and _completes(half, other)), None)
+            partner = next((other for other in telling if other is not half and _completes(half, other)), None)
             if partner is not None:
                 groups.join(partner, half)
 

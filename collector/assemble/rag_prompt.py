@@ -44,8 +44,8 @@ _LONGEST = 400_000
 def part(prompt: str, hints: Iterable[str] = ()) -> Parted | None:
     """Part a prompt; None if it does not look like one that was filled with context.
 
-    `hints` are texts that may be the question (what a retriever was asked, a template's variable): the longest one that
-    ends the prompt, or stands in a line of its own after a heading, is.
+    `hints` are texts that may be the question (what a retriever was asked, a template's variable), in the order in
+    which to try them: the first one that ends the prompt, or stands in a line of its own after a heading, is.
     """
     if len(prompt) > _LONGEST or ("\n" not in prompt and "<" not in prompt):
         return None
@@ -64,7 +64,7 @@ def speaks_of_context(beginning: str) -> bool:
 
 
 def _by_hint(prompt: str, hints: Iterable[str]) -> Parted | None:
-    for hint in sorted({hint.strip() for hint in hints}, key=lambda hint: (-len(hint), hint)):
+    for hint in hints:
         at = prompt.rfind(hint) if len(hint) >= 3 else -1
         before = prompt[: max(at, 0)]
         if not before or not _ends(prompt[at + len(hint) :]) or not _begins(before):

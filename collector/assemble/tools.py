@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,17 +15,39 @@ from collector.dialects.decode import compact, decoded
 from evaluators.cases import Json, ToolCall
 
 
-def tools_called(exchange: Exchange, reads: Sequence[Read], tree: Tree) -> tuple[ToolCall, ...]:
+class ToolSpans:
+    """The tool spans of a trace, without those inside another: they are that one's own affair."""
+
+    def __init__(self, reads: Sequence[Read], tree: Tree) -> None:
+        """`reads` come in order of their starts."""
+        tools = [read for read in reads if read.call.kind == "tool" and read.call.tool is not None]
+        ids = {read.span.span_id for read in tools}
+        self._outer = [read for read in tools if ids.isdisjoint(tree.line(read.span.span_id))]
+        self._starts = [read.span.start for read in self._outer]
+        self._below: dict[str, list[Read]] = {}
+        for read in self._outer:
+            for above in tree.line(read.span.span_id):
+                self._below.setdefault(above, []).append(read)
+
+    def of(self, exchange: Exchange) -> list[ToolCall]:
+        """Those that belong to an exchange: inside its wrapper, or between its first call and its end."""
+        if not self._outer:
+            return []
+        inside = self._below.get(exchange.wrapper.span.span_id) if exchange.wrapper is not None else None
+        first, end = bisect_left(self._starts, exchange.start), bisect_right(self._starts, exchange.end)
+        return [read.call.tool for read in inside or self._outer[first:end] if read.call.tool]
+
+
+def tools_called(exchange: Exchange, spans: ToolSpans) -> tuple[ToolCall, ...]:
     """What the model asked for, in order, with results; where its messages do not tell, what tool spans say.
 
     What the model asked for is in the answers of the steps, and again in the messages of the call after them.
     """
     asked, answers = _said_in(exchange)
-    if not any(asked) and not any(read.call.tool for read in reads):
-        return ()
-    calls = _once(asked)
-    spans = [read.call.tool for read in _tool_spans(exchange, reads, tree) if read.call.tool]
-    return tuple(_with_results(calls, answers, spans)) if calls else tuple(_once([spans]))
+    told = spans.of(exchange)
+    if not any(asked):
+        return tuple(_once([told])) if told else ()
+    return tuple(_with_results(_once(asked), answers, told))
 
 
 def _said_in(exchange: Exchange) -> tuple[list[list[ToolCall]], list[Said]]:
@@ -45,22 +68,31 @@ def _collect(messages: Sequence[Said], asked: list[list[ToolCall]], answers: lis
 
 
 def _once(lists: Iterable[Sequence[ToolCall]]) -> list[ToolCall]:
-    """Each call once: by its id, or where there is none, as often as the list that has it most often."""
+    """Each call once: by its id, or where there is none, as often as the list that has it most often.
+
+    A call that is told without its id first, and with it later, is one.
+    """
     kept: list[ToolCall] = []
     ids: set[str] = set()
     have: Counter[tuple[str, str]] = Counter()
+    nameless: dict[tuple[str, str], list[int]] = {}
     for calls in lists:
         here: Counter[tuple[str, str]] = Counter()
         for call in calls:
             if call.id is not None and call.id in ids:
                 continue
             content = (call.name, compact(call.arguments))
+            if call.id is not None:
+                ids.add(call.id)
+                if nameless.get(content):
+                    kept[nameless[content].pop(0)] = call
+                    continue
             here[content] += 1
             if call.id is None and here[content] <= have[content]:
                 continue
-            if call.id is not None:
-                ids.add(call.id)
             have[content] = max(have[content], here[content])
+            if call.id is None:
+                nameless.setdefault(content, []).append(len(kept))
             kept.append(call)
     return kept
 
@@ -88,19 +120,3 @@ def _complete(call: ToolCall, answer: Said | None, spans: Sequence[ToolCall]) ->
     if given in (None, {}, "") and span is not None and span.arguments is not None:
         given = span.arguments
     return replace(call, result=result if result is not None else call.result, arguments=given)
-
-
-def _tool_spans(exchange: Exchange, reads: Sequence[Read], tree: Tree) -> list[Read]:
-    """The tool spans that belong to an exchange: inside its wrapper, or between its first call and its end.
-
-    A tool inside a tool is that one's own affair.
-    """
-    tools = [read for read in reads if read.call.kind == "tool" and read.call.tool is not None]
-    ids = {read.span.span_id for read in tools}
-    outer = [read for read in tools if ids.isdisjoint(tree.line(read.span.span_id))]
-    wrapper = exchange.wrapper
-    if wrapper is not None:
-        inside = [read for read in outer if wrapper.span.span_id in tree.line(read.span.span_id)]
-        if inside:
-            return inside
-    return [read for read in outer if exchange.start <= read.span.start <= exchange.end]

@@ -10,7 +10,7 @@ from collector.assemble.feedback import with_feedback
 from collector.assemble.gather import Gathered, Piece, gather
 from collector.assemble.identity import Identity
 from collector.assemble.model_calls import ModelCall, model_calls
-from collector.assemble.passages import hints, retrieved
+from collector.assemble.passages import Passages, hints
 from collector.assemble.rag_prompt import part
 from collector.assemble.reading import Read, read_spans
 from collector.assemble.tree import Tree
@@ -56,7 +56,7 @@ class Assembler:
     def work(self, gathered: Gathered) -> Workings:
         """The turns of one trace with all that led to them."""
         tree = Tree(gathered.spans)
-        reads = read_spans(gathered, tree, self.dialects)
+        reads = read_spans(gathered, tree, self.dialects, self.identity)
         calls = model_calls(reads, tree)
         told = resolve(exchanges(calls, tree), reads, tree)
         told.sort(key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
@@ -66,12 +66,13 @@ class Assembler:
 
     def _turns(self, told: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> list[Assembled]:
         maker = TurnMaker(reads, tree, self.identity)
+        passages = Passages(reads, tree)
         texts = hints(reads)
         turns: list[Assembled] = []
         since = 0
         for exchange in told:
             _part_prompt(exchange, texts)
-            turns.append(maker.make(exchange, retrieved(exchange, reads, since, tree)))
+            turns.append(maker.make(exchange, passages.of(exchange, since)))
             since = exchange.end
         return turns
 

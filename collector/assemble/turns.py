@@ -13,7 +13,7 @@ from collector.assemble.holes import hole_of
 from collector.assemble.identity import Identity, Who
 from collector.assemble.model_calls import ModelCall, folded
 from collector.assemble.reading import Read
-from collector.assemble.tools import tools_called
+from collector.assemble.tools import ToolSpans, tools_called
 from collector.assemble.tree import Tree
 from collector.dialects.call import Call, Said
 from collector.dialects.messages import system_and_rest
@@ -36,7 +36,7 @@ class TurnMaker:
     """Makes the turns of one trace."""
 
     def __init__(self, reads: Sequence[Read], tree: Tree, identity: Identity) -> None:
-        self._reads = reads
+        self._tools = ToolSpans(reads, tree)
         self._tree = tree
         self._identity = identity
         self._seen: Counter[tuple[str, ...]] = Counter()
@@ -67,7 +67,7 @@ class TurnMaker:
             history=history,
             input=question,
             actual_output=answer,
-            tools_called=tools_called(exchange, self._reads, self._tree),
+            tools_called=tools_called(exchange, self._tools),
             retrieval_context=passages,
             usage=_usage(exchange.calls),
             error=exchange.error,

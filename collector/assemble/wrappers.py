@@ -6,7 +6,8 @@ outermost one that is believed is the user's; what else happened inside it was o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 
 from collector.assemble.exchanges import Exchange
 from collector.assemble.model_calls import answer_of, folded, user_position
@@ -15,26 +16,45 @@ from collector.assemble.tree import Tree
 from collector.dialects.call import Call
 
 _WRAPPERS = {"agent", "workflow", "chain"}
+_TELLING = 16
+"""Characters from which on an equal beginning is no coincidence."""
 
 
 def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
     """The exchanges that a user saw: each told by the outermost wrapper that is believed, inner ones left out."""
-    kept = [each for each in found if not _is_aside(each, reads, tree)]
+    asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
+    kept = dict.fromkeys(each for each in found if not (asides and _is_aside(each, asides, tree)))
     inside = _inside(kept, tree)
+    anywhere = _by_beginning(kept)
+    orphans = _orphans(kept, tree)
+    failed = _around_failures(reads, tree)
     done: set[str] = set()
-    for wrapper in sorted((read for read in reads if read.call.kind in _WRAPPERS), key=lambda read: _depth(read, tree)):
+    for read in sorted((read for read in reads if read.call.kind in _WRAPPERS), key=lambda read: _depth(read, tree)):
+        wrapper = _since_question(read)
         if not done.isdisjoint(tree.line(wrapper.span.span_id)):
             continue
         here = [each for each in inside.get(wrapper.span.span_id, ()) if each in kept]
-        told = _tell(wrapper, here, kept, reads, tree)
+        alike = [each for each in anywhere(wrapper) if each in kept]
+        told = _tell(wrapper, here, alike, [each for each in orphans(wrapper) if each in kept], failed)
         if told is None:
             continue
-        if told not in kept:
-            kept.append(told)
+        kept.setdefault(told)
         if question_of(wrapper.call) is not None or told.answer is None:
-            kept = _without_inner(kept, here, told)
+            _leave_out_inner(kept, here, told)
             done.add(wrapper.span.span_id)
     return _without_sub_agents([each for each in kept if each.final or each.wrapper], reads, tree)
+
+
+def _since_question(wrapper: Read) -> Read:
+    """The wrapper with nothing in its output but what came after a user's last words there.
+
+    An agent that remembers gives back its whole conversation: what was answered before is not its answer.
+    """
+    output = wrapper.call.output or ()
+    asked = max((index for index, each in enumerate(output) if each.role == "user" and each.text.strip()), default=-1)
+    if asked < 0 or asked == len(output) - 1:
+        return wrapper
+    return wrapper._replace(call=wrapper.call._replace(output=output[asked + 1 :]))
 
 
 def _depth(read: Read, tree: Tree) -> tuple[int, int, str]:
@@ -52,44 +72,100 @@ def _inside(found: Iterable[Exchange], tree: Tree) -> dict[str, list[Exchange]]:
     return inside
 
 
-def _is_aside(exchange: Exchange, reads: Sequence[Read], tree: Tree) -> bool:
+def _by_beginning(found: Iterable[Exchange]) -> Callable[[Read], Sequence[Exchange]]:
+    """The exchanges whose answer begins as a wrapper's does: only those can confirm what it says."""
+    groups: dict[str, list[Exchange]] = {}
+    for each in found:
+        if each.answer:
+            groups.setdefault(folded(each.answer)[:_TELLING], []).append(each)
+
+    def of(wrapper: Read) -> Sequence[Exchange]:
+        answer = answer_of(wrapper.call.output, run=True)
+        return groups.get(folded(answer)[:_TELLING], ()) if answer else ()
+
+    return of
+
+
+def _orphans(found: Iterable[Exchange], tree: Tree) -> Callable[[Read], Sequence[Exchange]]:
+    """The failed and the silent exchanges in a wrapper's time that have a span above them which has not come.
+
+    A library that fails may never end the spans around the call.
+    """
+    cut_off = sorted((each for each in found if _is_cut_off(each, tree)), key=lambda each: each.start)
+
+    def of(wrapper: Read) -> Sequence[Exchange]:
+        first = bisect_left(cut_off, wrapper.span.start, key=lambda each: each.start)
+        last = bisect_right(cut_off, wrapper.span.end, key=lambda each: each.start)
+        return [each for each in cut_off[first:last] if each.end <= wrapper.span.end]
+
+    return of
+
+
+def _is_cut_off(exchange: Exchange, tree: Tree) -> bool:
+    if exchange.answer or exchange.last is None:
+        return False
+    line = tree.line(exchange.last.span.span_id)
+    return bool(line) and line[-1] not in tree.spans
+
+
+def _around_failures(reads: Iterable[Read], tree: Tree) -> frozenset[str]:
+    """The ids of the spans that have an agent that failed somewhere below them."""
+    failed = (read for read in reads if read.call.kind == "agent" and read.call.error is not None)
+    return frozenset(above for read in failed for above in tree.line(read.span.span_id))
+
+
+def _is_aside(exchange: Exchange, asides: set[str], tree: Tree) -> bool:
     """Whether it happened inside a guardrail, an evaluator or a reranker."""
-    asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
     last = exchange.last
-    return bool(asides) and last is not None and not asides.isdisjoint(tree.line(last.span.span_id))
+    return last is not None and not asides.isdisjoint(tree.line(last.span.span_id))
 
 
 def _tell(
-    wrapper: Read, here: Sequence[Exchange], kept: Sequence[Exchange], reads: Sequence[Read], tree: Tree
+    wrapper: Read,
+    here: Sequence[Exchange],
+    anywhere: Sequence[Exchange],
+    orphans: Sequence[Exchange],
+    failed: frozenset[str],
 ) -> Exchange | None:
-    """The exchange that the wrapper tells, with its words put in; None if the wrapper is not believed."""
+    """The exchange that the wrapper tells, with its words put in; None if the wrapper is not believed.
+
+    `here` are the exchanges inside it, `anywhere` all that answer alike and `orphans` those in its time that have no
+    answer: parents may be missing.
+    """
     free = [each for each in here if each.wrapper is None]
     if len(free) < len(here):
         return None  # what is inside has been told by a wrapper further out
     question, answer = question_of(wrapper.call), answer_of(wrapper.call.output, run=True)
     if answer:
-        anywhere = [] if free else [each for each in kept if each.wrapper is None]  # parents may be missing
-        confirmed = [each for each in (free or anywhere) if _confirms(each, question, answer)]
+        candidates = free or [each for each in anywhere if each.wrapper is None]
+        confirmed = [each for each in candidates if _confirms(each, question, answer)]
         if confirmed:
             return _adopt(confirmed[-1], wrapper, question)
     if wrapper.call.kind == "chain":
         return None
+    free = free or [each for each in orphans if each.wrapper is None and _asks(each, question)]
+    if answer == "" and free and free[-1].answer == "" and _asks(free[-1], question):
+        return _adopt(free[-1], wrapper, question)
     sound = bool(question and answer) and wrapper.call.output_hole is None
     if sound and question:
         asked = [each for each in free if each.question and same_question(question, each.question)]
         if asked and asked[-1].error is None:
             asked[-1].answer = answer
             return _adopt(asked[-1], wrapper, question)
-    return _alone(wrapper, free, question, answer if sound else None, tree, reads)
+    return _alone(wrapper, free, question, answer if sound else None, failed)
 
 
 def _confirms(exchange: Exchange, question: str | None, answer: str) -> bool:
     if not exchange.answer or exchange.error is not None:
         return False
     mine, theirs = folded(exchange.answer), folded(answer)
-    if mine != theirs and not (len(theirs) >= 16 and mine.startswith(theirs)):  # a cut text ends early
+    if mine != theirs and not (len(theirs) >= _TELLING and mine.startswith(theirs)):  # a cut text ends early
         return False
     return question is None or exchange.question is None or same_question(question, exchange.question)
+
+
+def _asks(exchange: Exchange, question: str | None) -> bool:
+    return question is not None and exchange.question is not None and same_question(question, exchange.question)
 
 
 def same_question(told: str, asked: str) -> bool:
@@ -111,8 +187,7 @@ def _alone(
     free: Sequence[Exchange],
     question: str | None,
     answer: str | None,
-    tree: Tree,
-    reads: Sequence[Read],
+    failed: frozenset[str],
 ) -> Exchange | None:
     """An agent whose model calls tell nothing: its own words, its failure, or that they are not to be had."""
     if any(each.answer is not None for each in free) or (wrapper.call.kind == "workflow" and not free):
@@ -124,8 +199,9 @@ def _alone(
         return _adopt(last, wrapper, question) if known else None
     call = wrapper.call
     if call.error is not None and not free:
-        failed = Exchange(question=question, error=call.error, wrapper=wrapper)
-        return None if _failed_below(wrapper, reads, tree) else failed
+        if wrapper.span.span_id in failed:
+            return None  # an agent further in failed as well: that one is nearer to the cause
+        return Exchange(question=question, error=call.error, wrapper=wrapper)
     steps = [step for each in free for step in each.calls]
     if answer:
         return Exchange(steps=steps, question=question, answer=answer, wrapper=wrapper)
@@ -136,26 +212,17 @@ def _alone(
     return None
 
 
-def _failed_below(wrapper: Read, reads: Sequence[Read], tree: Tree) -> bool:
-    """Whether an agent further in failed as well: that one is nearer to the cause."""
-    return any(
-        read.call.kind == "agent"
-        and read.call.error is not None
-        and wrapper.span.span_id in tree.line(read.span.span_id)
-        for read in reads
-    )
-
-
 def question_of(call: Call) -> str | None:
     """The last words of a user in what a wrapper was given."""
     position = user_position(call.input or ())
     return call.input[position].text if call.input and position >= 0 else None
 
 
-def _without_inner(kept: list[Exchange], here: Sequence[Exchange], told: Exchange) -> list[Exchange]:
+def _leave_out_inner(kept: dict[Exchange, None], here: Sequence[Exchange], told: Exchange) -> None:
     """Leave out what was on the way to the told exchange; a failure that was made good stays a failure."""
-    inner = [each for each in here if each is not told and each.error is None]
-    return [each for each in kept if each not in inner]
+    for each in here:
+        if each is not told and each.error is None:
+            del kept[each]
 
 
 def _without_sub_agents(found: list[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
@@ -163,12 +230,9 @@ def _without_sub_agents(found: list[Exchange], reads: Sequence[Read], tree: Tree
     borders = {read.span.span_id for read in reads if read.call.kind in {"agent", "workflow", "tool"}}
     if not borders or len(found) < 2:
         return found
-    lines = {id(each): _borders(each, borders, tree) for each in found}
-    return [
-        each
-        for each in found
-        if not any(_is_settled(other) and _is_below(lines[id(each)], lines[id(other)]) for other in found)
-    ]
+    lines = {each: _borders(each, borders, tree) for each in found}
+    settled = {line for each, line in lines.items() if _is_settled(each)}
+    return [each for each, line in lines.items() if not any(line[:end] in settled for end in range(1, len(line)))]
 
 
 def _is_settled(exchange: Exchange) -> bool:
@@ -180,7 +244,3 @@ def _borders(exchange: Exchange, borders: set[str], tree: Tree) -> tuple[str, ..
     span = exchange.last.span if exchange.last else exchange.wrapper.span if exchange.wrapper else None
     line = tree.line(span.span_id) if span else ()
     return tuple(span_id for span_id in reversed(line) if span_id in borders)
-
-
-def _is_below(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    return len(outer) > 0 and len(inner) > len(outer) and inner[: len(outer)] == outer

@@ -57,8 +57,11 @@ class Dispatcher:
             return None
         return max(0.0, job.since + self._shed_after - self._now().timestamp())
 
-    async def perform(self, job: Job, partition: int, *, in_time: bool = True) -> Evaluation:
-        """Judge, or say why not, and write down what came of it. What had no place `in_time` is shed."""
+    async def perform(self, job: Job, partition: int, since: int, *, in_time: bool = True) -> Evaluation:
+        """Judge, or say why not, and write down what came of it, behind the position `since` of the evaluations log.
+
+        What had no place `in_time` is shed.
+        """
         case = job.case()
         reason = self._refused(job) if in_time else "shed"
         if reason is not None:
@@ -69,7 +72,7 @@ class Dispatcher:
             result = await self._judged(job, case, partition)
         evaluation = evaluation_of(job, case, result)
         record = Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=partition)
-        await persistently(self._evaluations, record, self._retry)
+        await persistently(self._evaluations, record, self._retry, since=since)
         return evaluation
 
     def _refused(self, job: Job) -> str | None:

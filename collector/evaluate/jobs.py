@@ -78,6 +78,7 @@ class PartitionJobs:
             await lane.enter(job.size)
         except BaseException:
             del self._places[job.evaluation_id]
+            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "handed_over")
             raise
         task = self._tasks.create_task(self._run(job, lane))
         self._on_way.add(task)
@@ -98,7 +99,8 @@ class PartitionJobs:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
-            evaluation = await self._dispatcher.perform(job, self._partition, in_time=has_place)
+            since = self._ledger.end
+            evaluation = await self._dispatcher.perform(job, self._partition, since, in_time=has_place)
             self._ledger.add(job.evaluation_id)
             del self._places[job.evaluation_id]  # not if it was cancelled: the low watermark then stays where it is
             self._count(evaluation)
@@ -107,6 +109,8 @@ class PartitionJobs:
         self._on_way.discard(task)
         self._running.discard(task)
         lane.leave(job.size)
+        if job.evaluation_id in self._places:
+            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "handed_over")
 
     def _count(self, evaluation: Evaluation) -> None:
         names = (evaluation.monitor, evaluation.evaluator)

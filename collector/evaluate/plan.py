@@ -36,6 +36,16 @@ class NoJudge:
         raise JudgeRejected("this evaluator has no judge")
 
 
+def version_of(evaluator: Evaluator[Any], model: str) -> str:
+    """The version of an evaluator as a judge's model answers it: 12 hex digits that change when scores may.
+
+    Means and evidence are kept by it: scores of two judges are never averaged. Without a judge it is the evaluator's.
+    """
+    if not model:
+        return evaluator.version
+    return hashlib.sha256(f"{evaluator.version}\x1f{model}".encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """An evaluator with the judge that answers it, and that judge's name in the configuration ("": it asks nobody).
@@ -48,8 +58,9 @@ class Assignment:
     evaluator: Evaluator[Any]
     judge: Judge
     version: str
-    """The evaluator's version, computed once."""
+    """The evaluator's version with this judge, computed once (see `version_of`)."""
     fallback: Judge | None = None
+    fallback_version: str | None = None
     rate: float | None = None
     salt: str | None = None
     expected_usd: float = 0.0
@@ -59,6 +70,10 @@ class Assignment:
     def judge_of(self, *, fallback: bool) -> Judge:
         """The judge to ask."""
         return self.fallback if fallback and self.fallback is not None else self.judge
+
+    def version_by(self, *, fallback: bool) -> str:
+        """The version with the judge to ask."""
+        return self.fallback_version if fallback and self.fallback_version is not None else self.version
 
     def evaluation_id(self, subject_id: str, revision: str = "1", *, fallback: bool = False) -> str:
         """The identity of this evaluator's evaluation of a subject: 32 hex digits, the same on every replay.

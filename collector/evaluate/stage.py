@@ -69,7 +69,8 @@ class EvaluateStage:
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[EvaluateFold]:
         """Read the ledger back and open the partition's fold; its jobs end with it."""
         note = Note.read(committed.note, committed.low_watermark) if committed else self._beginning()
-        ledger = Ledger(self._evaluations, partition, costs=self._purse is not None)
+        ahead = 0 if self._turns is None else await self._turns.end(partition)
+        ledger = Ledger(self._evaluations, partition, ahead=ahead, costs=self._purse is not None)
         await ledger.read_back(note.ledger)
         if self._purse is not None:
             self._purse.open(partition, self._clock(), ledger.account, ledger.spent)

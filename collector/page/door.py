@@ -39,7 +39,7 @@ class Door:
         """
         if request.path in OPEN or self._good(request.cookies.get(COOKIE, "")):
             return
-        await self._tokens(request)
+        await self._tokens.guard(request)
 
     async def login(self, request: web.Request) -> web.Response:
         """Take the form with a token; gives the cookie and leads to the page.

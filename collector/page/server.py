@@ -64,7 +64,7 @@ class Page:
         self._settings = settings
         self._evaluations = evaluations
         self._door = door
-        self._ssl_context = ssl_context_of(settings.tls) if settings.tls else None
+        self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
         self._clock = clock
         self._changes = Changes()
         self._streams = 0

@@ -60,8 +60,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def ssl_context_of(settings: TlsSettings) -> ssl.SSLContext:
-    """TLS 1.2 or newer.
+def ssl_context_of(settings: TlsSettings, where: str) -> ssl.SSLContext:
+    """TLS 1.2 or newer. `where` is the receiver's place in the configuration.
 
     Raises:
         ConfigError: a file cannot be read or is not what it should be.
@@ -75,7 +75,7 @@ def ssl_context_of(settings: TlsSettings) -> ssl.SSLContext:
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ValueError) as error:  # SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-        raise ConfigError(f"receive.otlp_http.tls: a file cannot be used ({reason}); give PEM files") from None
+        raise ConfigError(f"{where}.tls: a file cannot be used ({reason}); give PEM files") from None
     return context
 
 
@@ -90,14 +90,8 @@ class Tokens:
     they differ or on which of them is right.
     """
 
-    def __init__(
-        self,
-        settings: AuthSettings,
-        *,
-        where: str = "receive.otlp_http.auth",
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Read the token files. `where` is the place of the settings in the configuration.
+    def __init__(self, settings: AuthSettings, where: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read the token files. `where` is the receiver's place in the configuration.
 
         Raises:
             ConfigError: one cannot be read, or there is no token in any.
@@ -112,17 +106,25 @@ class Tokens:
             self._read()
         except (OSError, UnicodeDecodeError) as error:
             name = getattr(error, "filename", "") or "one of them"
-            raise ConfigError(f"{where}.token_files: {name} cannot be read as text") from None
+            raise ConfigError(f"{where}.auth.token_files: {name} cannot be read as text") from None
         if not self._known:
-            raise ConfigError(f"{where}: holds no token; give tokens or token_files")
+            raise ConfigError(f"{where}.auth: holds no token; give tokens or token_files")
 
-    async def __call__(self, request: web.BaseRequest) -> None:
-        """Let the request in.
+    async def guard(self, request: web.BaseRequest) -> None:
+        """Let an HTTP request in.
 
         Raises:
             Refused: 401.
         """
-        kind, _, shown = request.headers.get("Authorization", "").partition(" ")
+        self.admit(request.headers.get("Authorization", ""))
+
+    def admit(self, authorization: str) -> None:
+        """Let in who sends this as `Authorization`.
+
+        Raises:
+            Refused: 401.
+        """
+        kind, _, shown = authorization.partition(" ")
         if not self.know(shown.strip() if kind.lower() == "bearer" else ""):
             raise Refused(401, "a valid bearer token is required", headers={"WWW-Authenticate": "Bearer"})
 

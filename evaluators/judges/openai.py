@@ -11,7 +11,7 @@ from typing import Any, Self
 import aiohttp
 import httpx2
 import orjson
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient, OpenAIError
+from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
@@ -19,7 +19,7 @@ from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.bills import Bill, Prices
 from evaluators.judges.completions import Choice, Completion, completion_of
 from evaluators.judges.features import Features
-from evaluators.judges.refusals import complaint_of, error_of
+from evaluators.judges.refusals import complaint_of, error_of, status_error
 from evaluators.judges.requests import GO, Chat, Request, chat_of
 from evaluators.reading import read
 from evaluators.schemas import schema_of
@@ -83,7 +83,7 @@ class OpenAIJudge:
         self._proven = False
         # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is
         # ours alone, for the client's would start anew with each packet.
-        http = DefaultAioHttpClient(
+        self._http = DefaultAioHttpClient(
             timeout=None, follow_redirects=False, event_hooks={"response": [_limit_body]}, base_url=base_url
         )
         self._client = AsyncOpenAI(
@@ -91,9 +91,11 @@ class OpenAIJudge:
             api_key=api_key,
             max_retries=0,
             timeout=None,
-            http_client=http,
+            http_client=self._http,
             default_headers=dict(headers or {}),
         )
+        self._url = httpx2.URL(f"{base_url.rstrip('/')}/chat/completions")
+        self._headers: httpx2.Headers | None = None
 
     @property
     def model(self) -> str:
@@ -204,24 +206,25 @@ class OpenAIJudge:
 
     async def _post(self, body: dict[str, Json]) -> bytes:
         try:
-            response = await self._client.post(
-                "/chat/completions",
-                cast_to=httpx2.Response,  # the client's own parsing into objects costs more than all the rest
-                content=orjson.dumps(body),
-                options={"headers": _JSON_HEADERS},
-            )
-        except APIStatusError as error:
-            self._on_headers(error.response.headers)
-            raise
-        except APIConnectionError as error:
-            raise JudgeUnavailable(f"no connection to the judge: {type(error.__cause__ or error).__name__}") from None
+            response = await self._http.send(self._post_of(orjson.dumps(body)))
         except (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError) as error:
             # some pass through the client unchanged; the last is what it says of headers that are none
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
         except _TooLarge:
             raise JudgeReplyInvalid(f"the response is larger than {_BODY_LIMIT} bytes") from None
         self._on_headers(response.headers)
+        if not response.is_success:
+            raise status_error(response)
         return response.content
+
+    def _post_of(self, content: bytes) -> httpx2.Request:
+        """The request, made of parts that are the same every time: the client makes them anew, which costs as much CPU
+        as everything else in a call.
+        """
+        if self._headers is None:
+            every: dict[str, Any] = {**self._client.default_headers, **self._client.auth_headers, **_JSON_HEADERS}
+            self._headers = httpx2.Headers({name: value for name, value in every.items() if isinstance(value, str)})
+        return httpx2.Request("POST", self._url, headers=self._headers, content=content)
 
     def _learn(self, sent: Features, error: APIStatusError) -> bool:
         """Take a feature away after a refusal; says whether it makes sense to ask again.
@@ -264,8 +267,8 @@ def _read_one(choice: Choice, reply: type[R]) -> Answer[R]:
     return Answer(read(choice.text, reply), choice.text, choice.tokens)
 
 
-class _TooLarge(OpenAIError):
-    """A response beyond the limit. The client passes on its own kind of error unchanged."""
+class _TooLarge(Exception):
+    """A response beyond the limit."""
 
 
 class _Limited(httpx2.AsyncByteStream):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
+import httpx2
+import orjson
 from openai import APIStatusError
 
 from evaluators.errors import JudgeError, JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
@@ -17,6 +19,17 @@ _RATE_LIMITED = 429
 _PASSING = frozenset({408, 409, 425})
 _REFUSALS = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
 _CODE = re.compile(r"[\w.\-]{1,64}")
+
+
+def status_error(response: httpx2.Response) -> APIStatusError:
+    """A response of status 300 or above as the client's exception: with its `error`, where the body is JSON."""
+    try:
+        body: object = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        body = response.text.strip()
+    if isinstance(body, dict):
+        body = cast("dict[str, object]", body).get("error", cast("object", body))
+    return APIStatusError(f"HTTP {response.status_code}", response=response, body=body)
 
 
 def error_of(error: APIStatusError) -> JudgeError:

@@ -77,6 +77,12 @@ async def trickle(chance: random.Random, writer: asyncio.StreamWriter, data: byt
         await asyncio.sleep(0)
 
 
+async def closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
 def request_of(chance: random.Random) -> bytes:
     body = chance.choice((valid(), JSON, b""))
     if chance.random() < 0.6:
@@ -114,7 +120,7 @@ async def test_senders_of_anything_are_answered_or_hung_up_on(caplog: pytest.Log
             with suppress(ConnectionError):
                 async with asyncio.timeout(20):
                     answer = await reader.read()  # up to the end: it always comes
-            writer.close()
+            await closed(writer)
             statuses.update(int(each) for each in re.findall(rb"HTTP/1\.[01] (\d{3}) ", answer))
 
         await many(talk, CONNECTIONS)
@@ -126,7 +132,7 @@ async def test_senders_of_anything_are_answered_or_hung_up_on(caplog: pytest.Log
         writer.write(JSON)
         async with asyncio.timeout(20):
             assert (await reader.readline()).split()[1] == b"200"
-        writer.close()
+        await closed(writer)
     assert set(statuses) <= ANSWERS
     assert statuses[200] > 20
     assert statuses[400] > 20
@@ -175,26 +181,39 @@ def reply_of(chance: random.Random) -> bytes | None:
 async def answering(seeds: random.Random) -> AsyncIterator[str]:
     """A server that reads a request and answers anything."""
 
+    handlers: set[asyncio.Task[None]] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        chance = random.Random(seeds.random())
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"(?i)content-length: (\d+)", head)
-            await reader.readexactly(int(length[1]) if length else 0)
-            said = reply_of(chance)
-            if said is not None:
-                await trickle(chance, writer, said)
-            else:
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-                while True:
-                    writer.write(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
-                    await writer.drain()
-                    await asyncio.sleep(0.01)
-        writer.close()
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                await answer(random.Random(seeds.random()), reader, writer)
+        finally:
+            await closed(writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    for task in handlers:
+        task.cancel()
+    await asyncio.gather(*handlers, return_exceptions=True)
+
+
+async def answer(chance: random.Random, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    await reader.readexactly(int(length[1]) if length else 0)
+    said = reply_of(chance)
+    if said is not None:
+        await trickle(chance, writer, said)
+        return
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        writer.write(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.01)
 
 
 async def test_judges_that_answer_anything_give_a_score_or_a_failure_with_its_type() -> None:

@@ -23,7 +23,7 @@ PATHS = ("api/overview", "api/changes", "api/evaluations", "assets/main.js", "as
 
 
 def tokens(*texts: str) -> Tokens:
-    return Tokens(AuthSettings(tokens=tuple(map(SecretStr, texts))))
+    return Tokens(AuthSettings(tokens=tuple(map(SecretStr, texts))), "page")
 
 
 class Clock:

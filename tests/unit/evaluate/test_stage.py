@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
@@ -122,6 +123,9 @@ class Counts:
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 
+    def silent(self, monitor: str, number: int) -> None:
+        """Counted in test_population.py."""
+
 
 class Bench:
     """Two logs in memory and the counts of turns; the stage can be started and stopped over them."""
@@ -213,6 +217,18 @@ async def test_a_turn_that_comes_again_is_not_judged_again(bench: Bench) -> None
         await bench.put(turn(1), turn(2))
         ledger = await bench.until(2)
     assert [each.subject.turn_id for each in ledger] == ["turn-1", "turn-2"]
+
+
+async def test_a_turn_that_comes_again_is_known_also_when_a_backlog_lets_time_fly(bench: Bench) -> None:
+    """The times of the turns are hours apart, and all of them come at once."""
+    turns = [turn(hour, ended_at=datetime(2026, 1, 1, hour, tzinfo=UTC)) for hour in range(6)]
+    async with bench.running(monitor(Length(name="a"))):
+        for number, each in enumerate(turns[:5], 1):
+            await bench.put(each)
+            await bench.until(number)
+        await bench.put(turns[0], turns[5])
+        ledger = await bench.until(6)
+    assert [each.subject.turn_id for each in ledger] == [each.turn_id for each in turns]
 
 
 async def test_what_was_under_way_at_a_stop_is_made_after_it_and_nothing_twice(bench: Bench) -> None:
