@@ -21,7 +21,7 @@ async def read_body(request: web.BaseRequest, place: Place, *, limit: int, deadl
     Raises:
         Refused: the encoding is unknown (415) or the body came too slowly (408).
         TooLarge: past the limit.
-        BadInput: broken gzip or broken chunks.
+        BadInput: broken gzip or broken chunks, or the sender has gone.
         Overloaded: no room for it now.
     """
     inflate = _inflate(request, limit)
@@ -34,6 +34,10 @@ async def read_body(request: web.BaseRequest, place: Place, *, limit: int, deadl
         raise Refused(408, f"the body did not arrive within {deadline:g} s") from None
     except web.RequestPayloadError as error:
         raise BadInput("the body is cut off or badly chunked") from error
+    except (ConnectionError, RuntimeError) as error:
+        if request.transport is not None:  # where the sender has gone, aiohttp raises either
+            raise
+        raise BadInput("the sender has gone before all of the body came") from error
     if inflate:
         inflate.close()
     return body

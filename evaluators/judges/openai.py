@@ -207,7 +207,8 @@ class OpenAIJudge:
     async def _post(self, body: dict[str, Json]) -> bytes:
         try:
             response = await self._http.send(self._post_of(orjson.dumps(body)))
-        except (aiohttp.ClientError, httpx2.HTTPError, OSError) as error:  # some pass through the client unchanged
+        except (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError) as error:
+            # some pass through the client unchanged; the last is what it says of headers that are none
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
         except _TooLarge:
             raise JudgeReplyInvalid(f"the response is larger than {_BODY_LIMIT} bytes") from None

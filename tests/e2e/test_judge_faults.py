@@ -23,6 +23,7 @@ def config(url: str, **judge: Any) -> Config:
     return check(
         {
             "log": {"kind": "memory"},
+            "receive": {"otlp_http": {"port": 0}},
             "judges": {"main": {"model": "m", "base_url": url, "deadline": "20s"} | judge},
             "evaluators": {
                 "helpful": {
@@ -92,6 +93,7 @@ async def test_a_judge_that_is_out_holds_up_no_other_and_catches_up() -> None:
         both = check(
             {
                 "log": {"kind": "memory"},
+                "receive": {"otlp_http": {"port": 0}},
                 "judges": {
                     "main": {
                         "model": "m",

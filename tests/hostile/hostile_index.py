@@ -83,6 +83,7 @@ CASES = {
             "hostile/test_fuzz.py::test_requests",
             "hostile/test_fuzz.py::test_changed_payloads",
             "hostile/test_fuzz.py::test_traces_of_every_dialect_at_once",
+            "hostile/test_socket_fuzz.py::test_senders_of_anything_are_answered_or_hung_up_on",
         ),
     ),
     9: Case("two million empty spans", "413", (_HTTP + "test_two_million_empty_spans_are_413_at_once",)),
@@ -92,7 +93,7 @@ CASES = {
         "400 or sanitised",
         (_HTTP + "test_hostile_json_is_400", _HTTP + "test_odd_text_in_json_is_no_crash"),
     ),
-    12: Case("invalid UTF-8 in a string", "400", (_HTTP + "test_random_bytes_never_do_more_than_400",)),
+    12: Case("invalid UTF-8 in a string", "400", ("hostile/test_fuzz.py::test_a_string_that_is_no_utf_8_is_refused",)),
     13: Case("odd ids and times", "counted, rejected", (_HTTP + "test_odd_ids_and_times_are_taken_or_told",)),
     14: Case(
         "huge attributes and conversations",
@@ -101,6 +102,7 @@ CASES = {
             "hostile/test_fuzz.py::test_every_attribute_with_every_wrong_type",
             _HTTP + "test_large_attributes_pass",
             "unit/evaluators/test_g_eval.py::test_long_texts_are_cut_visibly",
+            "unit/evaluate/test_conversations.py::test_limits_close_let_the_texts_go_and_what_comes_later_opens_afresh",
         ),
     ),
     15: Case(
@@ -165,6 +167,7 @@ CASES = {
         "judges that answer nonsense, too much, too late or not at all",
         "a failure with its type, retried within bounds, the breaker's state right",
         (
+            "hostile/test_socket_fuzz.py::test_judges_that_answer_anything_give_a_score_or_a_failure_with_its_type",
             _JUDGE + "test_no_verdict",
             _JUDGE + "test_a_response_without_end",
             _JUDGE + "test_no_answer_in_time",
@@ -228,7 +231,10 @@ CASES = {
     ),
     30: Case(
         "SIGTERM under load",
-        "exit 0 within the grace, no question asked twice",
-        (_AROUND + "test_sigterm_under_load_ends_in_order_and_costs_no_question",),
+        "exit 0 within the grace, no question asked twice; a second signal exits now",
+        (
+            _AROUND + "test_sigterm_under_load_ends_in_order_and_costs_no_question",
+            "e2e/test_signals.py::test_a_second_signal_ends_it_now_and_the_next_start_goes_on",
+        ),
     ),
 }

@@ -116,6 +116,15 @@ def test_requests(form, signal):
     assert min(outcomes.values()) > 0
 
 
+@pytest.mark.parametrize("bad", [b"\xff\xfe\xff\xfe", b"\xed\xa0\x80c", b"\xc0\x80ch", b"cha\xc3"])
+@pytest.mark.parametrize("form", ["protobuf", None])
+def test_a_string_that_is_no_utf_8_is_refused(bad, form):
+    body = valid().replace(b"chat", bad)
+    assert body != valid()
+    with pytest.raises(BadInput):
+        take_in(body, "traces", form, max_items=100, redactor=REDACTOR)
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_changed_payloads(part: int):
     """Captured requests with bytes changed, taken in as the receivers do, and what is left of them assembled."""

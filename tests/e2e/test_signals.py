@@ -1,0 +1,41 @@
+"""The first signal lets what runs end; the second ends the service now, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from payloads import exchanges, requests
+from service import ServiceProcess, until_ledger
+from test_page_service import DIALECT, configuration
+
+from collector.demo.judge import Faults, StandInJudge, serve_judge
+
+
+async def test_a_second_signal_ends_it_now_and_the_next_start_goes_on(tmp_path: Path) -> None:
+    judge = StandInJudge(Faults(hang=True))
+    async with serve_judge(judge) as url:
+        settings = configuration(url, 0) | {"evaluate": {"grace": "10m"}}
+        process = ServiceProcess(tmp_path, settings)
+        await process.start()
+        for name, body in requests(DIALECT):
+            assert await process.post(name, body) == 200
+        async with asyncio.timeout(30):
+            while not judge.calls:
+                await asyncio.sleep(0.05)
+        running = process._process
+        assert running is not None
+        running.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            while "a second signal ends it now" not in process.stderr.read_text():
+                await asyncio.sleep(0.05)
+        assert running.returncode is None, "an evaluation is under way"
+        running.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await running.wait() == 1
+        judge.faults = Faults()
+        await process.start()
+        found = await until_ledger(process, len(exchanges((DIALECT,))))
+        assert await process.stop() == 0
+    assert len({each.evaluation_id for each in found}) == len(found) == len(exchanges((DIALECT,)))
