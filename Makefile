@@ -7,10 +7,10 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format dashboards tools
+.PHONY: help setup demo test lint format dashboards tools bench bench-compare
 
 help: ## say what can be done
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## create .venv with the locked dependencies
 
@@ -42,6 +42,12 @@ format: setup ## put the code into its form
 
 dashboards: setup ## write deploy/grafana/dashboards anew from deploy/dashboards
 	.venv/bin/python -m deploy.dashboards.generate
+
+bench: setup ## measure speed beside floors and peers; writes tests/bench/RESULTS.md (at most ten minutes; ARGS=--long for all)
+	.venv/bin/python tests/bench/run.py $(ARGS)
+
+bench-compare: setup ## the last results beside older ones: make bench-compare OLD=old.json
+	.venv/bin/python tests/bench/run.py --compare $(OLD)
 
 # Tools that check deploy/: built from the Go module proxy, with their checksums; the tests that need one are skipped without it.
 GOBIN := $(CURDIR)/.cache/go/bin
