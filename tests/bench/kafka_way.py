@@ -23,6 +23,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kafka"))
 
+import itertools
+
 from broker import BrokerUnavailable, running_broker
 from figures import Figure, arguments, beside, cpu_seconds
 from judge_server import serving
@@ -177,7 +179,7 @@ def rebalance(bootstrap: str, judge: str, folder: Path, *, killed: bool) -> None
             workers.append(Process(folder, config, "assemble,evaluate"))
             time.sleep(wait)
             times = [moment for moment, _ in seen if moment >= at - 2.0]
-            found.append(max((b - a for a, b in zip(times, times[1:], strict=False)), default=float("inf")))
+            found.append(max((b - a for a, b in itertools.pairwise(times)), default=float("inf")))
     finally:
         stop.set()
         for each in threads:

@@ -11,7 +11,7 @@ def main() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
     results = json.loads(Path(sys.argv[1]).read_text())
     lines: dict[str, list[tuple[int, float]]] = {}
@@ -19,7 +19,7 @@ def main() -> None:
         if each["group"] == "growth":
             name, _, times = each["name"].rpartition(", ")
             lines.setdefault(name, []).append((int(times.rstrip("x")), each["ratio"]))
-    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
     for number, (name, points) in enumerate(lines.items()):
         axes.plot(
             *zip(*points, strict=True), marker="os^Dv"[number % 5], linestyle="-" if number < 5 else "--", label=name
