@@ -103,15 +103,30 @@ def run(
 
 
 @app.command()
-def check(config: ConfigFile = DEFAULT_CONFIG) -> None:
+def check(
+    config: ConfigFile = DEFAULT_CONFIG,
+    json: Annotated[bool, typer.Option("--json", help="Print the capacity that `traffic` needs as JSON.")] = False,
+) -> None:
     """Check a configuration as `run` does; print what is watched, sampled and judged, and where the traffic went."""
-    from collector.check import report
     from collector.config.loading import load
-    from collector.traffic import traffic
 
     checked = load(config)
+    if json:
+        from collector.capacity import capacity_of
+
+        _print_json({"file": str(config), "capacity": needed.plain() if (needed := capacity_of(checked)) else None})
+        return
+    from collector.check import report
+    from collector.traffic import traffic
+
     for line in (*report(checked), *traffic(checked)):
         print(line)
+
+
+def _print_json(value: object) -> None:
+    import orjson
+
+    print(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 @app.command()
