@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from figures import arguments, beside, by_turns, cpu_of
+from figures import Figure, arguments, beside, by_turns, cpu_of
 from folds import plan
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.assemble.gather import Piece
+from collector.assemble.gather import Gathered, Piece, gather
+from collector.assemble.reading import read_spans
 from collector.assemble.trace import Assembler
+from collector.assemble.tree import Tree
 from collector.dialects.registry import Dialects
 from collector.evaluate.marks import Mark
 from collector.evaluate.state import State
@@ -59,12 +61,39 @@ def main() -> None:
         note = f"floor: parse and attribute dicts; parsing alone takes {parse:.2f}"
         beside(GROUP, name, "µs CPU/span", floors, works, 1e6 / total, aim=aim, note=note).show()
     requests = list(batches(total, parts_span, 1))
+    parts_of(requests, total, repeats, assembler)
     floors, works = by_turns(repeats, partial(dicts, requests), partial(taken_in, requests))
     note = "floor: parse and attribute dicts; reading and cutting up by trace, before anything is decoded"
     beside(GROUP, "intake of a batch of 512 traces", "µs CPU/span", floors, works, 1e6 / total, note=note).show()
     not_sampled(total, repeats, assembler)
     for name in DIALECTS[: 1 if given.smoke else None]:
         captured(name, max(1, total // 400), repeats, assembler)
+
+
+def parts_of(requests: list[bytes], total: int, repeats: int, assembler: Assembler) -> None:
+    """Where the time of a model call goes: each part by itself, on what the part before it made."""
+    traces = list(pieces(requests).values())
+    gathered = [_gather(held, assembler) for held in traces]
+    trees = [(each, Tree(each.spans)) for each in gathered]
+    made = [each.turn for held in gathered for each in assembler.work(held).assembly.turns]
+    for name, work in (
+        ("reading and cutting up by trace", partial(pieces, requests)),
+        ("attributes of the spans that matter", lambda: [_gather(held, assembler) for held in traces]),
+        (
+            "what dialects and messages say",
+            lambda: [read_spans(each, tree, assembler.dialects) for each, tree in trees],
+        ),
+        ("the row above, and exchanges and turns", lambda: [assembler.work(each) for each in gathered]),
+        ("turns as JSON", lambda: [turn_to_json(each) for each in made]),
+    ):
+        costs = tuple(cpu_of(work) / total * 1e6 for _ in range(repeats))
+        Figure(GROUP, f"of model calls, parts as JSON: {name}", "µs CPU/span", costs).show()
+
+
+def _gather(held: list[Piece], assembler: Assembler) -> Gathered:
+    found = gather(held, assembler.dialects, assembler.identity, lambda _error: None)
+    assert found is not None
+    return found
 
 
 def taken_in(requests: list[bytes]) -> None:

@@ -110,7 +110,7 @@ def main() -> None:
         floors = uvloop.run(measure(url, calls, repeats))
         python = None if given.smoke else peers_python()
         for name in PEERS if python else ():
-            peer(python, name, url, 2000 if given.long else 250, sorted(floors)[len(floors) // 2])
+            peer(python, name, url, 2000 if given.long else 192, sorted(floors)[len(floors) // 2])
 
 
 if __name__ == "__main__":

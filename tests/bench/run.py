@@ -15,9 +15,12 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -99,21 +102,33 @@ def _arguments() -> argparse.Namespace:
 def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator[Figure | str]:
     """The figures of a script as they come, and a sentence for each that could not be measured."""
     command = [sys.executable, str(HERE / script), *mode]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        try:
-            out, err = process.communicate(timeout=within)
-            why = err.strip().splitlines()[-1] if process.returncode and err.strip() else ""
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            out, _ = process.communicate()
-            why = f"took longer than {within:g} s"
-    for line in out.splitlines():
-        if line.startswith('{"left_out"'):
-            yield json.loads(line)["left_out"]
-        elif line.startswith("{"):
-            yield read_figure(line)
-    if why:
+    late = threading.Event()
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=said, text=True, cwd=ROOT, start_new_session=True
+        ) as process,
+    ):
+        stop = threading.Timer(within or threading.TIMEOUT_MAX, _end, (process, late))
+        stop.daemon = True
+        stop.start()
+        for line in process.stdout or ():
+            if line.startswith('{"left_out"'):
+                yield json.loads(line)["left_out"]
+            elif line.startswith("{"):
+                yield read_figure(line)
+        status = process.wait()
+        stop.cancel()
+        said.seek(0)
+        why = f"took longer than {within:g} s" if late.is_set() else said.read().strip().rpartition("\n")[2]
+    if status:
         yield f"the rest of {script}: {why}"
+
+
+def _end(process: subprocess.Popen[str], late: threading.Event) -> None:
+    """End a script with all that it has started: its servers would keep its output open."""
+    late.set()
+    os.killpg(process.pid, signal.SIGKILL)
 
 
 def printed(script: str, *more: str) -> str:
