@@ -25,24 +25,24 @@ def copied(request: Any) -> dict[str, Any]:
     """What is to come out, by trace."""
     traces: dict[str, Any] = {}
     spans = isinstance(request, ExportTraceServiceRequest)
-    for resource in request.resource_spans if spans else request.resource_logs:
-        for scope in resource.scope_spans if spans else resource.scope_logs:
+    for outer, resource in enumerate(request.resource_spans if spans else request.resource_logs):
+        for inner, scope in enumerate(resource.scope_spans if spans else resource.scope_logs):
             for item in scope.spans if spans else scope.log_records:
                 if not item.trace_id or scope.scope.name == OWN_SCOPE:
                     continue
                 made = traces.setdefault(item.trace_id.hex(), (type(request)(), {}))
-                into = made[1].get(id(scope))
+                into = made[1].get((outer, inner))
                 if into is None:
-                    holder = made[1].get(id(resource))
+                    holder = made[1].get(outer)
                     if holder is None:
                         holder = (made[0].resource_spans if spans else made[0].resource_logs).add()
                         holder.resource.CopyFrom(resource.resource)
                         holder.schema_url = resource.schema_url
-                        made[1][id(resource)] = holder
+                        made[1][outer] = holder
                     into = (holder.scope_spans if spans else holder.scope_logs).add()
                     into.scope.CopyFrom(scope.scope)
                     into.schema_url = scope.schema_url
-                    made[1][id(scope)] = into
+                    made[1][outer, inner] = into
                 (into.spans if spans else into.log_records).append(item)
     return {trace: made for trace, (made, _) in traces.items()}
 
