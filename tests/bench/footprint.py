@@ -26,7 +26,7 @@ def run(*command: str) -> tuple[float, float]:
 
 def main() -> None:
     given = arguments(__doc__ or "")
-    repeats = 2 if given.smoke else 7
+    repeats = 2 if given.smoke else 5
     command = Path(sys.executable).with_name("evalstream")
     run(str(command), "--help")
     helps, floors = (
