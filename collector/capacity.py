@@ -14,15 +14,16 @@ from typing import Any
 from collector.config.loading import Config
 from collector.config.settings import JudgeSettings, MonitorSettings, TrafficSettings, UseSettings
 
-RECEIVE_SPAN = 25e-6
-ASSEMBLE_SPAN = 40e-6
-ASSEMBLE_TURN = 250e-6
-EVALUATE_TURN = 100e-6
-EVALUATION = 700e-6
-JUDGE_REQUEST = 1300e-6
-EXPORT_EVALUATION = 300e-6
-"""Seconds of CPU: for a span received and put in its trace, a turn assembled and looked at, an evaluation made and
-written down, a judge's request within it, and an evaluation exported.
+RECEIVE_SPAN = 10e-6
+RECEIVE_TRACE = 270e-6
+ASSEMBLE_SPAN = 12e-6
+ASSEMBLE_TURN = 310e-6
+EVALUATE_TURN = 65e-6
+EVALUATION = 1050e-6
+JUDGE_REQUEST = 2050e-6
+EXPORT_EVALUATION = 330e-6
+"""Seconds of CPU over Kafka: a span read, and a trace appended; a span read again, and a turn made; a turn looked at;
+an evaluation made and appended, without what it asks a judge; that request; an evaluation exported.
 """
 
 UTILISATION = 0.6
@@ -118,7 +119,7 @@ def _asked(
 
 def _stages(spans: float, turns: float, evaluations: float, requests: float) -> tuple[StageNeed, ...]:
     cores = {
-        "receive": spans * RECEIVE_SPAN,
+        "receive": spans * RECEIVE_SPAN + turns * RECEIVE_TRACE,
         "assemble": spans * ASSEMBLE_SPAN + turns * ASSEMBLE_TURN,
         "evaluate": turns * EVALUATE_TURN + evaluations * EVALUATION + requests * JUDGE_REQUEST,
         "export": evaluations * EXPORT_EVALUATION,

@@ -55,7 +55,7 @@ def test_rates_follow_from_scopes_and_samples(tmp_path: Path) -> None:
 def test_processes_and_partitions_follow_from_the_costs(tmp_path: Path) -> None:
     found = needed(file(tmp_path, 100_000))
     stages = {each.stage: each for each in found.stages}
-    assert stages["receive"].cores == pytest.approx(100_000 * capacity.RECEIVE_SPAN)
+    assert stages["receive"].cores == pytest.approx(100_000 * capacity.RECEIVE_SPAN + 20_000 * capacity.RECEIVE_TRACE)
     for each in found.stages:
         assert each.processes - 1 < each.cores / capacity.UTILISATION <= each.processes
     largest = max(each.processes for each in found.stages)
@@ -123,3 +123,24 @@ def test_the_same_as_json(tmp_path: Path) -> None:
     assert said["turns_per_second"] == 200
     assert [each["stage"] for each in said["stages"]] == ["receive", "assemble", "evaluate", "export"]
     assert said["judges"][0]["in_flight"] == 44
+
+
+def test_the_page_on_scale_says_what_the_calculator_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "deploy" / "SCALE.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    path = tmp_path / "evalstream.yaml"
+    for spans in (1_000, 100_000, 1_000_000):
+        path.write_text(example.replace("spans_per_second: 1000,", f"spans_per_second: {spans},"))
+        assert row(needed(path)) in page
+
+
+def row(found: Capacity) -> str:
+    """A column of the page's table, as a row."""
+    processes = " + ".join(str(each.processes) for each in found.stages)
+    (judge,) = found.judges
+    tokens = judge.input_tokens_per_second + judge.output_tokens_per_second
+    return (
+        f"| {found.spans_per_second:,.0f} | {found.turns_per_second:,.0f} | {found.evaluations_per_second:,.1f} | {processes} "
+        f"| {found.partitions} | {found.broker_in_mb_per_second:,.1f} | {judge.requests_per_second:,.1f} | {judge.in_flight:,} "
+        f"| {tokens:,.0f} | {found.usd_per_day:,.0f} |"
+    )
