@@ -7,7 +7,7 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format dashboards tools bench bench-compare
+.PHONY: help setup demo test chaos soak lint format dashboards reference tools bench bench-compare
 
 help: ## say what can be done
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ demo: setup ## watch the whole system on this machine: no key and no broker need
 test: setup ## run all tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
 	.venv/bin/pytest $(ARGS)
 
+chaos: setup ## kill workers and broker at random under load, at most ten minutes: nothing may be lost or judged twice
+	@PYTHONPATH=tests/kafka:tests/chaos timeout 600 .venv/bin/python tests/chaos/chaos.py $(ARGS)
+
+soak: setup ## a quarter of an hour at a steady rate with every fault in turn: nothing lost, and memory stays where it is
+	@PYTHONPATH=tests/kafka:tests/chaos timeout 900 .venv/bin/python tests/chaos/soak.py $(ARGS)
+
 lint: setup ## style, types and the direction of imports
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
@@ -42,6 +48,9 @@ format: setup ## put the code into its form
 
 dashboards: setup ## write deploy/grafana/dashboards anew from deploy/dashboards
 	.venv/bin/python -m deploy.dashboards.generate
+
+reference: setup ## write deploy/CONFIGURATION.md anew from the models that check the configuration
+	.venv/bin/python -m deploy.reference
 
 bench: setup ## measure speed beside floors and peers; writes tests/bench/RESULTS.md (at most ten minutes; ARGS=--long for all)
 	.venv/bin/python tests/bench/run.py $(ARGS)

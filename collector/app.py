@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -28,10 +28,12 @@ from collector.config.loading import Config
 from collector.config.settings import KafkaSourceSettings, Settings
 from collector.dialects.registry import Dialects
 from collector.errors import ConfigError, first_of
+from collector.evaluate.budget import PERIODS
 from collector.evaluate.counted import Counted
 from collector.evaluate.definitions import Definitions
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.stage import EvaluateStage
@@ -46,21 +48,27 @@ from collector.logs.log import Log, LogError, LogUnavailable, OpenFold
 from collector.measured import Backlog
 from collector.opening import Logs, open_logs
 from collector.otlp import Signal
+from collector.page.door import Door
 from collector.page.server import Page
 from collector.page.settings import PageSettings
-from collector.page.wiring import sources_of, watched_by
+from collector.page.sources import Budget, Sources
+from collector.page.wiring import budgets_of, sources_of, spendings_seen, watched_by
 from collector.planning import plan_of
+from collector.receive.access import Tokens
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
-from collector.starting_watch import start_watch
+from collector.starting_watch import Watching, alerts_for_page, start_watch
 from collector.telemetry import (
     ASSEMBLED,
     BUDGET_FACTOR,
     BUDGET_SPENT,
+    BUDGET_USD,
     BUILD_INFO,
     CONFIG_INFO,
     EVALUATIONS_IN_FLIGHT,
+    EVALUATIONS_WAITING,
+    HELD_BACK,
     OPEN_CONVERSATIONS,
     OPEN_TRACES,
     Telemetry,
@@ -77,13 +85,14 @@ TRUNCATE_TEXT_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A service that runs. A port is None where this process does not receive over HTTP, or shows no page."""
+    """A service that runs. A port is None where this process does not receive over HTTP or gRPC, or shows no page."""
 
     logs: Logs
     plan: Plan
     telemetry: Telemetry
     otlp_port: int | None
     page_port: int | None = None
+    grpc_port: int | None = None
 
 
 def stages_of(text: str) -> frozenset[str]:
@@ -114,8 +123,10 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
         loop.add_signal_handler(each, _on_signal, stop)
     async with running(config, stages) as service:
         where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
+        where += "" if service.grpc_port is None else f"; OTLP/gRPC on port {service.grpc_port}"
         if config.settings.page and service.page_port is not None:
-            where += f"; page on http://{config.settings.page.host}:{service.page_port}/"
+            scheme = "https" if config.settings.page.tls else "http"
+            where += f"; page on {scheme}://{config.settings.page.host}:{service.page_port}/"
         logger.info("ready: %s%s", ", ".join(each for each in STAGES if each in stages), where)
         await stop.wait()
         logger.info("stopping: no more is taken, what runs may end; a second signal ends it now")
@@ -153,21 +164,28 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
             tasks.start(_truncate_forever(logs, config.settings))
         for exporter in exporters:
             tasks.follow(logs.evaluations, exporter.group, exporter.open_fold)
+        watching = Watching()
+        if "watch" in stages:
+            watching = await start_watch(config, plan, logs, telemetry, tasks, stack)
+        purse = Purse(plan, logs.turns.partitions) if "evaluate" in stages else None
         page_port = None
         if "page" in stages and config.settings.page is not None:
-            page_port = await _start_page(config.settings.page, plan, logs, telemetry, tasks, stack)
-        if "watch" in stages:
-            await start_watch(config, plan, logs, telemetry, tasks, stack)
-        if "evaluate" in stages:
-            _start_evaluate(config, plan, logs, telemetry, tasks, guards)
+            alerts = alerts_for_page(config, watching, logs, telemetry, tasks)
+            sources = replace(sources_of(telemetry), alerts=alerts)
+            door = _door(config.settings, config.settings.page)
+            page_port = await _start_page(config.settings.page, door, plan, logs, purse, sources, tasks, stack)
+        if purse is not None:
+            _start_evaluate(config, plan, logs, telemetry, tasks, guards, purse)
         if "assemble" in stages:
             _start_assemble(config, logs, telemetry, tasks, guards)
-        otlp_port = None
+        otlp_port = grpc_port = None
         if "receive" in stages:
-            otlp_port = await _start_receivers(config, logs, telemetry, tasks, stack, guards)
+            await _start_sources(config, logs, telemetry, tasks, guards)
+            otlp_port = await _start_http(config, logs, telemetry, stack, guards)
+            grpc_port = await _start_grpc(config, logs, telemetry, stack, guards)
         guards.health.start()
         try:
-            yield Running(logs, plan, telemetry, otlp_port, page_port)
+            yield Running(logs, plan, telemetry, otlp_port, page_port, grpc_port)
         finally:
             guards.health.drain()
 
@@ -247,48 +265,77 @@ def _watched(plan: Plan) -> Iterator[Watched]:
     for monitor in plan.monitors:
         for each in monitor.assignments:
             evaluator = each.evaluator
-            yield Watched(
-                evaluator=evaluator.name,
-                evaluator_version=each.version,
-                monitor=monitor.name,
-                scope=evaluator.scope,
-                threshold=evaluator.threshold,
-            )
+            for version_ in filter(None, (each.version, each.fallback_version)):
+                yield Watched(
+                    evaluator=evaluator.name,
+                    evaluator_version=version_,
+                    monitor=monitor.name,
+                    scope=evaluator.scope,
+                    threshold=evaluator.threshold,
+                )
+
+
+def _door(settings: Settings, page: PageSettings) -> Door | None:
+    """Who may look at the page: whoever has a token, where there are any."""
+    auth = settings.page_auth
+    if auth is None:
+        return None
+    where = "page" if page.auth else "receive.otlp_http"
+    return Door(Tokens(auth, where), secure=page.tls is not None)
 
 
 async def _start_page(
-    settings: PageSettings, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, stack: AsyncExitStack
+    settings: PageSettings,
+    door: Door | None,
+    plan: Plan,
+    logs: Logs,
+    purse: Purse | None,
+    sources: Sources,
+    tasks: _Tasks,
+    stack: AsyncExitStack,
 ) -> int:
-    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=sources_of(telemetry))
+    def budgets() -> Sequence[Budget]:
+        now = time.time()
+        return budgets_of(spendings_seen(plan, page.view, now) if purse is None else purse.spendings(now))
+
+    sources = replace(sources, budgets=budgets)
+    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=sources, door=door)
     tasks.start(page.follow(logs.turns))
     return await stack.enter_async_context(page.serve())
 
 
 def _start_evaluate(
-    config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards
+    config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards, purse: Purse
 ) -> None:
     settings = config.settings.evaluate
     letters = guards.letters("evaluate", logs.turns.name, logs)
-    purse = Purse(plan, logs.turns.partitions)
-    for name in purse.names:
+    for name, limits in purse.limits.items():
         telemetry.gauge(BUDGET_FACTOR, name or "all").set_function(partial(purse.factor, name))
         telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, time.time()))
+        for period, usd in limits.windows():
+            telemetry.gauge(BUDGET_USD, name or "all", PERIODS[period]).set(usd)
+    dispatcher = Dispatcher(
+        logs.evaluations,
+        room=Room(places=settings.concurrency, waiting=settings.waiting, bytes=settings.waiting_bytes),
+        purse=purse,
+        shed_after=settings.shed_after,
+        run=guards.safeguards.run,
+    )
+    for name in plan.judge_names:
+        lane = dispatcher.lanes.of(name)
+        telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, lane, "waiting"))
+        telemetry.gauge(HELD_BACK, name or "none").set_function(partial(getattr, lane, "held_back"))
     stage = EvaluateStage(
         plan,
         logs.evaluations,
-        Dispatcher(
-            logs.evaluations,
-            concurrency=settings.concurrency,
-            purse=purse,
-            shed_after=settings.shed_after,
-            run=guards.safeguards.run,
-        ),
+        dispatcher,
         turns=logs.turns,
         bounds=Bounds(
             conversations=settings.open_conversations,
             bytes=settings.open_bytes,
             records=settings.carry_records,
             seconds=settings.carry_after,
+            ahead=settings.carry_records,
         ),
         grace=settings.grace,
         tally=Counted(telemetry, plan),
@@ -315,23 +362,39 @@ def _start_assemble(config: Config, logs: Logs, telemetry: Telemetry, tasks: _Ta
     tasks.follow(logs.spans, "assemble", letters.guarding(stage.open_fold))
 
 
-async def _start_receivers(
-    config: Config, logs: Logs, telemetry: Telemetry, tasks: _Tasks, stack: AsyncExitStack, guards: Guards
-) -> int | None:
+async def _start_sources(config: Config, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards) -> None:
     receive = config.settings.receive
     for settings in receive.kafka:
         await _start_source(settings, logs, telemetry, tasks, guards)
     if receive.files:
         tasks.start(_read_files([Path(each) for each in receive.files], logs, telemetry, guards))
-    if receive.otlp_http is None:
+
+
+async def _start_http(
+    config: Config, logs: Logs, telemetry: Telemetry, stack: AsyncExitStack, guards: Guards
+) -> int | None:
+    settings = config.settings.receive.otlp_http
+    if settings is None:
         return None
-    receiver = OtlpHttpReceiver(receive.otlp_http, logs.spans, telemetry, redactor=guards.redactor)
+    receiver = OtlpHttpReceiver(settings, logs.spans, telemetry, redactor=guards.redactor)
     try:
         return await stack.enter_async_context(receiver.serve())
     except OSError as error:
-        where = f"{receive.otlp_http.host}:{receive.otlp_http.port}"
-        why = f"{where} cannot be listened on ({error.strerror})"
+        why = f"{settings.host}:{settings.port} cannot be listened on ({error.strerror})"
         raise ConfigError(f"receive.otlp_http: {why}; write another port, or 0 for any free one") from error
+
+
+async def _start_grpc(
+    config: Config, logs: Logs, telemetry: Telemetry, stack: AsyncExitStack, guards: Guards
+) -> int | None:
+    settings = config.settings.receive.otlp_grpc
+    if settings is None:
+        return None
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else senders can make it write to stderr, in lines of its own
+    from collector.receive.otlp_grpc import OtlpGrpcReceiver  # an extra, which need not be installed
+
+    receiver = OtlpGrpcReceiver(settings, logs.spans, telemetry, redactor=guards.redactor)
+    return await stack.enter_async_context(receiver.serve())
 
 
 async def _start_source(

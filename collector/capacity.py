@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from collector.config.loading import Config
 from collector.config.settings import JudgeSettings, MonitorSettings, TrafficSettings, UseSettings
@@ -70,10 +69,6 @@ class Capacity:
     broker_out_mb_per_second: float
     judges: tuple[JudgeNeed, ...]
     usd_per_day: float | None
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
 
 
 def capacity_of(config: Config) -> Capacity | None:

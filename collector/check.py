@@ -9,7 +9,7 @@ from collector.capacity import capacity_lines
 from collector.config.loading import Config
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, LogSettings, MonitorSettings
 from collector.golden.cases import read_cases
-from collector.receive.otlp_http import OtlpHttpSettings
+from collector.receive.settings import OtlpSettings
 from collector.rules.sight import alert_lines
 
 
@@ -63,15 +63,19 @@ def _receivers(config: Config) -> Iterator[str]:
         http = receive.otlp_http
         scheme = "https" if http.tls else "http"
         yield f"OTLP/HTTP on {scheme}://{http.host}:{http.port} (/v1/traces, /v1/logs), {_access(http)}"
+    if receive.otlp_grpc is not None:
+        grpc = receive.otlp_grpc
+        scheme = "https" if grpc.tls else "http"
+        yield f"OTLP/gRPC on {scheme}://{grpc.host}:{grpc.port} (traces, logs), {_access(grpc)}"
     for source in receive.kafka:
         yield f"Kafka at {', '.join(source.bootstrap_servers)}: {', '.join([*source.traces, *source.logs])}"
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
 
 
-def _access(http: OtlpHttpSettings) -> str:
-    needed = ["a bearer token"] if http.auth else []
-    if http.tls and http.tls.client_ca:
+def _access(settings: OtlpSettings) -> str:
+    needed = ["a bearer token"] if settings.auth else []
+    if settings.tls and settings.tls.client_ca:
         needed.append("a client certificate")
     return " and ".join(needed) + " required" if needed else "open to who reaches it"
 

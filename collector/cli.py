@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -105,28 +108,20 @@ def run(
 @app.command()
 def check(
     config: ConfigFile = DEFAULT_CONFIG,
-    json: Annotated[bool, typer.Option("--json", help="Print the capacity that `traffic` needs as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON object.")] = False,
 ) -> None:
     """Check a configuration as `run` does; print what is watched, sampled and judged, and where the traffic went."""
+    from collector.check import report
     from collector.config.loading import load
+    from collector.plan_json import plan_json
+    from collector.traffic import counts_of, traffic
 
     checked = load(config)
     if json:
-        from collector.capacity import capacity_of
-
-        _print_json({"file": str(config), "capacity": needed.plain() if (needed := capacity_of(checked)) else None})
+        print(plan_json(checked, counts_of(checked)), end="")
         return
-    from collector.check import report
-    from collector.traffic import traffic
-
     for line in (*report(checked), *traffic(checked)):
         print(line)
-
-
-def _print_json(value: object) -> None:
-    import orjson
-
-    print(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 @app.command()
@@ -159,11 +154,12 @@ def rules(
 def normalize(
     paths: Annotated[list[Path], typer.Argument(help="OTLP files (.pb, .json, .jsonl), or directories of them.")],
     explain: Annotated[bool, typer.Option(help="Say of every span how it was read, and why it made no turn.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Explanations as JSON, too, one object per trace.")] = False,
 ) -> None:
     """Print the turns that OTLP files hold, one JSON object a line: what the service would judge."""
     from collector.normalize import main as normalize_files
 
-    raise typer.Exit(normalize_files(paths, sys.stdout, sys.stderr, explained=explain))
+    raise typer.Exit(normalize_files(paths, sys.stdout, sys.stderr, explained=explain, as_json=json))
 
 
 letters = typer.Typer(help="List, show and process again what could not be processed.", no_args_is_help=True)
@@ -229,6 +225,9 @@ def score(
     fail_under: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit status 1 if an evaluator's mean is below this.")
     ] = None,
+    max_usd: Annotated[
+        float | None, typer.Option("--max-usd", min=0, help="Stop before judges have cost more than this.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score turns and conversations from files."""
@@ -237,15 +236,97 @@ def score(
     from collector.scoring.score import score as score_files
 
     options = ScoreOptions(
-        paths=paths, evaluators=tuple(evaluator or ()), output=output, fail_under=fail_under, json=json
+        paths=paths,
+        evaluators=tuple(evaluator or ()),
+        output=output,
+        fail_under=fail_under,
+        max_usd=max_usd,
+        json=json,
     )
     raise typer.Exit(score_files(load(config), options))
 
 
 @app.command()
+def replay(
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Files with the turns; without any, the turns log has them.")
+    ] = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+    new: Annotated[
+        Path | None, typer.Option("--with", help="The configuration that judges again; without it, -c does.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", help="From then on: 2026-11-20T09:00 (UTC), or how long ago: 24h, 7d.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Before then.")] = None,
+    monitor: Annotated[list[str] | None, typer.Option(help="Only this monitor's; may be given again.")] = None,
+    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator's; may be given again.")] = None,
+    by: Annotated[str | None, typer.Option(help="The evaluator to hold against it, if it has another name.")] = None,
+    judge: Annotated[str | None, typer.Option(help="The judge to ask instead of the evaluator's own.")] = None,
+    evaluations: Annotated[
+        Path | None, typer.Option(help="JSONL with the old evaluations; without it, the evaluations log has them.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="New evaluations as .jsonl; a later run goes on from it.")
+    ] = None,
+    into_log: Annotated[
+        bool, typer.Option("--into-log", help="Write the new ones into the evaluations log, too: page, exporters.")
+    ] = False,
+    max_usd: Annotated[
+        float | None, typer.Option("--max-usd", min=0, help="Stop before judges have cost more than this.")
+    ] = None,
+    worst: Annotated[int, typer.Option(min=0, help="How many of those furthest apart to show.")] = 5,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Judge a past stretch again by a new evaluator or judge; compare old and new."""
+    from collector.config.loading import load
+    from collector.replay.past import Stretch
+    from collector.replay.replay import ReplayOptions
+    from collector.replay.replay import replay as replay_stretch
+
+    stretch = Stretch(
+        since=_moment("--from", since),
+        until=_moment("--to", until),
+        monitors=tuple(monitor or ()),
+        evaluators=tuple(evaluator or ()),
+    )
+    options = ReplayOptions(
+        stretch=stretch,
+        by=by,
+        judge=judge,
+        paths=tuple(paths or ()),
+        evaluations=evaluations,
+        output=output,
+        into_log=into_log,
+        max_usd=max_usd,
+        worst=worst,
+        json=json,
+    )
+    loaded = load(config)
+    raise typer.Exit(replay_stretch(loaded, load(new) if new else loaded, options))
+
+
+def _moment(option: str, text: str | None) -> datetime | None:
+    from collector.replay.past import moment
+
+    if text is None:
+        return None
+    try:
+        return moment(text, datetime.now(UTC))
+    except ValueError:
+        wanted = "write a time like 2026-11-20T09:00 (UTC), or how long ago, like 24h or 7d"
+        raise ConfigError(f"{option}: {text!r} is no time; {wanted}") from None
+
+
+@app.command()
 def calibrate(
-    labels: Annotated[Path, typer.Argument(help="JSONL: human (0..1, or true and false) with score or evaluation_id.")],
     evaluator: Annotated[str, typer.Option(help="Whose scores the labels are about.")],
+    labels: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSONL: human (0..1, or true and false) with score or evaluation_id; without it, the page's labels."
+        ),
+    ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     target: Annotated[
         float, typer.Option(min=0, max=1, help="Share of bad answers that a fitting threshold should fail.")
@@ -275,7 +356,8 @@ def init(
 ) -> None:
     """Ask a few questions and write a configuration; what is given as an option is not asked."""
     from collector.check import report
-    from collector.config.loading import load
+    from collector.config.loading import check as check_values
+    from collector.config.reading import parse, substitute
     from collector.init import QUESTIONS, Answers, configuration
 
     if config.exists() and not force:
@@ -292,13 +374,28 @@ def init(
         judge=ask("judge", judge, "gpt-4.1-mini"),
         base_url=ask("base_url", base_url, "https://api.openai.com/v1"),
         good=ask("good", good, "Does the actual output answer what the input asks, completely and to the point?"),
-        sample=float(ask("sample", None if sample is None else str(sample), "0.1")),
+        sample=_share(ask("sample", None if sample is None else str(sample), "0.1")),
         scores=ask("scores", scores, ""),
     )
-    config.write_text(configuration(answers), encoding="utf-8")
-    for line in report(load(config)):
+    text = configuration(answers)
+    checked = check_values(substitute(parse(text.encode(), str(config)), str(config), os.environ), str(config))
+    try:
+        config.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{config}: cannot be written ({error.strerror}); name another file with -c") from error
+    for line in report(checked):
         print(line)
     print(f"Next: evalstream run -c {config}", file=sys.stderr)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0.0 < share <= 1.0:
+        raise ConfigError(f"sample: {text!r} is no share; write a number above 0 up to 1, like 0.1 for a tenth")
+    return share
 
 
 @app.command()

@@ -19,7 +19,17 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from collector.backoff import Backoff
 from collector.errors import BadInput, EvalstreamError
-from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, Record, RecordTooLarge, Stored
+from collector.logs.log import (
+    Committed,
+    Fold,
+    Log,
+    LogUnavailable,
+    OpenFold,
+    Record,
+    RecordTooLarge,
+    Stored,
+    Unreadable,
+)
 from collector.otlp import Signal
 from collector.telemetry import DEAD_LETTERS, Telemetry
 
@@ -42,6 +52,12 @@ class DeadLetterSettings(BaseModel):
         description="Keep what could not be processed, so that it can be processed again. It may hold personal data, "
         "so unless it is said here nothing is kept while texts are redacted or not stored.",
     )
+
+
+class UnreadableBatch(BadInput):
+    """Records of a topic that cannot be read: what they held is not known here."""
+
+    secret = True
 
 
 class TooManyDeadLetters(EvalstreamError):
@@ -213,6 +229,14 @@ class DeadLetters:
         """The same as `take`, for who waits for it."""
         self.take(record, error)
 
+    def set_aside(self, records: Sequence[Stored]) -> Sequence[Stored]:
+        """Take what could not even be read; gives the other records."""
+        unreadable = [each for each in records if isinstance(each, Unreadable)]
+        for each in unreadable:
+            self._telemetry.drop(self._stage, "unreadable_batch", each.end - each.position)
+            self.take(each, UnreadableBatch(f"records {each.position} to {each.end - 1} cannot be read: {each.reason}"))
+        return [each for each in records if not isinstance(each, Unreadable)] if unreadable else records
+
     def guarding(self, open_fold: OpenFold) -> OpenFold:
         """Opens the same folds, with their dead letters kept."""
 
@@ -258,6 +282,8 @@ class DeadLetters:
 class _Guarded:
     """A fold whose dead letters are durable before it says that it is done."""
 
+    takes_unreadable = True
+
     def __init__(self, fold: Fold, partition: int, letters: DeadLetters, limits: _Limits) -> None:
         self._fold = fold
         self._partition = partition
@@ -277,11 +303,11 @@ class _Guarded:
         return self._fold.note
 
     async def replay(self, records: Sequence[Stored]) -> None:
-        await self._fold.replay(records)
+        await self._fold.replay([each for each in records if not isinstance(each, Unreadable)])
         self._letters.forget(self._partition)
 
     async def deliver(self, records: Sequence[Stored]) -> None:
-        await self._fold.deliver(records)
+        await self._fold.deliver(self._letters.set_aside(records))
         await self._letters.settle(self._partition, records, self._limits)
 
 

@@ -68,7 +68,9 @@ receive:
 {_receive(answers.traces)}
 export:
   prometheus: {{port: 9464}}                   # /metrics
-{_export(answers.scores)}"""
+{_export(answers.scores)}
+page: {{port: 8321}}                           # http://127.0.0.1:8321/
+"""
 
 
 def _receive(traces: str) -> str:

@@ -125,6 +125,10 @@ class _Measured:
         self._places = places
 
     @property
+    def takes_unreadable(self) -> bool:
+        return getattr(self._fold, "takes_unreadable", False)
+
+    @property
     def due_at(self) -> float | None:
         return self._fold.due_at
 

@@ -8,7 +8,7 @@ from typing import Literal, TextIO
 
 import orjson
 
-from collector.assemble.explain import explain
+from collector.assemble.explain import explain, lines_of
 from collector.assemble.gather import Piece
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
@@ -25,13 +25,15 @@ _SIGNAL_OF = {
 }  # fmt: skip
 
 
-def main(paths: Sequence[Path], out: TextIO, err: TextIO, *, explained: bool = False) -> int:
+def main(paths: Sequence[Path], out: TextIO, err: TextIO, *, explained: bool = False, as_json: bool = False) -> int:
     """Print one JSON turn per line, or with `explained` how every span was read; gives the exit status.
+
+    `as_json` makes the explanations JSON, too: one object per trace.
 
     0: done; 1: a file holds what cannot be read; 2: there is no such file.
     """
     try:
-        lines = _explanations(paths) if explained else map(_line, normalize(paths))
+        lines = _explanations(paths, as_json=as_json) if explained else map(_line, normalize(paths))
         out.writelines(f"{line}\n" for line in lines)
     except ConfigError as error:
         err.write(f"evalstream: {error}\n")
@@ -73,7 +75,7 @@ def normalize(paths: Sequence[Path]) -> Iterator[Turn]:
             yield from (each.turn for each in assembler.assemble(held).turns)
 
 
-def _explanations(paths: Sequence[Path]) -> Iterator[str]:
+def _explanations(paths: Sequence[Path], *, as_json: bool) -> Iterator[str]:
     traces: dict[str, list[Piece]] = {}
     for path in _files(paths):
         for item in _items(path):
@@ -81,7 +83,8 @@ def _explanations(paths: Sequence[Path]) -> Iterator[str]:
                 traces.setdefault(item[0], []).append(item[1])
     assembler = Assembler(Dialects.installed())
     for trace_id, pieces in traces.items():
-        yield from explain(trace_id, pieces, assembler)
+        explained = explain(trace_id, pieces, assembler)
+        yield from [orjson.dumps(explained).decode()] if as_json else lines_of(explained)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
@@ -110,7 +113,9 @@ def _items(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, Piece]]:
         else:
             yield from _documents(data, path, named=named)
     except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
+        text = path.suffix in {".json", ".jsonl", ".ndjson"} and data.lstrip()[:1] not in {b"{", b"["}
+        wanted = "holds no JSON; give OTLP, or turns with one JSON object a line"
+        raise BadInput(f"{path}: {wanted if text else error}") from None
 
 
 def _signals(path: Path) -> Sequence[Signal]:

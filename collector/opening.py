@@ -66,7 +66,11 @@ async def _open(settings: LogSettings) -> Logs:
 async def _open_topics(settings: KafkaLogSettings) -> Logs:
     from collector.logs.kafka import KafkaLog, KafkaSettings
 
-    to_kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, group_instance_id=settings.group_instance_id)
+    to_kafka = KafkaSettings(
+        bootstrap_servers=settings.bootstrap_servers,
+        group_instance_id=settings.group_instance_id,
+        session_timeout=settings.session_timeout,
+    )
     topics = {name: f"{settings.prefix}.{name}" for name in NAMES}
     opened = await KafkaLog.open(
         to_kafka,

@@ -9,9 +9,10 @@ from collector.config.loading import Config, Configured
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.evaluate.budget import Limits
 from collector.evaluate.conversations import Ends
-from collector.evaluate.plan import Assignment, EndRule, Monitor, NoJudge, Plan, text_at
+from collector.evaluate.plan import Assignment, EndRule, Monitor, NoJudge, Plan, text_at, version_of
 from collector.evaluate.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from evaluators.judge import Judge
+from evaluators.judges.panel import panel_model
 
 GUESSED_TOKENS = (1500, 200)
 """Tokens in and out of an evaluation, as long as none was paid for."""
@@ -27,7 +28,7 @@ def plan_of(config: Config, judges: Mapping[str, Judge]) -> Plan:
 def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge]) -> Monitor:
     return Monitor(
         name=name,
-        assignments=tuple(_assignment(each, config, judges) for each in settings.uses),
+        assignments=tuple(assignment_of(each, config, judges) for each in settings.uses),
         match=_wanted(settings.match),
         rate=settings.sample,
         ends=Ends(
@@ -43,20 +44,40 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
     )
 
 
-def _assignment(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -> Assignment:
+def assignment_of(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -> Assignment:
+    """An evaluator of the configuration with its judge."""
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
     asked = [config.settings.judges[each] for each in members]
     fallback = asked[0].fallback if len(asked) == 1 else None  # a jury has no stand-in
+    judge = judges[configured.judge] if configured.judge else NoJudge()
     return Assignment(
         evaluator=configured.evaluator,
-        judge=judges[configured.judge] if configured.judge else NoJudge(),
-        version=configured.evaluator.version,
+        judge=judge,
+        version=version_of(configured.evaluator, judge.model),
         fallback=judges[fallback] if fallback else None,
+        fallback_version=version_of(configured.evaluator, judges[fallback].model) if fallback else None,
         rate=use.sample,
         salt=use.salt,
         expected_usd=sum(map(_guess, asked)),
+        judge_name=configured.judge or "",
+        fallback_name=fallback or "",
     )
+
+
+def version_in(config: Config, name: str) -> str:
+    """The version of a configured evaluator with its judge, as evaluations have it."""
+    configured = config.evaluators[name]
+    return version_of(configured.evaluator, _model(config, configured.judge) if configured.judge else "")
+
+
+def _model(config: Config, judge: str) -> str:
+    """The model of a judge or jury by its name in the configuration."""
+    settings = config.settings
+    if judge in settings.judges:
+        return settings.judges[judge].model
+    jury = settings.juries[judge]
+    return panel_model(jury.combine, [settings.judges[each].model for each in jury.judges])
 
 
 def _guess(settings: JudgeSettings) -> float:

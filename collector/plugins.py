@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -28,9 +29,9 @@ def load(group: str, name: str) -> Any:
     """
     found: list[EntryPoint] = list(entry_points(group=group, name=name))
     if not found:
-        raise ConfigError(
-            f"no {group.rpartition('.')[2]} plug-in is called {name!r}; there are {', '.join(names(group))}"
-        )
+        near = difflib.get_close_matches(name, names(group), n=1, cutoff=0.6)
+        known = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names(group))}"
+        raise ConfigError(f"no {group.rpartition('.')[2]} plug-in is called {name!r}; {known}")
     try:
         return found[0].load()
     except Exception as error:

@@ -114,7 +114,8 @@ def complaint(error: ValidationError, kind: type) -> str:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     path = ".".join(str(each) for each in first["loc"])
     reason = "it is not JSON" if first["type"] == "json_invalid" else first["msg"]
-    return f"not a {kind.__name__.lower()}: {path + ': ' if path else ''}{reason}"
+    name = kind.__name__.lower()
+    return f"not {'an' if name[0] in 'aeiou' else 'a'} {name}: {path + ': ' if path else ''}{reason}"
 
 
 def _to_json(record: object) -> bytes:

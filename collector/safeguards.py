@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from collector.redact.cases import redacted_case
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry import CANARIES, CANARY_COST, Telemetry
+from collector.till import NoTill, Till
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
@@ -53,8 +54,19 @@ class Safeguards:
         self._store_text = store_text
         self._twins: set[asyncio.Task[None]] = set()
 
-    async def run(self, evaluator: Evaluator[Any], case: Case, judge: Judge, *, now: Callable[[], datetime]) -> Result:
-        """See `evaluators.run.run`. A case that cannot be redacted is a failure of type `redaction_failed`."""
+    async def run(
+        self,
+        evaluator: Evaluator[Any],
+        case: Case,
+        judge: Judge,
+        *,
+        now: Callable[[], datetime],
+        till: Till | None = None,
+    ) -> Result:
+        """See `evaluators.run.run`. A case that cannot be redacted is a failure of type `redaction_failed`.
+
+        A canary twin is paid from the `till`, and left out where that does not open.
+        """
         started = now()
         if self._redactor is not None and evaluator.needs_judge:
             try:
@@ -66,7 +78,7 @@ class Safeguards:
                 )
         result = await run(evaluator, case, judge, now=now)
         if isinstance(result.outcome, Score) and result.judge is not None and self._drawn(evaluator, case):
-            self._start_twin(evaluator, case, judge, result.outcome.value, now)
+            self._start_twin(evaluator, case, judge, result.outcome.value, now, till or NoTill())
         return result if self._store_text else _without_text(result)
 
     async def close(self) -> None:
@@ -88,20 +100,37 @@ class Safeguards:
         return int.from_bytes(digest[:8]) / 2**64 < self._canary.share
 
     def _start_twin(
-        self, evaluator: Evaluator[Any], case: Case, judge: Judge, score: float, now: Callable[[], datetime]
+        self,
+        evaluator: Evaluator[Any],
+        case: Case,
+        judge: Judge,
+        score: float,
+        now: Callable[[], datetime],
+        till: Till,
     ) -> None:
-        if len(self._twins) >= self._canary.concurrency:
+        if len(self._twins) >= self._canary.concurrency or not till.open(now()):
             self._count(evaluator, judge, "left_out")
             return
-        task = asyncio.create_task(self._twin(evaluator, case, judge, score, now))
+        task = asyncio.create_task(self._twin(evaluator, case, judge, score, now, till))
         self._twins.add(task)
         task.add_done_callback(self._twins.discard)
 
     async def _twin(
-        self, evaluator: Evaluator[Any], case: Case, judge: Judge, score: float, now: Callable[[], datetime]
+        self,
+        evaluator: Evaluator[Any],
+        case: Case,
+        judge: Judge,
+        score: float,
+        now: Callable[[], datetime],
+        till: Till,
     ) -> None:
         better = score < 0.5  # there has to be room for a shift
-        result = await run(evaluator, planted(case, _RAISE if better else _LOWER), judge, now=now)
+        cost: float | None = None
+        try:
+            result = await run(evaluator, planted(case, _RAISE if better else _LOWER), judge, now=now)
+            cost = result.cost_usd
+        finally:
+            till.close(cost, now())
         if result.cost_usd:
             self._telemetry.counter(CANARY_COST, evaluator.name, judge.model).inc(result.cost_usd)
         if not isinstance(result.outcome, Score):

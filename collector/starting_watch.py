@@ -1,15 +1,21 @@
-"""Starts the watch stage: the watcher of scores, and the golden set, as far as the configuration asks for them."""
+"""Starts the watch stage: the watcher of scores, and the golden set, as far as the configuration asks for them.
+
+The page shows what the watcher finds. Where none runs beside it, it has one of its own, which tells nobody else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import aiohttp
 
+from collector.calibration.given import Version
+from collector.calibration.measures import Scale
+from collector.calibration.watching import AgreementWatch
 from collector.config.loading import Config
 from collector.evaluate.definitions import Definitions
 from collector.evaluate.plan import Assignment, Plan
@@ -17,10 +23,11 @@ from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, Judged
 from collector.logs.log import Log, OpenFold
 from collector.opening import Logs
+from collector.page.sources import Alert
 from collector.rules.targets import detector, targets
 from collector.telemetry import Telemetry
 from collector.watch.notify import Notifier
-from collector.watch.stage import Targets, WatchStage
+from collector.watch.stage import Firing, Targets, WatchStage
 from evaluators.judges.cached import Cached
 
 
@@ -36,10 +43,22 @@ class Tasks(Protocol):
         ...
 
 
+PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
+"""Seconds between two looks of the page's own watcher, and how far back it knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What runs of the watch stage: the watcher, if there is one, and whether an evaluator's judge has moved."""
+
+    watcher: WatchStage | None = None
+    moved: Callable[[str], bool] = lambda _evaluator: False
+
+
 async def start_watch(
     config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: Tasks, stack: AsyncExitStack
-) -> None:
-    """Start what is configured of `alerts.watcher` and `golden`.
+) -> Watching:
+    """Start what is configured of `alerts.watcher` and `golden`, and the agreement with labels where they are given.
 
     Raises:
         ConfigError: the golden set cannot be read.
@@ -47,21 +66,50 @@ async def start_watch(
     golden = await _golden(config, plan, logs, telemetry)
     if golden is not None:
         tasks.start(golden.run_forever())
+    if config.settings.page is not None:
+        tasks.start(AgreementWatch(logs.evaluations, _scales(plan), telemetry).run_forever())
+    moved = golden.moved if golden is not None else Watching().moved
     watcher = config.settings.alerts.watcher
     if watcher is None:
-        return
-    stage = WatchStage(
-        _detectors(config),
-        config.settings.alerts,
-        telemetry,
-        interval=watcher.interval,
-        memory=watcher.memory,
-        moved=golden.moved if golden is not None else lambda _evaluator: False,
-    )
+        return Watching(None, moved)
+    stage = _stage(config, telemetry, interval=watcher.interval, memory=watcher.memory, moved=moved)
     session = await stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     tasks.follow(logs.evaluations, "watch", stage.open_fold)
     tasks.start(stage.run(notifier))
+    return Watching(stage, moved)
+
+
+def alerts_for_page(
+    config: Config, watching: Watching, logs: Logs, telemetry: Telemetry, tasks: Tasks
+) -> Callable[[], Sequence[Alert]]:
+    """What fires now, by the watcher of this process, or one for the page alone."""
+    stage = watching.watcher
+    if stage is None:
+        stage = _stage(config, telemetry, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, moved=watching.moved)
+        if stage.targets:
+            tasks.follow(logs.evaluations, "page.watch", stage.open_fold)
+            tasks.start(stage.run())
+    return lambda: [_shown(each) for each in stage.firing]
+
+
+def _shown(firing: Firing) -> Alert:
+    labels = firing.alert.labels
+    return Alert(
+        name=labels["alertname"],
+        severity="page" if labels["severity"] == "page" else "ticket",
+        monitor=labels["monitor"],
+        evaluator=labels["evaluator"],
+        summary=firing.alert.annotations["description"],
+        since=firing.since,
+    )
+
+
+def _stage(
+    config: Config, telemetry: Telemetry, *, interval: float, memory: float, moved: Callable[[str], bool]
+) -> WatchStage:
+    alerts = config.settings.alerts
+    return WatchStage(_detectors(config, interval), alerts, telemetry, interval=interval, memory=memory, moved=moved)
 
 
 async def _golden(config: Config, plan: Plan, logs: Logs, telemetry: Telemetry) -> GoldenRuns | None:
@@ -90,15 +138,23 @@ def _judged(config: Config, plan: Plan) -> Iterator[Judged]:
                 yield Judged(_asked_afresh(assignment), judge)
 
 
+def _scales(plan: Plan) -> dict[Version, Scale]:
+    """What passes, for every evaluator that a monitor uses."""
+    return {
+        (each.evaluator.name, each.version): Scale.of(each.evaluator)
+        for monitor in plan.monitors
+        for each in monitor.assignments
+    }
+
+
 def _asked_afresh(assignment: Assignment) -> Assignment:
     """Past the judge's cache, through which a judge that moved would not be seen."""
     judge = assignment.judge
     return replace(assignment, judge=judge.uncached) if isinstance(judge, Cached) else assignment
 
 
-def _detectors(config: Config) -> Targets:
+def _detectors(config: Config, interval: float) -> Targets:
     held = targets(config)
-    interval = config.settings.alerts.watcher.interval if config.settings.alerts.watcher else None
     return {
         (each.monitor, each.evaluator): detector(each, held, config.settings.alerts, 1, interval)
         for each in held

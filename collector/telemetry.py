@@ -99,7 +99,8 @@ EVALUATIONS = Series(
 EVALUATION_WEIGHT = Series(
     "evalstream_evaluation_weight_total",
     "counter",
-    "Sum of 1 / sampling probability over all evaluations, whatever their outcome: the traffic they stand for.",
+    "Sum of 1 / our own sampling probability over all evaluations, whatever their outcome: the traffic that came and "
+    "that they stand for. What samplers before us left out did not come.",
     _EVALUATION,
 )
 EVALUATION_DURATION = Series(
@@ -141,6 +142,18 @@ JUDGE_CACHE = Series(
     "counter",
     "Questions that a judge's cache was asked, by result: hit or miss.",
     ("judge", "result"),
+)
+SAMPLING_PROBABILITY = Series(
+    "evalstream_sampling_probability",
+    "gauge",
+    "With what probability the newest evaluated subject of a stratum was sampled, by samplers before us and by us.",
+    ("monitor", "evaluator", "stratum"),
+)
+BUDGET_USD = Series(
+    "evalstream_budget_usd",
+    "gauge",
+    "The configured budget in US dollars, by period: hour or day; of one monitor, or `all`. The same in every process.",
+    ("monitor", "period"),
 )
 BUDGET_FACTOR = Series(
     "evalstream_budget_factor",
@@ -198,6 +211,25 @@ GOLDEN_LAST_RUN = Series(
     "When the golden set was judged last, in seconds since the epoch.",
     ("evaluator", "evaluator_version", "judge"),
 )
+AGREEMENT = Series(
+    "evalstream_judge_agreement",
+    "gauge",
+    "How far scores agree with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa, "
+    "krippendorff_alpha, cohen_kappa, sensitivity, specificity); absent below 10 labels.",
+    ("evaluator", "evaluator_version", "statistic"),
+)
+AGREEMENT_BOUND = Series(
+    "evalstream_judge_agreement_bound",
+    "gauge",
+    "Ends of the 95 % interval of that agreement, by bound: low or high; too narrow below 200 labels.",
+    ("evaluator", "evaluator_version", "statistic", "bound"),
+)
+AGREEMENT_LABELS = Series(
+    "evalstream_judge_agreement_labels",
+    "gauge",
+    "Labelled evaluations that the agreement was computed from, 1000 at most.",
+    ("evaluator", "evaluator_version"),
+)
 DROP_LOG_EVIDENCE = Series(
     "evalstream_watch_drop_log_evidence",
     "gauge",
@@ -231,7 +263,7 @@ EXPORT_LAG = Series(
 RECEIVED_REQUESTS = Series(
     "evalstream_receive_requests_total",
     "counter",
-    "OTLP requests over HTTP, by the status they were answered with.",
+    "OTLP requests by the status they were answered with: a number over HTTP, a name over gRPC.",
     ("signal", "status"),
 )
 RECEIVE_DURATION = Series(
@@ -276,7 +308,7 @@ SUSPICIOUS = Series(
 CANARIES = Series(
     "evalstream_judge_canaries_total",
     "counter",
-    "Evaluations repeated with a planted instruction: held, shifted (the judge obeyed), failed, or left_out when busy.",
+    "Evaluations repeated with a planted instruction: held, shifted (obeyed), failed, or left_out (busy, over budget).",
     ("evaluator", "judge", "result"),
 )
 CANARY_COST = Series(
@@ -313,11 +345,18 @@ TURNS = Series(
     "unmatched (no monitor) where none watches them.",
     ("monitor", "outcome"),
 )
+CONVERSATIONS = Series(
+    "evalstream_conversations_total",
+    "counter",
+    "Conversations that fell silent, judged or not: the population of evaluators of conversations. One that goes on "
+    "after that counts again, as it is evaluated again.",
+    ("monitor",),
+)
 LEDGER = Series(
     "evalstream_ledger_total",
     "counter",
     "Where evaluations went: matched and resumed are those that fell due; each ends as one of scored, skipped, failed, "
-    "sampled_out, over_budget, shed, superseded, duplicate.",
+    "sampled_out, over_budget, shed, superseded, duplicate; or is handed_over to its partition's next owner.",
     ("monitor", "evaluator", "what", "reason"),
 )
 CONVERSATIONS_CLOSED = Series(
@@ -336,6 +375,18 @@ OPEN_CONVERSATIONS = Series(
     "evalstream_open_conversations", "gauge", "Conversations that are not over yet, over all monitors."
 )
 EVALUATIONS_IN_FLIGHT = Series("evalstream_evaluations_in_flight", "gauge", "Evaluations that are under way.")
+EVALUATIONS_WAITING = Series(
+    "evalstream_evaluations_waiting",
+    "gauge",
+    "Evaluations that wait for a free place of their judge's; each judge has places of its own.",
+    ("judge",),
+)
+HELD_BACK = Series(
+    "evalstream_held_back_partitions",
+    "gauge",
+    "Partitions of the turns log not read on, for no more evaluations of this judge (none: of no judge) may wait.",
+    ("judge",),
+)
 STAGE_BACKLOG = Series(
     "evalstream_stage_backlog_records",
     "gauge",

@@ -17,12 +17,18 @@ Counts = dict[tuple[str, str], dict[str, float]]
 
 def traffic(config: Config) -> Iterator[str]:
     """What the service with this configuration has counted since its start, where it runs and can be asked."""
-    exporter: Any = config.exporters.get("prometheus")
-    text = None if exporter is None or not exporter.port else _metrics(exporter.host, exporter.port)
-    if text is None:
+    counts = counts_of(config)
+    if counts is None:
         yield "traffic    not known: the service does not run here, or has no /metrics"
         return
-    yield from explained(config, counted(text))
+    yield from explained(config, counts)
+
+
+def counts_of(config: Config) -> Counts | None:
+    """The same as figures; None where nobody answers."""
+    exporter: Any = config.exporters.get("prometheus")
+    text = None if exporter is None or not exporter.port else _metrics(exporter.host, exporter.port)
+    return None if text is None else counted(text)
 
 
 def counted(text: str) -> Counts:

@@ -128,6 +128,7 @@ class Sampling:
 class Evaluation:
     """The record of one evaluator having dealt with one subject. `score` is there only if `outcome` is `scored`.
 
+    `evaluator_version` is another one where the evaluator's definition, its prompts or its judge's model is another.
     `supersedes` are the ids of evaluations that this one stands in for: of the same conversation, before turns came.
     """
 

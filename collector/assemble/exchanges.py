@@ -131,13 +131,21 @@ def _close(group: _Group, call: ModelCall) -> None:
     """End an exchange, and take back the ends that this call shows to have been steps or copies."""
     if call.answer and any(_is_copy(each, call) for each in group.done):
         return
-    trail = {folded(each.text) for each in (call.call.input or ())[call.position + 1 :] if each.role == "assistant"}
-    for each in list(group.done) if trail else ():
-        if each.final is not None and each.answer and folded(each.answer) in trail:
+    later = (call.call.input or ())[call.position + 1 :]
+    trail = {folded(each.text) for each in later if each.role == "assistant"}
+    for each in list(group.done) if later else ():
+        if each.final is None:
+            continue
+        if folded(each.answer) in trail if each.answer else _was_silent_before(each, call):
             group.done.remove(each)
             group.open = [*each.calls, *group.open]
     group.done.append(_exchange(group.open, call))
     group.open, group.failed = [], None
+
+
+def _was_silent_before(done: Exchange, call: ModelCall) -> bool:
+    """Whether an answer was not captured that came before a call to which more was said after the same words."""
+    return done.error is None and done.answer is None and done.final is not None and done.end <= call.span.start
 
 
 def _is_copy(done: Exchange, call: ModelCall) -> bool:

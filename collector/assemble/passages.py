@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
@@ -40,6 +40,10 @@ class Passages:
             for above in tree.line(read.span.span_id):
                 self._below.setdefault(above, []).append(index)
         self._filled = {read.span.span_id: texts for read in reads if (texts := _filled(read))}
+        self._templates: dict[str, list[Read]] = {}
+        for read in reads:
+            if read.call.kind == "other" and read.span.parent_span_id and read.span.span_id in self._filled:
+                self._templates.setdefault(read.span.parent_span_id, []).append(read)
 
     def of(self, exchange: Exchange, since: int) -> tuple[str, ...]:
         """The texts of the documents fetched for an exchange, each once, in the order of their spans.
@@ -53,7 +57,7 @@ class Passages:
         texts = _texts(each for read in (reranked or here) for each in read.call.passages)
         if texts or not self._filled:
             return texts or exchange.context
-        around = self._around(exchange)
+        around = self._around(exchange) | self._templates_of(exchange, since)
         filled = (text for span_id, found in self._filled.items() if span_id in around for text in found)
         return tuple(dict.fromkeys(text for text in filled if text.strip())) or exchange.context
 
@@ -71,6 +75,16 @@ class Passages:
         """The ids of an exchange's spans, and of those above them."""
         own = {span_id for call in exchange.calls for span_id in call.span_ids}
         return own | {above for span_id in own for above in self._tree.line(span_id)}
+
+    def _templates_of(self, exchange: Exchange, since: int) -> set[str]:
+        """The ids of steps beside its calls that filled the template of a prompt for one of them."""
+        found: set[str] = set()
+        for call in exchange.calls:
+            beside = self._templates.get(call.span.parent_span_id or "", ())
+            first = bisect_left(beside, since, key=lambda read: read.span.start)
+            last = bisect_right(beside, call.span.start, key=lambda read: read.span.start)
+            found.update(read.span.span_id for read in beside[first:last])
+        return found
 
 
 def _next_ends(reads: Sequence[Read]) -> list[int]:

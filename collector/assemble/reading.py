@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from collector.assemble.gather import Gathered
+from collector.assemble.identity import Identity
 from collector.assemble.tree import Tree
 from collector.dialects.call import Call
 from collector.dialects.registry import Dialects
@@ -21,7 +22,24 @@ class Read(NamedTuple):
     call: Call
 
 
-def read_spans(gathered: Gathered, tree: Tree, dialects: Dialects) -> list[Read]:
+class _Reader(NamedTuple):
+    """Reads spans with their records, and who is talking out of either."""
+
+    dialects: Dialects
+    identity: Identity
+
+    def read(self, span: Span, records: Sequence[LogRecord] = ()) -> Call | None:
+        call = self.dialects.read(span, records)
+        if call is None or not records:
+            return call
+        for record in records:
+            conversation, user = self.identity.who(record.attributes)
+            if conversation or user:
+                return call._replace(conversation_id=call.conversation_id or conversation, user_id=call.user_id or user)
+        return call
+
+
+def read_spans(gathered: Gathered, tree: Tree, dialects: Dialects, identity: Identity) -> list[Read]:
     """Read every span that has something to say, by start.
 
     Records are read with the span they name. Of a streamed call they may name the parent instead, for the call was
@@ -29,18 +47,19 @@ def read_spans(gathered: Gathered, tree: Tree, dialects: Dialects) -> list[Read]
     """
     if not gathered.records:
         return [Read(span, call) for span in gathered.spans if (call := dialects.read(span))]
+    reader = _Reader(dialects, identity)
     own = _by_span(gathered.records)
     reads: dict[str, Read] = {}
     strays: dict[str | None, list[LogRecord]] = {}
     for span in gathered.spans:
         records = own.pop(span.span_id, [])
-        call = _read_at_home(span, records, dialects, strays)
+        call = _read_at_home(span, records, reader, strays)
         if call is not None:
             reads[span.span_id] = Read(span, call)
     strays.update(own)
     records_at = _by_span(gathered.records)
     for span_id, records in strays.items():
-        _settle(span_id, records, reads, tree, dialects, records_at)
+        _settle(span_id, records, reads, tree, reader, records_at)
     return sorted(reads.values(), key=lambda read: (read.span.start, read.span.end, read.span.span_id))
 
 
@@ -52,17 +71,17 @@ def _by_span(records: Iterable[LogRecord]) -> dict[str | None, list[LogRecord]]:
 
 
 def _read_at_home(
-    span: Span, records: list[LogRecord], dialects: Dialects, strays: dict[str | None, list[LogRecord]]
+    span: Span, records: list[LogRecord], reader: _Reader, strays: dict[str | None, list[LogRecord]]
 ) -> Call | None:
     """Read a span with its records; if it is no model call, only feedback is at home there."""
     if not records:
-        return dialects.read(span)
+        return reader.read(span)
     feedback = [record for record in records if record.event_name == _FEEDBACK]
-    alone = dialects.read(span, feedback)
+    alone = reader.read(span, feedback)
     if len(feedback) == len(records):
         return alone
     if alone is not None and alone.kind == "model":
-        return dialects.read(span, records)
+        return reader.read(span, records)
     strays[span.span_id] = [record for record in records if record.event_name != _FEEDBACK]
     return alone
 
@@ -72,19 +91,19 @@ def _settle(
     records: list[LogRecord],
     reads: dict[str, Read],
     tree: Tree,
-    dialects: Dialects,
+    reader: _Reader,
     records_at: dict[str | None, list[LogRecord]],
 ) -> None:
     """Give stray records to the call they must be from, or else to the span they name, or else to one of their own."""
     target = _unanswered(span_id, records, reads.values(), tree)
     if target is not None:
         both = [*records_at.get(target.span.span_id, []), *records]
-        call = dialects.read(target.span, both)
+        call = reader.read(target.span, both)
         if call is not None and call.output is not None:
             reads[target.span.span_id] = Read(target.span, call)
             return
     span = tree.spans.get(span_id or "") or _stand_in(records)
-    call = dialects.read(span, records_at.get(span_id, records))
+    call = reader.read(span, records_at.get(span_id, records))
     if call is not None:
         reads[span.span_id] = Read(span, call)
 

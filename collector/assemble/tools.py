@@ -68,22 +68,31 @@ def _collect(messages: Sequence[Said], asked: list[list[ToolCall]], answers: lis
 
 
 def _once(lists: Iterable[Sequence[ToolCall]]) -> list[ToolCall]:
-    """Each call once: by its id, or where there is none, as often as the list that has it most often."""
+    """Each call once: by its id, or where there is none, as often as the list that has it most often.
+
+    A call that is told without its id first, and with it later, is one.
+    """
     kept: list[ToolCall] = []
     ids: set[str] = set()
     have: Counter[tuple[str, str]] = Counter()
+    nameless: dict[tuple[str, str], list[int]] = {}
     for calls in lists:
         here: Counter[tuple[str, str]] = Counter()
         for call in calls:
             if call.id is not None and call.id in ids:
                 continue
             content = (call.name, compact(call.arguments))
+            if call.id is not None:
+                ids.add(call.id)
+                if nameless.get(content):
+                    kept[nameless[content].pop(0)] = call
+                    continue
             here[content] += 1
             if call.id is None and here[content] <= have[content]:
                 continue
-            if call.id is not None:
-                ids.add(call.id)
             have[content] = max(have[content], here[content])
+            if call.id is None:
+                nameless.setdefault(content, []).append(len(kept))
             kept.append(call)
     return kept
 

@@ -56,7 +56,7 @@ class Assembler:
     def work(self, gathered: Gathered) -> Workings:
         """The turns of one trace with all that led to them."""
         tree = Tree(gathered.spans)
-        reads = read_spans(gathered, tree, self.dialects)
+        reads = read_spans(gathered, tree, self.dialects, self.identity)
         calls = model_calls(reads, tree)
         told = resolve(exchanges(calls, tree), reads, tree)
         told.sort(key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))

@@ -6,6 +6,7 @@ outermost one that is believed is the user's; what else happened inside it was o
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from collector.assemble.exchanges import Exchange
@@ -25,13 +26,16 @@ def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> lis
     kept = dict.fromkeys(each for each in found if not (asides and _is_aside(each, asides, tree)))
     inside = _inside(kept, tree)
     anywhere = _by_beginning(kept)
+    orphans = _orphans(kept, tree)
     failed = _around_failures(reads, tree)
     done: set[str] = set()
-    for wrapper in sorted((read for read in reads if read.call.kind in _WRAPPERS), key=lambda read: _depth(read, tree)):
+    for read in sorted((read for read in reads if read.call.kind in _WRAPPERS), key=lambda read: _depth(read, tree)):
+        wrapper = _since_question(read)
         if not done.isdisjoint(tree.line(wrapper.span.span_id)):
             continue
         here = [each for each in inside.get(wrapper.span.span_id, ()) if each in kept]
-        told = _tell(wrapper, here, [each for each in anywhere(wrapper) if each in kept], failed)
+        alike = [each for each in anywhere(wrapper) if each in kept]
+        told = _tell(wrapper, here, alike, [each for each in orphans(wrapper) if each in kept], failed)
         if told is None:
             continue
         kept.setdefault(told)
@@ -39,6 +43,18 @@ def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> lis
             _leave_out_inner(kept, here, told)
             done.add(wrapper.span.span_id)
     return _without_sub_agents([each for each in kept if each.final or each.wrapper], reads, tree)
+
+
+def _since_question(wrapper: Read) -> Read:
+    """The wrapper with nothing in its output but what came after a user's last words there.
+
+    An agent that remembers gives back its whole conversation: what was answered before is not its answer.
+    """
+    output = wrapper.call.output or ()
+    asked = max((index for index, each in enumerate(output) if each.role == "user" and each.text.strip()), default=-1)
+    if asked < 0 or asked == len(output) - 1:
+        return wrapper
+    return wrapper._replace(call=wrapper.call._replace(output=output[asked + 1 :]))
 
 
 def _depth(read: Read, tree: Tree) -> tuple[int, int, str]:
@@ -70,6 +86,28 @@ def _by_beginning(found: Iterable[Exchange]) -> Callable[[Read], Sequence[Exchan
     return of
 
 
+def _orphans(found: Iterable[Exchange], tree: Tree) -> Callable[[Read], Sequence[Exchange]]:
+    """The failed and the silent exchanges in a wrapper's time that have a span above them which has not come.
+
+    A library that fails may never end the spans around the call.
+    """
+    cut_off = sorted((each for each in found if _is_cut_off(each, tree)), key=lambda each: each.start)
+
+    def of(wrapper: Read) -> Sequence[Exchange]:
+        first = bisect_left(cut_off, wrapper.span.start, key=lambda each: each.start)
+        last = bisect_right(cut_off, wrapper.span.end, key=lambda each: each.start)
+        return [each for each in cut_off[first:last] if each.end <= wrapper.span.end]
+
+    return of
+
+
+def _is_cut_off(exchange: Exchange, tree: Tree) -> bool:
+    if exchange.answer or exchange.last is None:
+        return False
+    line = tree.line(exchange.last.span.span_id)
+    return bool(line) and line[-1] not in tree.spans
+
+
 def _around_failures(reads: Iterable[Read], tree: Tree) -> frozenset[str]:
     """The ids of the spans that have an agent that failed somewhere below them."""
     failed = (read for read in reads if read.call.kind == "agent" and read.call.error is not None)
@@ -83,11 +121,16 @@ def _is_aside(exchange: Exchange, asides: set[str], tree: Tree) -> bool:
 
 
 def _tell(
-    wrapper: Read, here: Sequence[Exchange], anywhere: Sequence[Exchange], failed: frozenset[str]
+    wrapper: Read,
+    here: Sequence[Exchange],
+    anywhere: Sequence[Exchange],
+    orphans: Sequence[Exchange],
+    failed: frozenset[str],
 ) -> Exchange | None:
     """The exchange that the wrapper tells, with its words put in; None if the wrapper is not believed.
 
-    `here` are the exchanges inside it, `anywhere` all that answer alike: parents may be missing.
+    `here` are the exchanges inside it, `anywhere` all that answer alike and `orphans` those in its time that have no
+    answer: parents may be missing.
     """
     free = [each for each in here if each.wrapper is None]
     if len(free) < len(here):
@@ -100,6 +143,9 @@ def _tell(
             return _adopt(confirmed[-1], wrapper, question)
     if wrapper.call.kind == "chain":
         return None
+    free = free or [each for each in orphans if each.wrapper is None and _asks(each, question)]
+    if answer == "" and free and free[-1].answer == "" and _asks(free[-1], question):
+        return _adopt(free[-1], wrapper, question)
     sound = bool(question and answer) and wrapper.call.output_hole is None
     if sound and question:
         asked = [each for each in free if each.question and same_question(question, each.question)]
@@ -116,6 +162,10 @@ def _confirms(exchange: Exchange, question: str | None, answer: str) -> bool:
     if mine != theirs and not (len(theirs) >= _TELLING and mine.startswith(theirs)):  # a cut text ends early
         return False
     return question is None or exchange.question is None or same_question(question, exchange.question)
+
+
+def _asks(exchange: Exchange, question: str | None) -> bool:
+    return question is not None and exchange.question is not None and same_question(question, exchange.question)
 
 
 def same_question(told: str, asked: str) -> bool:

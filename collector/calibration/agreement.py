@@ -61,6 +61,16 @@ def _level(score: float, levels: int) -> int:
     return round(score * (levels - 1))
 
 
+def cohen_kappa(pairs: Sequence[Pair], threshold: float, bar: float = 0.5) -> float:
+    """Cohen's kappa of the verdicts: the judge passes from `threshold` on, people from `bar` on; NaN without spread."""
+    verdicts = [(judge >= threshold, human >= bar) for judge, human in pairs]
+    n = len(verdicts)
+    judges, humans = sum(judge for judge, _ in verdicts) / n, sum(human for _, human in verdicts) / n
+    chance = judges * humans + (1 - judges) * (1 - humans)
+    observed = sum(judge == human for judge, human in verdicts) / n
+    return (observed - chance) / (1 - chance) if chance < 1 else math.nan
+
+
 def krippendorff(pairs: Sequence[Pair]) -> float:
     """Krippendorff's alpha for interval data and two raters without gaps; NaN without any spread."""
     pooled = [score for pair in pairs for score in pair]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import orjson
@@ -14,50 +13,32 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from collector.calibration.agreement import (
-    Pair,
-    interval,
-    kendall,
-    krippendorff,
-    sensitivity,
-    spearman,
-    specificity,
-    threshold_for,
-    weighted_kappa,
-)
+from collector.calibration.agreement import Pair
 from collector.calibration.correction import Estimate, corrected
+from collector.calibration.given import LabelBook, Reader, Version
 from collector.calibration.labels import Label, read_labels
+from collector.calibration.measures import ENOUGH, FEWEST, Agreement, Scale, agreement
 from collector.calibration.plot import plot_svg
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError
+from collector.logs.log import Stored
 from collector.opening import open_logs
+from collector.planning import version_in
 from collector.records import evaluation_from_json
-
-ENOUGH = 200
-"""Labels from which intervals hold what they say."""
-FEWEST = 10
-
-Interval = tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrateOptions:
-    """What the command line says. `target` is the share of bad answers that a new threshold should fail."""
+    """What the command line says. `target` is the share of bad answers that a new threshold should fail.
 
-    labels: Path
+    Without a file the `labels` are those that people gave on the page.
+    """
+
+    labels: Path | None
     evaluator: str
     target: float = 0.9
     plot: Path | None = None
     json: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """The measures of one segment, each with its interval."""
-
-    segment: str
-    labels: int
-    measures: dict[str, tuple[float, Interval]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +52,7 @@ class Calibration:
     target: float
     raw_mean: float | None
     corrected_mean: Estimate | None
+    notes: tuple[str, ...] = ()
 
 
 def calibrate(config: Config, options: CalibrateOptions) -> str:
@@ -83,11 +65,14 @@ def calibrate(config: Config, options: CalibrateOptions) -> str:
         raise ConfigError(
             f"--evaluator: no evaluator is called {options.evaluator!r}; there is {', '.join(config.evaluators)}"
         )
-    threshold = config.evaluators[options.evaluator].evaluator.threshold
+    scale = Scale.of(config.evaluators[options.evaluator].evaluator)
     ledger = asyncio.run(_ledger_of(config, options.evaluator))
-    labels = read_labels(options.labels, {name: each.score for each in ledger for name in each.names})
-    scores = sorted(each.score for each in ledger)
-    found = calibration(options, labels, scores, 0.5 if threshold is None else threshold)
+    if options.labels is None:
+        labels, notes = _given(config, options.evaluator, ledger)
+    else:
+        scores = {name: each.score for each in ledger.scored for name in each.names}
+        labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
+    found = calibration(options, labels, sorted(each.score for each in ledger.scored), scale, notes)
     if options.plot:
         options.plot.write_text(plot_svg(labels, found.threshold, options.evaluator), encoding="utf-8")
     return as_json(found) if options.json else as_text(found)
@@ -101,66 +86,82 @@ class _Scored:
     names: tuple[str, ...]
 
 
-async def _ledger_of(config: Config, evaluator: str) -> list[_Scored]:
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What the evaluations log holds of an evaluator."""
+
+    scored: tuple[_Scored, ...]
+    book: LabelBook
+
+
+async def _ledger_of(config: Config, evaluator: str) -> _Ledger:
+    book = LabelBook([evaluator] if Scale.of(config.evaluators[evaluator].evaluator).lower_is_better else [])
+    scored: list[_Scored] = []
     async with open_logs(config.settings.log) as logs:
-        return [
-            scored
-            for partition in range(logs.evaluations.partitions)
-            async for batch in logs.evaluations.read(partition, 0)
-            for record in batch
-            if (scored := _scored(record.value, evaluator)) is not None
-        ]
+        async for record in Reader(logs.evaluations).records():
+            if record.headers:
+                book.add(record)
+            elif (found := _scored(record, evaluator)) is not None:
+                scored.append(found)
+    return _Ledger(tuple(scored), book)
 
 
-def _scored(value: bytes, evaluator: str) -> _Scored | None:
+def _scored(record: Stored, evaluator: str) -> _Scored | None:
     try:
-        evaluation = evaluation_from_json(value)
+        evaluation = evaluation_from_json(record.value)
     except BadInput:
-        return None  # a tick, a label: no evaluation
+        return None  # the exporters report it
     if evaluation.evaluator != evaluator or evaluation.score is None:
         return None
     names = (evaluation.evaluation_id, evaluation.subject.turn_id or evaluation.subject.conversation_id)
     return _Scored(evaluation.score, names)
 
 
+def _given(config: Config, evaluator: str, ledger: _Ledger) -> tuple[list[Label], tuple[str, ...]]:
+    """The labels of the page, and what to bear in mind of them."""
+    version: Version = (evaluator, version_in(config, evaluator))
+    labels, others = ledger.book.labels(version), ledger.book.others(version)
+    older = f"{others} labels are of another version of {evaluator} or of another judge, and left out."
+    if not labels:
+        raise ConfigError(
+            f"the evaluations log has no label of {evaluator}{'; ' + older if others else ''}; "
+            "give some on the page, or name a file of labels"
+        )
+    chosen = (
+        "People chose on the page what to label: the mean as they would have it holds only if they chose at random."
+    )
+    return labels, (chosen, older) if others else (chosen,)
+
+
 def calibration(
-    options: CalibrateOptions, labels: Sequence[Label], ledger: Sequence[float], threshold: float
+    options: CalibrateOptions,
+    labels: Sequence[Label],
+    ledger: Sequence[float],
+    scale: Scale,
+    notes: tuple[str, ...] = (),
 ) -> Calibration:
     """The figures; `ledger` holds all scores of the traffic that the labels were drawn from."""
     pairs = _pairs(labels)
     segments = sorted({label.segment for label in labels})
-    agreements = [agreement("all", pairs, threshold)]
+    agreements = [agreement("all", pairs, scale)]
     if len(segments) > 1:
         agreements += [
-            agreement(each, _pairs([la for la in labels if la.segment == each]), threshold) for each in segments
+            agreement(each, _pairs([label for label in labels if label.segment == each]), scale) for each in segments
         ]
     return Calibration(
         evaluator=options.evaluator,
-        threshold=threshold,
+        threshold=scale.threshold,
         agreements=tuple(agreements),
-        fitting_threshold=threshold_for(pairs, options.target),
+        fitting_threshold=scale.threshold_for(pairs, options.target),
         target=options.target,
         raw_mean=math.fsum(ledger) / len(ledger) if ledger else None,
         corrected_mean=corrected(pairs, ledger) if len(pairs) >= FEWEST else None,
+        notes=notes,
     )
 
 
 def _pairs(labels: Sequence[Label]) -> list[Pair]:
     return [(label.judge, label.human) for label in labels]
-
-
-def agreement(segment: str, pairs: Sequence[Pair], threshold: float) -> Agreement:
-    """All measures of one segment."""
-    measures: dict[str, Callable[[Sequence[Pair]], float]] = {
-        "spearman": spearman,
-        "kendall_tau_b": kendall,
-        "weighted_kappa": weighted_kappa,
-        "krippendorff_alpha": krippendorff,
-        "sensitivity": partial(sensitivity, threshold=threshold),
-        "specificity": partial(specificity, threshold=threshold),
-    }
-    found = {name: (measure(pairs), interval(pairs, measure)) for name, measure in measures.items()}
-    return Agreement(segment, len(pairs), found)
 
 
 def as_json(found: Calibration) -> str:
@@ -180,6 +181,7 @@ def as_json(found: Calibration) -> str:
         "target_specificity": found.target,
         "raw_mean": found.raw_mean,
         "corrected_mean": found.corrected_mean,
+        "notes": found.notes,
     }
     return orjson.dumps(document).decode() + "\n"
 
@@ -219,3 +221,4 @@ def _conclusions(found: Calibration) -> Iterator[str]:
         yield f"Mean of the judge: {found.raw_mean:.3f}. As people would have it: {by_people}."
     if found.agreements[0].labels < ENOUGH:
         yield f"These are {found.agreements[0].labels} labels; below {ENOUGH} the intervals are too narrow."
+    yield from found.notes

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from collector.errors import ConfigError
 
-_WORDS = {"agree": 1.0, "good": 1.0, "pass": 1.0, "right": 1.0, "bad": 0.0, "fail": 0.0, "wrong": 0.0}
+_WORDS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
 
 def _mark(value: object) -> object:
-    if isinstance(value, str) and value.lower() in _WORDS:
-        return _WORDS[value.lower()]
-    return float(value) if isinstance(value, bool) else value
+    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
 class LabelRow(BaseModel):
@@ -29,11 +27,15 @@ class LabelRow(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    human: Annotated[float, BeforeValidator(_mark), Field(ge=0, le=1)]
+    human: Annotated[StrictBool | Annotated[float, Field(ge=0, le=1)], BeforeValidator(_mark)]
     score: Annotated[float, Field(ge=0, le=1)] | None = None
     evaluation_id: str | None = None
     turn_id: str | None = None
     segment: str = "all"
+
+    def said(self, *, lower_is_better: bool) -> float:
+        """The person's score in the sense of the evaluator's: what is good is 0 where lower is better."""
+        return float(self.human != lower_is_better) if isinstance(self.human, bool) else self.human
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,18 @@ class Label:
     segment: str
 
 
-def read_labels(path: Path, scores: Mapping[str, float]) -> list[Label]:
+def read_labels(path: Path, scores: Mapping[str, float], *, lower_is_better: bool = False) -> list[Label]:
     """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them.
 
     Raises:
         ConfigError: the file cannot be read, a line is no label, or no label has a score.
     """
     rows = list(_rows(path))
-    labels = [Label(judge, row.human, row.segment) for row in rows if (judge := _score_of(row, scores)) is not None]
+    labels = [
+        Label(judge, row.said(lower_is_better=lower_is_better), row.segment)
+        for row in rows
+        if (judge := _score_of(row, scores)) is not None
+    ]
     if not labels:
         raise ConfigError(
             f"{path}: none of {len(rows)} labels has a judge's score; "

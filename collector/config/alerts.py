@@ -11,15 +11,16 @@ from collector.durations import Seconds
 
 DAY = 86400.0
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 Mean = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Burn(Section):
     """A burn rate: the budget of failing scores is used up `factor` times too fast, over a long and a short window."""
 
-    long: Seconds = Field(gt=0)
-    short: Seconds = Field(gt=0)
-    factor: float = Field(gt=0)
+    long: Seconds = Field(gt=0, description="The window that shows that it matters.")
+    short: Seconds = Field(gt=0, description="The window that shows that it goes on.")
+    factor: float = Field(gt=0, description="How many times too fast, in both windows.")
 
 
 # The usual 14.4/6/3/1 suit objectives of 99.9 %; quality objectives leave 5 to 20 % to fail.
@@ -78,6 +79,9 @@ class WatcherSettings(Section):
     )
 
 
+_OURS = frozenset({"alertname", "severity", "evaluator", "evaluator_version", "monitor", "segment", "window", "judge"})
+
+
 class AlertSettings(Section):
     """How sure alerts are, and about what."""
 
@@ -98,10 +102,25 @@ class AlertSettings(Section):
     max_backlog: float = Field(default=10_000, gt=0, description="Records a stage may be behind.")
     no_traffic: Seconds = Field(default=DAY, gt=0, description="Without any turn for so long, something is broken.")
     runbooks: str = Field(default="deploy/runbooks", description="Where the runbook pages are: a URL or a path.")
+    dashboards: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="Grafana's URL: alerts then link to the dashboard that shows them.",
+    )
+    labels: dict[LabelName, str] = Field(
+        default_factory=dict[str, str], description="Labels of every alert, to route by: {team: search}."
+    )
     webhook: str | None = Field(
         default=None, pattern=r"^https?://", description="Receiver put into the generated Alertmanager configuration."
     )
     watcher: WatcherSettings | None = None
+
+    @model_validator(mode="after")
+    def _own_labels(self) -> Self:
+        taken = sorted(_OURS & set(self.labels))
+        if taken:
+            raise ValueError(f"labels.{taken[0]}: alerts have a label of this name already; write another")
+        return self
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,14 @@ def _whole_mistakes(settings: Settings) -> list[str]:
             mistakes.append(f"judges.{name}.fallback: {unknown(judge.fallback, others)}")
     if settings.log.kind == "kafka" and settings.log.kafka is None:
         mistakes.append("log.kafka: is missing; write bootstrap_servers: [host:9092]")
+    if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
+        mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
     mistakes += _jury_mistakes(settings)
+    if settings.page is not None and settings.page_auth is None and not settings.page.closed:
+        mistakes.append(
+            f"page.host: {settings.page.host} lets anybody read who reaches it; write page.auth: {{tokens: [...]}} or "
+            "page.tls: {client_ca: ...}, or page.insecure: true where the network keeps others out"
+        )
     return mistakes
 
 

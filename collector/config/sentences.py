@@ -44,6 +44,8 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
             return f"{path_text(path)}: unknown key; {unknown(str(detail['loc'][-1]), known)}"
         case "missing":
             return f"{path_text(path)}: is missing; {_wanted(model, detail['loc'])}"
+        case "string_pattern_mismatch":
+            return f"{path_text(path)}: does not have the right form; {_wanted(model, detail['loc'])}"
         case _:
             message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             where = path_text(path)

@@ -13,7 +13,8 @@ from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.strata import MOST
 from collector.page.settings import PageSettings
-from collector.receive.otlp_http import OtlpHttpSettings
+from collector.receive.access import AuthSettings
+from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.redact.opening import RedactSettings
 from collector.safeguards import CanarySettings
 
@@ -33,12 +34,17 @@ class KafkaLogSettings(Section):
         default=None,
         description="A name that outlives restarts (the pod's); without it a restart after a crash waits 45 s.",
     )
+    session_timeout: Seconds = Field(
+        default=45.0, gt=0, description="After so long without a sign of life a process's partitions go to others."
+    )
 
 
 class LogSettings(Section):
     """Where the logs are kept."""
 
-    kind: Literal["sqlite", "kafka", "memory"] = "sqlite"
+    kind: Literal["sqlite", "kafka", "memory"] = Field(
+        default="sqlite", description="One file, topics, or nothing that outlives the process."
+    )
     path: str = Field(default="evalstream.db", description="sqlite: the one file of all logs.")
     kafka: KafkaLogSettings | None = Field(default=None, description="kafka: brokers and topics.")
     retention: Seconds = Field(default=7 * 86400.0, description="sqlite: how long records are kept beyond need.")
@@ -64,6 +70,9 @@ class ReceiveSettings(Section):
     """Where traces come from. Without this section: OTLP/HTTP on 127.0.0.1:4318."""
 
     otlp_http: OtlpHttpSettings | None = None
+    otlp_grpc: OtlpGrpcSettings | None = Field(
+        default=None, description="Needs the extra grpc: pip install 'evalstream[grpc]'."
+    )
     kafka: list[KafkaSourceSettings] = Field(default_factory=list[KafkaSourceSettings])
     files: list[str] = Field(default_factory=list, description="OTLP files or directories, read once at the start.")
 
@@ -84,7 +93,7 @@ class BreakerSettings(Section):
     first_wait: Seconds = Field(default=5.0, gt=0, description="Time until one question probes; then doubled.")
     longest_wait: Seconds = Field(default=60.0, gt=0, description="The longest such time.")
     when_open: Literal["pause", "shed"] = Field(
-        default="pause", description="pause: questions wait, and with them the stage; shed: their evaluations fail."
+        default="pause", description="pause: questions wait; shed: their evaluations fail."
     )
     max_pause: Seconds | None = Field(default=None, ge=0, description="pause: how long at most; then shed.")
 
@@ -94,17 +103,19 @@ class JudgeSettings(Section):
 
     model: str = Field(min_length=1, description="The model's name at the endpoint.")
     base_url: str = Field(
-        default="https://api.openai.com/v1", pattern=r"^https?://", description="The endpoint, with /v1."
+        default="https://api.openai.com/v1", pattern=r"^https?://", description="The endpoint, like https://host/v1."
     )
     api_key: SecretStr = Field(default=SecretStr("none"), description="Usually ${env:NAME}.")
     timeout: Seconds = Field(default=60.0, gt=0, description="Deadline of one request.")
     deadline: Seconds = Field(default=300.0, gt=0, description="Deadline of one question with all its retries.")
     concurrency: int = Field(default=32, ge=1, le=10_000, description="Requests in flight at most.")
-    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0, description="How freely the model words its answer.")
     max_tokens: int | None = Field(default=None, ge=1, description="Longest answer, in tokens.")
     top_logprobs: int = Field(default=20, ge=0, le=20, description="Alternatives asked for per token; 0 asks for none.")
-    usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
-    usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
+    usd_per_million_input_tokens: float | None = Field(
+        default=None, ge=0, description="The price of a prompt; without both prices cost is not counted."
+    )
+    usd_per_million_output_tokens: float | None = Field(default=None, ge=0, description="The price of an answer.")
     breaker: BreakerSettings = BreakerSettings()
     fallback: str | None = Field(default=None, description="A cheaper judge that takes over near a budget's end.")
     requests_per_minute: int | None = Field(default=None, ge=1, description="As the endpoint allows this model.")
@@ -159,7 +170,7 @@ class BoostSettings(Section):
     error: Factor = Field(default=1.0, description="Turns that failed.")
     negative_feedback: Factor = Field(default=1.0, description="Turns that somebody disliked.")
     slow: Factor = Field(default=1.0, description="Turns that took longer than `slow_after`.")
-    slow_after: Seconds = Field(default=10.0, gt=0)
+    slow_after: Seconds = Field(default=10.0, gt=0, description="From how long on a turn is slow.")
     low_score: list[LowScoreSettings] = Field(default_factory=list[LowScoreSettings], max_length=10)
     having: list[HavingSettings] = Field(default_factory=list[HavingSettings], max_length=20)
 
@@ -167,8 +178,8 @@ class BoostSettings(Section):
 class BudgetSettings(Section):
     """What judging may cost, in US dollars. The rates follow it; near its end cheaper judges may take over."""
 
-    usd_per_hour: float | None = Field(default=None, gt=0)
-    usd_per_day: float | None = Field(default=None, gt=0)
+    usd_per_hour: float | None = Field(default=None, gt=0, description="What an hour may cost.")
+    usd_per_day: float | None = Field(default=None, gt=0, description="What a day may cost.")
     hard_cap: float = Field(
         default=1.2, ge=1.0, le=10.0, description="At so many times the budget within its hour or day nothing is asked."
     )
@@ -231,7 +242,19 @@ class MonitorSettings(Section):
 class EvaluateSettings(Section):
     """How the work is done."""
 
-    concurrency: int = Field(default=64, ge=1, le=100_000, description="Evaluations under way at most.")
+    concurrency: int = Field(
+        default=64,
+        ge=1,
+        le=100_000,
+        description="Evaluations under way at most, for each judge and for what asks none.",
+    )
+    waiting: int = Field(
+        default=10_000,
+        ge=0,
+        le=1_000_000,
+        description="For each judge, evaluations that may wait for a place; beyond, the turns log is not read on.",
+    )
+    waiting_bytes: int = Field(default=64 << 20, ge=1 << 20, description="The same in bytes, about.")
     grace: Seconds = Field(
         default=20.0, description="How long running evaluations may take to end when the service stops."
     )
@@ -279,7 +302,9 @@ class Settings(Section):
     assemble: AssembleSettings = AssembleSettings()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     juries: dict[str, JurySettings] = Field(default_factory=dict)
-    evaluators: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    evaluators: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="How to score, by name: a kind, its keys, and the judge that it asks."
+    )
     monitors: dict[str, MonitorSettings] = Field(default_factory=dict)
     evaluate: EvaluateSettings = EvaluateSettings()
     alerts: AlertSettings = AlertSettings()
@@ -293,6 +318,12 @@ class Settings(Section):
     page: PageSettings | None = Field(
         default=None, description="A page to look at the service with; without this key there is none."
     )
+
+    @property
+    def page_auth(self) -> AuthSettings | None:
+        """Whose tokens open the page: its own, or else those of senders."""
+        senders = self.receive.otlp_http.auth if self.receive.otlp_http else None
+        return self.page.auth or senders if self.page else None
 
     def members(self, judge: str) -> tuple[str, ...]:
         """The judges behind a name that an evaluator gives: the jury's, or the one."""

@@ -112,11 +112,25 @@ def union(calls: Sequence[Call]) -> Call:
         whole = [call for call in calls if getattr(call, side) and not getattr(call, f"{side}_hole")]
         sound = next((call for call in whole if not _is_empty(getattr(call, side))), whole[0] if whole else None)
         if sound is not None:
+            sound = _fullest(sound, whole) if side == "input" else sound
             changes[side] = getattr(sound, side)
             changes[f"{side}_hole"] = None
             found[side] = sound.found.get(side, "")
     kind = next((call.kind for call in calls if call.kind != "other"), first.kind)
     return first._replace(kind=kind, found=found, **changes)
+
+
+def _fullest(sound: Call, calls: Sequence[Call]) -> Call:
+    """The same messages with the tool calls in them, which some leave out of what was given."""
+    here = _tool_count(sound)
+    for other in calls:
+        if other is not sound and len(other.input or ()) == len(sound.input or ()) and _tool_count(other) > here:
+            return other
+    return sound
+
+
+def _tool_count(call: Call) -> int:
+    return sum(len(each.calls) for each in call.input or ())
 
 
 def _is_empty(said: Sequence[Said]) -> bool:

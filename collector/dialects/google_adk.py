@@ -19,6 +19,7 @@ _REQUEST = "gcp.vertex.agent.llm_request"
 _RESPONSE = "gcp.vertex.agent.llm_response"
 _ARGUMENTS = "gcp.vertex.agent.tool_call_args"
 _TOOL_RESPONSE = "gcp.vertex.agent.tool_response"
+_SCOPE = "gcp.vertex.agent"
 _EMPTY: tuple[Json, ...] = (None, "", "{}", {}, "N/A")
 
 
@@ -29,7 +30,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         return _tool(span)
     request, response = attributes.get(_REQUEST), attributes.get(_RESPONSE)
     if span.name.startswith("execute_tool") or (request in _EMPTY and response in _EMPTY):
-        return None
+        return _failed(span)
     heard, answered = _shaped(request, "user"), _shaped(response, "assistant")
     system, given = system_and_rest(heard.said)
     output = listed(answered.said)
@@ -54,6 +55,13 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
             field: key for field, key, value in (("input", _REQUEST, given), ("output", _RESPONSE, output)) if value
         },
     )
+
+
+def _failed(span: Span) -> Call | None:
+    """A failed call has no attributes at all: only its name tells what it was."""
+    if not (span.failed and span.name == "call_llm" and span.scope == _SCOPE):
+        return None
+    return Call(dialect="google_adk", kind="model", error=failure(span, answered=False))
 
 
 def _shaped(value: Json, role: str) -> Heard:
@@ -94,6 +102,7 @@ DIALECT = Dialect(
     rank=250,
     read=read,
     evidence=(_REQUEST, _RESPONSE, _ARGUMENTS, _TOOL_RESPONSE),
+    scopes=(_SCOPE,),
     carries=Carries(
         libraries="Google ADK 1 (generation 2: conventions)",
         messages="raw Gemini requests and responses",

@@ -9,7 +9,7 @@ from collector.dialects.decode import as_dict, as_list, decoded
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import answer_in, question_in
 from collector.dialects.messages import messages, system_and_rest
-from collector.dialects.reading import failure, passages_in, text_at, usage_of
+from collector.dialects.reading import failure, passages_in, text_at, texts_in, usage_of
 from collector.span import LogRecord, Span
 from evaluators.cases import Json
 
@@ -46,7 +46,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         kind=kind,
         passages=passages_in(came) if kind in {"retrieval", "aside"} else (),
         query=_text(given.get("query")) if kind == "retrieval" else None,
-        variables={key: value for key, value in given.items() if isinstance(value, str)} if kind == "other" else {},
+        variables=texts_in(given) if kind == "other" else {},
         found={"passages": _OUTPUT} if kind == "retrieval" else {},
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collector.dialects.call import Said
-from collector.dialects.decode import as_dict, as_list, decoded
+from collector.dialects.decode import as_dict, as_list, decoded, json_value
 from collector.dialects.messages import messages
 from collector.dialects.parts import PART_TYPES, name_in
 from collector.dialects.reading import indexed
@@ -16,16 +16,24 @@ PROMPT = "gen_ai.prompt."
 COMPLETION = "gen_ai.completion."
 
 
-def indexed_messages(attributes: Attributes, beginning: str, role: str) -> tuple[Said, ...]:
-    """Read the messages of indexed attributes; one without a role is one of `role`."""
+def indexed_messages(attributes: Attributes, beginning: str, role: str, *, encoded: bool = False) -> tuple[Said, ...]:
+    """Read the messages of indexed attributes; one without a role is one of `role`.
+
+    `encoded` says that contents are JSON of texts or blocks, whatever they look like. Thoughts are left out.
+    """
     said: list[Said] = []
     for group in indexed(attributes, beginning):
-        said += messages([_message(group, role)]).said
+        if group.get("role") != "thinking":
+            said += messages([_message(group, role, encoded=encoded)]).said
     return tuple(said)
 
 
-def _message(group: dict[str, Json], role: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": group.get("role") or role, "content": _content(group.get("content"))}
+def _message(group: dict[str, Json], role: str, *, encoded: bool) -> dict[str, Any]:
+    content = group.get("content", group.get("user"))  # a prompt without messages stands under its role
+    message: dict[str, Any] = {
+        "role": group.get("role") or role,
+        "content": json_value(content) if encoded else _content(content),
+    }
     for key in ("tool_call_id", "finish_reason"):
         if group.get(key):
             message[key] = group[key]

@@ -10,7 +10,7 @@ from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
 from collector.dialects.messages import messages
 from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, masked_hole, passages_in, text_at, usage_of
+from collector.dialects.reading import failure, masked_hole, passages_in, text_at, texts_in, usage_of
 from collector.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
@@ -49,6 +49,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         tool=_tool(span, given, came) if kind == "tool" else None,
         passages=passages_in(came) if kind == "retrieval" else (),
         query=_query(given) if kind == "retrieval" else None,
+        variables=texts_in(given) if name == "prompt" else {},
         found={field: key for field, key in (("input", _PROMPT), ("output", _COMPLETION)) if key in attributes},
     )
 

@@ -6,15 +6,16 @@ the span of the raw request below it, which has the provider's own words as Pyth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from collector.dialects.call import Call, Kind, listed
+from collector.dialects.call import Call, Kind, Said, listed
 from collector.dialects.decode import decoded
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, indexed_messages
 from collector.dialects.messages import messages
 from collector.dialects.reading import failure, text_at, usage_of
 from collector.span import LogRecord, Span
+from evaluators.cases import Json
 
 _NAME = "raw_gen_ai_request"
 
@@ -24,18 +25,43 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if span.name != _NAME:
         return _request(span) if span.scope == "litellm" and "llm.request.type" in span.attributes else None
     fields = {key.rpartition(".")[2]: value for key, value in span.attributes.items() if key.count(".") == 2}
-    heard = messages({"choices": decoded(fields.get("choices"))}, "assistant")
-    output = listed(heard.said)
+    output = _answer(fields)
     return Call(
         dialect="litellm",
         kind="model",
+        input=_given(fields),
         output=output,
         error=failure(span, answered=output is not None),
         model=text_at(fields, "model"),
         response_id=text_at(fields, "id"),
         usage=usage_of(decoded(fields.get("usage"))),
-        found={"output": "llm.*.choices"} if output else {},
+        found={"output": f"llm.*.{next(key for key in _ANSWERS if key in fields)}"} if output else {},
     )
+
+
+_ANSWERS = ("choices", "content", "candidates", "output")
+"""Where OpenAI, Anthropic, Gemini and Bedrock or the Responses API answer."""
+
+
+def _answer(fields: Mapping[str, Json]) -> tuple[Said, ...] | None:
+    for key in _ANSWERS:
+        value = decoded(fields.get(key))
+        if isinstance(value, (list, dict)):
+            return listed(
+                messages({key: value, "role": "assistant"} if key == "content" else {key: value}, "assistant").said
+            )
+    return None
+
+
+def _given(fields: Mapping[str, Json]) -> tuple[Said, ...] | None:
+    """The request's messages, where they have tool calls in them: only those does the span above leave out."""
+    raw = fields.get("messages") or fields.get("contents")
+    if not isinstance(raw, str) or not any(mark in raw for mark in _TOOL_MARKS):
+        return None
+    return listed(messages(raw).said)
+
+
+_TOOL_MARKS = ("tool_calls", "tool_use", "functionCall", "function_call", "toolUse")
 
 
 def _request(span: Span) -> Call:

@@ -22,7 +22,11 @@ ROLE_OF: dict[str, str] = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
+PROMPT = "gen_ai.content.prompt"
+COMPLETION = "gen_ai.content.completion"
+"""The names before those; LiteLLM writes records of these names, each with a message or a choice as its body."""
 NAMES = frozenset({CHOICE, *ROLE_OF})
+RECORDS = NAMES | {PROMPT, COMPLETION}
 
 
 class Told(NamedTuple):
@@ -38,11 +42,29 @@ def told(events: Iterable[tuple[str, Json]], *, encoded: bool = False) -> Told:
     came: list[Said] = []
     for name, raw in events:
         body = _body(raw)
-        if name == CHOICE:
-            came += _choice(body, encoded=encoded)
+        if name == CHOICE or (name == COMPLETION and "message" in body):
+            _add_choice(came, body, encoded=encoded)
+        elif name == COMPLETION:
+            came += messages(body.get("gen_ai.completion"), "assistant").said
+        elif name == PROMPT:
+            given += messages(body if "role" in body else body.get("gen_ai.prompt")).said
         elif name in ROLE_OF:
             given += _message(body, ROLE_OF[name], encoded=encoded)
     return Told(tuple(given), tuple(came))
+
+
+def _add_choice(came: list[Said], body: Dict, *, encoded: bool) -> None:
+    """Add a choice. Of a stream, google-genai tells every chunk as one, and a finish reason in the last only."""
+    chosen = _choice(body, encoded=encoded)
+    if came and chosen and came[-1].finish is None and isinstance(body.get("content"), dict):
+        first = came.pop()
+        chosen = (joined(first, chosen[0]), *chosen[1:])
+    came += chosen
+
+
+def joined(first: Said, then: Said) -> Said:
+    """Two pieces of one message."""
+    return first._replace(text=first.text + then.text, calls=(*first.calls, *then.calls), finish=then.finish)
 
 
 def _body(raw: Json) -> Dict:

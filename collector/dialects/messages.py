@@ -30,10 +30,12 @@ MAX_DEPTH = 8
 """How deep lists and wrappers around messages may nest."""
 
 ROLES: Mapping[str, str] = {
-    **dict.fromkeys(("user", "human", "humanmessage", "humanmessagechunk"), "user"),
-    **dict.fromkeys(("assistant", "ai", "aimessage", "aimessagechunk", "model", "bot", "chatbot"), "assistant"),
+    **dict.fromkeys(("user", "human", "humanmessage", "humanmessagechunk", "usermessage"), "user"),
+    **dict.fromkeys(
+        ("assistant", "ai", "aimessage", "aimessagechunk", "model", "bot", "chatbot", "assistantmessage"), "assistant"
+    ),
     **dict.fromkeys(("system", "systemmessage", "developer"), "system"),
-    **dict.fromkeys(("tool", "toolmessage", "function", "functionmessage"), "tool"),
+    **dict.fromkeys(("tool", "toolmessage", "function", "functionmessage", "functionexecutionresultmessage"), "tool"),
 }
 """What the roles of the dialects are in ours; any other role stays as it is."""
 
@@ -113,7 +115,7 @@ def _list(items: list[Any], role: str, said: list[Said], depth: int) -> bool:
     loose: list[Any] = []
     known = not items
     for item in items:
-        plain = _plain(item) if not loose else None
+        plain = (_plain(item) or _pair(item)) if not loose else None
         if plain is not None:
             said.append(plain)
             known = True
@@ -149,6 +151,15 @@ def _plain(item: Any) -> Said | None:
     return Said(role, text, (), None, None, None, finish_of(finish) if finish else None)
 
 
+def _pair(item: Any) -> Said | None:
+    """LangChain's shortest message: a role and a text."""
+    match item:
+        case [str(who), str(text)] if who.lower() in ROLES:
+            return Said(ROLES[who.lower()], text)
+        case _:
+            return None
+
+
 def _only_part(parts: Any) -> Any:
     part: Any = parts[0] if isinstance(parts, list) and len(parts) == 1 else None  # type: ignore[reportUnknownArgumentType]
     return part.get("content") if isinstance(part, dict) and part.get("type") == "text" else None  # type: ignore[reportUnknownVariableType]
@@ -176,10 +187,13 @@ def _is_part(item: Dict) -> bool:
 
 def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
     raw = item.get("role") or item.get("_role") or item.get("type")
+    raw = as_dict(raw).get("label", raw)  # Semantic Kernel for .NET
     who = ROLES.get(raw.lower(), raw) if isinstance(raw, str) and raw else role
     data = as_dict(item.get("data"))
     body = data if "content" in data else item  # LangChain's {"type": "human", "data": {…}}
     content = next((body[key] for key in _CONTENT_KEYS if body.get(key) is not None), None)
+    if content is None:
+        content = body.get("refusal") or as_dict(body.get("audio")).get("transcript")
     if content is None and who not in _KNOWN and not calls_beside(body):
         return False  # somebody's JSON that has a role of its own
     if who == "tool" and as_dict(content).get("type") == "function":
@@ -192,7 +206,7 @@ def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
 
 
 _KNOWN = frozenset(ROLES.values())
-_CONTENT_KEYS = ("parts", "content", "blocks", "_content", "text", "contents")
+_CONTENT_KEYS = ("parts", "content", "blocks", "_content", "text", "contents", "items")
 
 
 def _finish(body: Dict) -> str | None:
@@ -206,6 +220,10 @@ def _finish(body: Dict) -> str | None:
     return None
 
 
+_ELSEWHERE = "For context:"
+"""How Google's ADK begins a message of role user that tells an agent what other agents did."""
+
+
 def _emit(
     parts: Parts, role: str, said: list[Said], beside: tuple[ToolCall, ...] = (), finish: str | None = None
 ) -> None:
@@ -213,6 +231,8 @@ def _emit(
     calls = tuple(parts.calls) or beside
     if calls and role in {"user", "system"}:
         role = "assistant"
+    elif role == "user" and len(parts.texts) > 1 and parts.texts[0] == _ELSEWHERE:
+        role = "context"
     glue = "" if role == "assistant" else "\n"  # models' texts come in fragments, people's in paragraphs
     text = glue.join(parts.texts)
     if not (text or calls or parts.answers):
@@ -297,10 +317,55 @@ def _typed(item: Dict, role: str, said: list[Said], depth: int) -> bool:
         return True
     if kind.lower() in ROLES and ("content" in item or isinstance(item.get("data"), dict)):
         return _message(item, role, said)
+    if kind in _SPOKEN:
+        return _message({**item, "role": "user" if item.get("source") == "user" else "assistant"}, role, said)
     if kind in PART_TYPES:
         _emit(parts_of([item]), role, said)
         return True
     return kind == "message" and "content" in item and _message({**item, "type": None}, role, said, depth)
+
+
+_SPOKEN = frozenset({"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage"})
+"""AutoGen's messages between agents; their source says who speaks."""
+
+
+def _cohere(item: Dict, _role: str, said: list[Said], _depth: int) -> bool:
+    """Cohere's request: the history beside the newest message."""
+    history, newest = as_list(item["chat_history"]), item.get("message")
+    if "text" in item or not isinstance(newest, str):
+        return False
+    if isinstance(item.get("preamble"), str):
+        said.append(Said("system", item["preamble"]))
+    for each in map(as_dict, history):
+        who = each.get("role")
+        if isinstance(who, str):
+            _message({**each, "content": each.get("message"), "message": None}, who, said)
+    said.append(Said("user", newest))
+    return True
+
+
+def _pydantic(item: Dict, _role: str, said: list[Said], _depth: int) -> bool:
+    """Pydantic AI's own messages: a request or a response, each part with a kind of its own."""
+    parts = [as_dict(each) for each in as_list(item.get("parts"))]
+    if item["kind"] not in {"request", "response"} or not all("part_kind" in part for part in parts):
+        return False
+    spoken: list[Dict] = []
+    for part in parts:
+        about = {"id": part.get("tool_call_id"), "name": part.get("tool_name")}
+        match part["part_kind"]:
+            case "system-prompt" | "user-prompt" as kind:
+                _emit(parts_of(part.get("content")), kind.removesuffix("-prompt"), said)
+            case "tool-return" | "retry-prompt" if about["id"]:
+                said.append(answer(about, part.get("content")))
+            case "tool-call" | "builtin-tool-call":
+                spoken.append({"type": "tool_call", **about, "arguments": part.get("args")})
+            case "text":
+                spoken.append({"type": "text", "text": part.get("content")})
+            case _:
+                pass
+    if spoken or item["kind"] == "response":
+        _emit(parts_of(spoken), "assistant", said, (), _finish(item))
+    return True
 
 
 def _output(item: Dict, _role: str, said: list[Said], depth: int) -> bool:
@@ -344,6 +409,7 @@ _SHAPES: dict[str, Reader] = {
     "role": _message,
     "_role": _message,
     "lc": _langchain_object,
+    "kind": _pydantic,
     "type": _typed,
     "choices": _choices,
     "candidates": _choices,
@@ -352,10 +418,12 @@ _SHAPES: dict[str, Reader] = {
     "contents": _under("contents", "user", system=True),
     "output": _output,
     "replies": _under("replies", "assistant"),
+    "chat_history": _cohere,
     "message": _inner_message,
     "update": _under("update"),
     "input": _responses_request,
     "prompt": _under("prompt", "user", system=True),
+    "prompts": _under("prompts", "user"),
     "parts": _message,
     "content": _roleless,
     "tool_calls": _only_calls,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
-from collector.dialects.decode import as_dict, decoded, json_value
+from collector.dialects.decode import as_dict, decoded
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
 from collector.dialects.messages import messages
@@ -20,6 +20,7 @@ from collector.dialects.reading import (
     passage,
     passages_in,
     text_at,
+    texts_in,
     usage_at,
 )
 from collector.span import Attributes, LogRecord, Span
@@ -154,7 +155,7 @@ def _call(group: dict[str, Json]) -> dict[str, Any]:
     return {
         "id": group.get("tool_call.id"),
         "name": group.get("tool_call.function.name"),
-        "arguments": group.get("tool_call.function.arguments"),
+        "arguments": group.get("tool_call.function.arguments", ""),  # some leave empty ones out
     }
 
 
@@ -259,8 +260,7 @@ def _response_id(attributes: Attributes) -> str | None:
 
 
 def _variables(attributes: Attributes) -> dict[str, str]:
-    values = as_dict(json_value(attributes.get("llm.prompt_template.variables")))
-    return {key: value for key, value in values.items() if isinstance(value, str)}
+    return texts_in(attributes.get("llm.prompt_template.variables"))
 
 
 _FEEDBACK = tuple(

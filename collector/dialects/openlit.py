@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 
 from collector.dialects.call import Call, Said, finish_of, listed
-from collector.dialects.decode import json_value
+from collector.dialects.decode import as_list, json_value
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.messages import messages, system_and_rest, tool_calls
-from collector.dialects.reading import failure, masked_hole, text_at
+from collector.dialects.reading import failure, masked_hole
 from collector.span import LogRecord, Span
+from evaluators.cases import Json
 
 _PROMPT = "gen_ai.content.prompt"
 _COMPLETION = "gen_ai.content.completion"
@@ -31,9 +32,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if not events:
         is_call = span.failed and span.scope.startswith(_SCOPE) and not span.attributes and _CALL.match(span.name)
         return Call(dialect="openlit", kind="model", error=failure(span, answered=False)) if is_call else None
-    prompt = text_at(events.get(_PROMPT, {}), "gen_ai.prompt")
-    completion = events.get(_COMPLETION, {}).get("gen_ai.completion")
-    given, uncertain = _prompt(prompt or "")
+    prompt = events.get(_PROMPT, {}).get("gen_ai.prompt")
+    completion = _single(events.get(_COMPLETION, {}).get("gen_ai.completion"))
+    given, uncertain = _prompt(prompt) if isinstance(prompt, str) else (messages(prompt).said, False)
     system, given = system_and_rest(given)
     calls = tool_calls(span.attributes.get("gen_ai.response.tool_calls"))
     output = _answer(completion, calls_there=bool(calls))
@@ -53,6 +54,12 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         uncertain=uncertain,
         found={field: name for field, name in (("input", _PROMPT), ("output", _COMPLETION)) if name in events},
     )
+
+
+def _single(value: Json) -> Json:
+    """Spring AI writes a list of texts, one for every choice."""
+    several = as_list(value)
+    return several[0] if several else value
 
 
 def _prompt(text: str) -> tuple[tuple[Said, ...], bool]:

@@ -7,6 +7,7 @@ Messages are attributes (JSON, structured values, or plain text), or attributes 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from collector.dialects import message_events
 from collector.dialects.call import Call, Kind, Said, finish_of, listed
@@ -28,6 +29,7 @@ _SYSTEM = "gen_ai.system_instructions"
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
     **dict.fromkeys(("acompletion", "atext_completion", "aresponses", "anthropic_messages"), "model"),  # LiteLLM
+    **dict.fromkeys(("chat.completions", "text.completions"), "model"),  # Semantic Kernel
     "invoke_agent": "agent",
     "invoke_workflow": "workflow",
     **dict.fromkeys(("embeddings", "embedding", "create_agent"), "other"),
@@ -99,11 +101,14 @@ def _told(span: Span, records: Sequence[LogRecord]) -> message_events.Told:
     )
     if from_records.input or from_records.output or not span.events:
         return from_records
-    return message_events.told(((each.name, dict(each.attributes)) for each in span.events), encoded=True)
+    return message_events.told(
+        ((each.name, dict(each.attributes)) for each in span.events if each.name in message_events.NAMES), encoded=True
+    )
 
 
-_USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
-_USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
+_FINISH = ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason")
+_USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.response.prompt_tokens")
+_USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.response.completion_tokens")
 
 
 def _exchange(
@@ -111,6 +116,8 @@ def _exchange(
 ) -> Call:
     given, given_hole = _side(attributes, _INPUT, "user", told.input)
     came, came_hole = _side(attributes, _OUTPUT, "assistant", told.output)
+    if came is not None and len(came) > 1 and attributes.get("gen_ai.operation.name") == "generate_content":
+        came = _whole_stream(came)
     return Call(
         dialect="otel_genai",
         kind=kind,
@@ -119,7 +126,7 @@ def _exchange(
         output=came,
         input_hole=given_hole,
         output_hole=came_hole,
-        finish=finish_of(json_value(attributes.get("gen_ai.response.finish_reasons"))),
+        finish=finish_of(json_value(found_at(attributes, *_FINISH)[0])),
         error=failure(span, answered=came is not None) if kind != "chain" else None,
         model=text_at(attributes, "gen_ai.response.model", "gen_ai.request.model"),
         provider=text_at(attributes, "gen_ai.provider.name", "gen_ai.system"),
@@ -152,6 +159,14 @@ def _side(
         return (Said("assistant"),), None
     reference = text_at(attributes, f"{key}_ref", f"{key}.ref")
     return None, "external_reference" if reference else None
+
+
+def _whole_stream(came: tuple[Said, ...]) -> tuple[Said, ...]:
+    """One answer, where google-genai writes every chunk of a stream as a message; only the last one has ended."""
+    *chunks, last = came
+    if last.finish is None or any(each.finish or each.role != "assistant" for each in chunks):
+        return came
+    return (reduce(message_events.joined, came),)
 
 
 _FIELDS = {_INPUT: "input", _OUTPUT: "output", _SYSTEM: "system"}
@@ -214,7 +229,7 @@ DIALECT = Dialect(
     read=read,
     evidence=("gen_ai.*",),
     events=frozenset({DETAILS, *message_events.NAMES}),
-    records=frozenset({DETAILS, EVALUATION, *message_events.NAMES}),
+    records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),
     carries=Carries(
         libraries="OpenTelemetry GenAI instrumentations, AI SDK 7, Google ADK 2, Microsoft Agent Framework, Strands, "
         "OpenLLMetry ≥ 0.60, OpenLIT ≥ 1.40, Logfire, Pydantic AI",

@@ -10,17 +10,35 @@ from evaluators.cases import Json, ToolCall
 
 Dict = dict[str, Any]
 
-SILENT = frozenset({"reasoning", "thinking", "redacted_thinking", "reasoning_text", "step-start", "compaction"})
+SILENT = frozenset(
+    {
+        "reasoning", "thinking", "redacted_thinking", "reasoning_text", "step-start", "compaction", "mcp_list_tools",
+        "item_reference",
+    }
+)  # fmt: skip
 """Parts that are not said to anybody: never shown to a judge as an answer."""
 
 CALL_TYPES = frozenset(
-    {"tool_call", "tool_use", "tool-call", "function_call", "function", "server_tool_call", "server_tool_use"}
+    {
+        "tool_call", "tool_use", "tool-call", "function_call", "function", "server_tool_call", "server_tool_use",
+        "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
+    }
+)  # fmt: skip
+RESULT_TYPES = frozenset(
+    {
+        "tool_call_response", "tool_result", "tool-result", "function_call_output", "custom_tool_call_output",
+        "computer_call_output", "local_shell_call_output", "shell_call_output", "apply_patch_call_output",
+    }
+)  # fmt: skip
+_SERVED = frozenset(
+    {"mcp_call", "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"}
 )
-RESULT_TYPES = frozenset({"tool_call_response", "tool_result", "tool-result", "function_call_output"})
+"""Items of the Responses API that are a tool's call and its answer in one: the provider runs it."""
+
 _SERVER_RESULT = "server_tool_call_response"
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
 _MEDIA_TYPES = frozenset({"image", "image_url", "input_image", "blob", "file", "uri"})
-PART_TYPES = SILENT | CALL_TYPES | RESULT_TYPES | _TEXT_TYPES | _MEDIA_TYPES | {_SERVER_RESULT}
+PART_TYPES = SILENT | CALL_TYPES | RESULT_TYPES | _SERVED | _TEXT_TYPES | _MEDIA_TYPES | {_SERVER_RESULT}
 
 _CALL_KEYS = ("toolUse", "functionCall", "function_call", "tool_call")
 _ANSWER_KEYS = ("toolResult", "functionResponse", "function_response", "tool_call_result")
@@ -73,21 +91,35 @@ def _silent(part: Dict, kind: Json) -> bool:
 
 
 def _add_other(parts: Parts, part: Dict, kind: str) -> None:
-    answer = answer_part(part)
-    if answer is not None:
-        parts.answers.append(answer)
+    if kind in _SERVED:
+        _add_served(parts, part, kind)
+        return
+    came = answer_part(part)
+    if came is not None:
+        parts.answers.append(came)
         return
     call = _call_part(part, kind)
     if call is not None:
         parts.calls.append(call)
         if kind.startswith("server_"):  # the provider runs it itself: nobody waits for its answer
             parts.answers.append(Said("tool", "", (), call.id, call.name))
+        elif part.get("state") == "output-available":  # the AI SDK's UI messages hold both
+            parts.answers.append(answer({"id": call.id, "name": call.name}, part.get("output")))
         return
     text = text_of(part) if kind not in _MEDIA_TYPES else None
     if text is not None:
         parts.texts.append(text)
     elif kind or _MEDIA_KEYS & part.keys():
         parts.media.append(_placeholder(part, kind))
+
+
+def _add_served(parts: Parts, part: Dict, kind: str) -> None:
+    name = name_in(part, "name") or kind.removesuffix("_call")
+    given = next((part[key] for key in ("arguments", "action", "queries", "code") if part.get(key) is not None), None)
+    came = next((part[key] for key in ("output", "results", "outputs") if part.get(key) is not None), None)
+    call = ToolCall(id=name_in(part, "id"), name=name, arguments=arguments(given))
+    parts.calls.append(call)
+    parts.answers.append(answer({"id": call.id, "name": name}, came))
 
 
 def _placeholder(part: Dict, kind: str) -> str:
@@ -153,11 +185,12 @@ def calls_beside(body: Dict) -> tuple[ToolCall, ...]:
 
 
 def _call_part(part: Dict, kind: str) -> ToolCall | None:
-    if kind == "function_call" and name_in(part, "call_id"):
-        return tool_call({**part, "id": part["call_id"]})  # in the Responses API `id` is the item's own
+    if kind.endswith("_call") and name_in(part, "call_id"):  # in the Responses API `id` is the item's own
+        name = name_in(part, "name") or kind.removesuffix("_call")
+        return tool_call({"input": part.get("action"), **part, "id": part["call_id"], "name": name})
     if kind in CALL_TYPES or "tool_kwargs" in part or any(isinstance(part.get(key), dict) for key in _CALL_KEYS):
         return tool_call(part)
-    if "tool_name" in part and "arguments" in part:  # Haystack's reprs
+    if ("tool_name" in part or (not kind and "name" in part)) and "arguments" in part:  # Haystack's reprs, AutoGen
         return tool_call(part)
     if kind.startswith("tool-") and "toolCallId" in part:  # the AI SDK's UI messages: the type names the tool
         return tool_call({**part, "name": part.get("toolName") or kind[5:]})
@@ -172,6 +205,10 @@ def answer_part(part: Dict) -> Said | None:
             return answer(part, _first(part))
         if kind == _SERVER_RESULT or kind.endswith("_tool_result"):
             return answer(part, part.get(_SERVER_RESULT, part.get("content")))
+    elif "content" in part and "call_id" in part:  # AutoGen
+        return answer(part, part["content"])
+    elif "result" in part and "name" in part and "arguments" not in part:  # Semantic Kernel
+        return answer(part, part["result"])
     if "result" in part and isinstance(part.get("origin"), dict):  # Haystack's reprs
         return answer(as_dict(part["origin"]), part["result"])
     for key in _ANSWER_KEYS:

@@ -11,7 +11,9 @@ from collector.dialects.decode import as_dict, as_list, decoded, json_value
 from collector.span import Attributes, Span
 from evaluators.cases import Incomplete, Json, TokenCount
 
-MASKS = frozenset({"__REDACTED__", "[REDACTED]", "<elided>", "<redacted>", "[redacted]", "REDACTED", "***"})
+MASKS = frozenset(
+    {"__REDACTED__", "[REDACTED]", "<elided>", "<redacted>", "<REDACTED>", "[redacted]", "REDACTED", "***"}
+)
 """Texts that stand where a text was taken away."""
 
 LONGEST_MASK = 200
@@ -83,6 +85,11 @@ def usage_of(value: Json) -> TokenCount | None:
     return usage_at(as_dict(json_value(value)), INPUT_TOKENS, OUTPUT_TOKENS)
 
 
+def texts_in(value: Json) -> dict[str, str]:
+    """The texts of an object, or of JSON of one, by their names: what a template was filled with."""
+    return {key: each for key, each in as_dict(decoded(value)).items() if isinstance(each, str)}
+
+
 def failure(span: Span, *, answered: bool) -> str | None:
     """What went wrong, None if nothing did: status ERROR, or an exception on a span that has no answer."""
     if not span.failed and (answered or not span.events):
@@ -92,14 +99,19 @@ def failure(span: Span, *, answered: bool) -> str | None:
         return None
     about = exception or {}
     kind = text_at(span.attributes, "error.type") or text_at(about, "exception.type") or ""
+    kind = kind.removeprefix("<class '").removesuffix("'>")  # the repr of a Python class
     message = (
         span.status_message or text_at(span.attributes, "error.message") or text_at(about, "exception.message") or ""
     )
     return _sentence(kind, message)
 
 
+_TRACE = "Traceback (most recent call last)"
+"""Some put the whole stack into the message."""
+
+
 def _sentence(kind: str, message: str) -> str:
-    message = message.strip()[:2000]
+    message = message.partition(_TRACE)[0].strip()[:2000]
     if not kind or kind.rpartition(".")[2] in message:
         return message or kind or "error"
     return f"{kind}: {message}" if message else kind

@@ -14,7 +14,7 @@ from collector.dialects.free_form import Side, answer_in, question_in
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, indexed_messages
 from collector.dialects.messages import messages, system_and_rest
 from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, passage, passages_in, text_at, usage_at
+from collector.dialects.reading import failure, passage, passages_in, text_at, texts_in, usage_at, usage_of
 from collector.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
@@ -48,6 +48,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if kind is not None:
         operation = _OPERATIONS.get(text_at(attributes, "gen_ai.operation.name") or "")
         return _entity(span, operation or _KINDS.get(kind, "chain"))
+    if "crewai.crew.result" in attributes:
+        return _crew(span)
     results = [event.attributes for event in span.events if event.name == _QUERY_RESULT]
     if results:
         return Call(dialect="traceloop", kind="retrieval", passages=tuple(map(_result, results)))
@@ -56,8 +58,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
 
 def _model(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user"))
-    output = listed(indexed_messages(attributes, COMPLETION, "assistant"))
+    encoded = span.scope.startswith("opentelemetry.instrumentation.bedrock")
+    system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user", encoded=encoded))
+    output = listed(indexed_messages(attributes, COMPLETION, "assistant", encoded=encoded))
     finish = output[0].finish if output else None
     return Call(
         dialect="traceloop",
@@ -85,11 +88,17 @@ _TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "
 def _entity(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     given, came = attributes.get(_INPUT), json_value(attributes.get(_OUTPUT))
+    if kind == "chain" and isinstance(given, str) and '"run_type": "prompt"' in given:
+        return _template(given)
+    if kind == "chain" and isinstance(given, str) and given.startswith(_LLAMAINDEX_REQUEST):
+        return _llamaindex(span, given, came)
     documents = _documents(came) if kind == "chain" else ()
     if documents:
         kind = "retrieval"
     elif {"tool_name", "raw_output"} <= as_dict(came).keys():  # LlamaIndex marks its tools as tasks
         kind = "tool"
+    if "crewai.task.description" in attributes:
+        kind, given = "agent", given or attributes["crewai.task.description"]
     asked, answered = _sides(given, attributes.get(_OUTPUT), kind)
     return Call(
         dialect="traceloop",
@@ -104,6 +113,52 @@ def _entity(span: Span, kind: Kind) -> Call:
         passages=documents,
         query=_query(given) if documents else None,
         found={field: key for field, key in (("input", _INPUT), ("output", _OUTPUT)) if key in attributes},
+    )
+
+
+_LLAMAINDEX_REQUEST = '{"messages": [{"role": '
+
+
+def _llamaindex(span: Span, given: str, came: Json) -> Call:
+    """LlamaIndex' calls of a model are tasks like any other: the request and the response tell what they are."""
+    response = as_dict(came)
+    if came is not None and not {"message", "raw"} <= response.keys():
+        return Call(dialect="traceloop", kind="chain")
+    system, asked = system_and_rest(messages(given).said)
+    answered = messages(response.get("message"), "assistant").said
+    raw = as_dict(response.get("raw"))
+    return Call(
+        dialect="traceloop",
+        kind="model",
+        system=system,
+        input=listed(asked),
+        output=listed(answered),
+        error=failure(span, answered=bool(answered)),
+        model=text_at(raw, "model"),
+        response_id=text_at(raw, "id"),
+        usage=usage_of(raw.get("usage")),
+        found={"input": _INPUT, **({"output": _OUTPUT} if answered else {})},
+    )
+
+
+def _crew(span: Span) -> Call:
+    """A run of CrewAI's crew: its result is what the user got."""
+    attributes = span.attributes
+    return Call(
+        dialect="traceloop",
+        kind="workflow",
+        output=answer_in(attributes["crewai.crew.result"]).said,
+        agent=text_at(attributes, "crewai.crew.name"),
+        found={"output": "crewai.crew.result"},
+    )
+
+
+def _template(given: str) -> Call:
+    """LangChain's prompt templates: their inputs are what a prompt was filled with."""
+    return Call(
+        dialect="traceloop",
+        variables=texts_in(as_dict(decoded(given)).get("inputs")),
+        found={"variables": _INPUT},
     )
 
 
@@ -160,7 +215,14 @@ DIALECT = Dialect(
     name="traceloop",
     rank=240,
     read=read,
-    evidence=("traceloop.span.kind", "traceloop.entity.*", f"{PROMPT}*", f"{COMPLETION}*", "llm.request.type"),
+    evidence=(
+        "traceloop.span.kind",
+        "traceloop.entity.*",
+        f"{PROMPT}*",
+        f"{COMPLETION}*",
+        "llm.request.type",
+        "crewai.crew.result",
+    ),
     events=frozenset({_QUERY_RESULT}),
     carries=Carries(
         libraries="OpenLLMetry and the Traceloop SDK, all generations",

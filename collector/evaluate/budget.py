@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 HOUR, DAY = 3600.0, 86400.0
+PERIODS = {HOUR: "hour", DAY: "day"}
+"""What the periods of budgets are called."""
 STEP = 60.0
 """Seconds for which a rate holds."""
 FIRST_STEP, FIRST_FACTOR = 10.0, 0.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collector.evaluate.plan import Plan
 from collector.evaluate.tally import Due, End, TurnOutcome
-from collector.telemetry import CONVERSATIONS_CLOSED, GAPS, LEDGER, TURNS, Telemetry
+from collector.telemetry import CONVERSATIONS, CONVERSATIONS_CLOSED, GAPS, LEDGER, TURNS, Telemetry
 
 
 class Counted:
@@ -22,6 +22,10 @@ class Counted:
             for each in monitor.assignments:  # one that never runs shows that nothing matched
                 telemetry.counter(LEDGER, monitor.name, each.evaluator.name, "matched", "")
                 telemetry.counter(LEDGER, monitor.name, each.evaluator.name, "scored", "")
+                if monitor.limits.limited or plan.limits.limited:
+                    telemetry.counter(LEDGER, monitor.name, each.evaluator.name, "over_budget", "")
+            if monitor.of_scope("conversation"):
+                telemetry.counter(CONVERSATIONS, monitor.name)
 
     def turn(self, monitor: str, outcome: TurnOutcome) -> None:
         """See `Tally`."""
@@ -30,6 +34,10 @@ class Counted:
     def evaluation(self, monitor: str, evaluator: str, what: Due | End, reason: str = "", number: int = 1) -> None:
         """See `Tally`."""
         self._telemetry.counter(LEDGER, monitor, evaluator, what, reason).inc(number)
+
+    def silent(self, monitor: str, number: int) -> None:
+        """See `Tally`."""
+        self._telemetry.counter(CONVERSATIONS, monitor).inc(number)
 
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         """See `Tally`."""

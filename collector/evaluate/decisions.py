@@ -1,4 +1,7 @@
-"""Decisions that the owner of a partition takes by what the log of turns does not tell: money spent, memory used.
+"""Decisions that the owner of a partition takes by what the log of turns does not tell a replay.
+
+Money spent, memory used, and whether what carries a conversation forward still held when it was read: that may depend
+on records which a replay does not begin with.
 
 They are written into the evaluations log, with the position of the turns log from which they hold, before anything is
 done by them. It is read back on assignment anyway, so a replay takes the same decisions at the same positions. In the
@@ -7,14 +10,13 @@ log of turns itself they would stand behind all that is waiting there, and hold 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import orjson
 
 from collector.errors import BadInput
-from collector.evaluate.conversations import Victim
 from collector.evaluate.rates import Rates
 from collector.logs.log import Headers, Record
 
@@ -26,12 +28,14 @@ DECISION: Headers = (("decision", b"1"),)
 class Decision:
     """From before the record at position `at`: the rates in force, and which conversations, by monitor, are evicted.
 
-    `account` is what the owner knew of the money spent on the partition.
+    `carried` says of records at and after `at` that carry a conversation whether they hold; the last word on a position
+    counts. `account` is what the owner knew of the money spent on the partition.
     """
 
     at: int
     rates: Rates | None = None
-    evicted: Mapping[str, tuple[Victim, ...]] | None = None
+    evicted: Mapping[str, Sequence[str]] | None = None
+    carried: Mapping[int, bool] | None = None
     account: Mapping[str, Any] | None = None
 
     def record(self, partition: int) -> Record:
@@ -40,7 +44,9 @@ class Decision:
         if self.rates is not None:
             plain |= {"rates": self.rates.plain(), "account": self.account}
         if self.evicted is not None:
-            plain["evicted"] = {name: [tuple(each) for each in victims] for name, victims in self.evicted.items()}
+            plain["evicted"] = self.evicted
+        if self.carried is not None:
+            plain["carried"] = list(self.carried.items())
         return Record(None, orjson.dumps(plain), DECISION, partition)
 
 
@@ -52,13 +58,12 @@ def decision_from(value: bytes) -> Decision:
     """
     try:
         plain = cast("dict[str, Any]", orjson.loads(value))
-        rates, evicted = plain.get("rates"), plain.get("evicted")
+        rates, carried = plain.get("rates"), plain.get("carried")
         return Decision(
             at=plain["at"],
             rates=None if rates is None else Rates.read(rates),
-            evicted=None
-            if evicted is None
-            else {name: tuple(Victim(*v) for v in each) for name, each in evicted.items()},
+            evicted=plain.get("evicted"),
+            carried=None if carried is None else dict(carried),
             account=plain.get("account"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

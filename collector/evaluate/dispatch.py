@@ -1,20 +1,22 @@
-"""Runs evaluation jobs, a bounded number at a time, and writes each result into the ledger."""
+"""Runs evaluation jobs and writes each result into the ledger."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+from collector.evaluate.lanes import Lanes, Room
 from collector.evaluate.ledger import persistently
+from collector.evaluate.paying import PurseTill, Run, run_alone
 from collector.evaluate.plan import Job
 from collector.evaluate.purse import Purse
 from collector.evaluate.record import evaluation_of
 from collector.logs.log import Log, Record
 from collector.records import evaluation_to_json
+from collector.till import NoTill
 from evaluators.cases import Conversation, Turn
 from evaluators.outcome import Evaluation, Skipped
-from evaluators.run import Result, run
+from evaluators.run import Result
 
 
 def utc_now() -> datetime:
@@ -23,26 +25,25 @@ def utc_now() -> datetime:
 
 
 class Dispatcher:
-    """A bounded pool for the evaluation jobs of all partitions of this process.
+    """Performs the evaluation jobs of all partitions of this process, those of each judge in a lane of its own.
 
-    `concurrency` jobs run at once. A job ends when its evaluation is durable in the evaluations log, whatever the
-    outcome; while that log cannot be written the job keeps its place and tries again every `retry` seconds. What waited
-    longer than `shed_after` seconds, or would go beyond a hard cap of the `purse`, is skipped for that reason. `run`
-    judges, as `evaluators.run.run` does.
+    A job ends when its evaluation is durable in the evaluations log, whatever the outcome; while that log cannot be
+    written the job keeps its place and tries again every `retry` seconds. What waited longer than `shed_after` seconds,
+    or would go beyond a hard cap of the `purse`, is skipped for that reason. `run` judges like `evaluators.run.run`.
     """
 
     def __init__(
         self,
         evaluations: Log,
         *,
-        concurrency: int,
+        room: Room,
         now: Callable[[], datetime] = utc_now,
         retry: float = 1.0,
         purse: Purse | None = None,
         shed_after: float | None = None,
-        run: Callable[..., Awaitable[Result]] = run,
+        run: Run = run_alone,
     ) -> None:
-        self.places = asyncio.Semaphore(concurrency)
+        self.lanes = Lanes(room)
         self._evaluations = evaluations
         self._now = now
         self._retry = retry
@@ -50,10 +51,19 @@ class Dispatcher:
         self._shed_after = shed_after
         self._run = run
 
-    async def perform(self, job: Job, partition: int) -> Evaluation:
-        """Judge, or say why not, and write down what came of it."""
+    def patience(self, job: Job) -> float | None:
+        """Seconds that a job may still wait for a place; None is for ever."""
+        if self._shed_after is None:
+            return None
+        return max(0.0, job.since + self._shed_after - self._now().timestamp())
+
+    async def perform(self, job: Job, partition: int, since: int, *, in_time: bool = True) -> Evaluation:
+        """Judge, or say why not, and write down what came of it, behind the position `since` of the evaluations log.
+
+        What had no place `in_time` is shed.
+        """
         case = job.case()
-        reason = self._refused(job)
+        reason = self._refused(job) if in_time else "shed"
         if reason is not None:
             moment = self._now()
             nothing = Skipped(reason=reason)
@@ -62,7 +72,7 @@ class Dispatcher:
             result = await self._judged(job, case, partition)
         evaluation = evaluation_of(job, case, result)
         record = Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=partition)
-        await persistently(self._evaluations, record, self._retry)
+        await persistently(self._evaluations, record, self._retry, since=since)
         return evaluation
 
     def _refused(self, job: Job) -> str | None:
@@ -76,7 +86,8 @@ class Dispatcher:
     async def _judged(self, job: Job, case: Turn | Conversation, partition: int) -> Result:
         cost: float | None = None
         try:
-            result = await self._run(job.assignment.evaluator, case, job.judge, now=self._now)
+            till = NoTill() if self._purse is None else PurseTill(self._purse, job, partition)
+            result = await self._run(job.assignment.evaluator, case, job.judge, now=self._now, till=till)
             cost = result.cost_usd
         finally:
             if self._purse is not None:

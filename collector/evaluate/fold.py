@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
-from collector.evaluate.carry import carry_record
+from collector.evaluate.carry import CARRY, carry_record
 from collector.evaluate.decisions import Decision
 from collector.evaluate.holds import Holds
 from collector.evaluate.jobs import PartitionJobs
@@ -17,14 +19,14 @@ from collector.evaluate.marks import Mark, Note
 from collector.evaluate.plan import Job
 from collector.evaluate.purse import Purse
 from collector.evaluate.state import State
-from collector.evaluate.tally import Tally
+from collector.evaluate.tally import Due, End, Tally
 from collector.logs.log import Log, LogUnavailable, Record, Stored
 
 logger = logging.getLogger(__name__)
 
 CARRIED_AT_ONCE = 64
-EVICTED_AT_ONCE = 0.01
-"""Share of the open conversations that leave together, so that a decision is not written for each."""
+EVICTED_AT_ONCE, EVICTED_AT_MOST = 0.01, 500
+"""Share of the open conversations that leave together, so that a decision is not written for each; and how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +34,15 @@ class Bounds:
     """Limits of the state of a partition, for each monitor.
 
     At most `conversations` are remembered, in about `bytes`; what is beyond is evicted, the oldest first. A
-    conversation that needs a record more than `records` records or `seconds` back is carried forward.
+    conversation that needs a record more than `records` records or `seconds` back is carried forward. A job that fell
+    due more than `ahead` records back is waited for: what came since is remembered with it.
     """
 
     conversations: int = 100_000
     bytes: int = 256 << 20
     records: int = 1_000_000
     seconds: float = 7200.0
+    ahead: int = 1_000_000
 
 
 class EvaluateFold:
@@ -112,62 +116,87 @@ class EvaluateFold:
         for record in records:
             for job in await self.state.apply(record):
                 if job.emitted >= self._emitted and not self.jobs.known(job):
-                    for superseded in job.supersedes:
-                        if jobs.pop(superseded, None) is not None:
-                            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "resumed")
-                            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "superseded")
+                    for replaced in [jobs.pop(each) for each in job.supersedes if each in jobs]:
+                        self._count(replaced, "resumed")
+                        self._count(replaced, "superseded")
                     jobs[job.evaluation_id] = job
             self._hold(record.position)
         for job in jobs.values():
-            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "resumed")
-            await self.jobs.submit(job)
+            self._count(job, "resumed")
+        await self._submit(jobs.values())
+
+    def _count(self, job: Job, what: Due | End) -> None:
+        self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, what)
 
     async def deliver(self, records: Sequence[Stored]) -> None:
         """Take new turns; waits while all places for jobs are taken."""
         self.state.tally = self._tally
         if self._purse is not None:
             self.state.demand = partial(self._purse.demand, self._partition)
-        for record in records:
-            if self._purse is not None and self._purse.due(self._partition, now := self._clock()):
-                await self._set_rates(self._purse, now, record.position)
-            await self._submit(await self.state.apply(record))
-            self._hold(record.position)
-            await self._evict()
+        for carries, some in groupby(records, lambda record: record.headers == CARRY):
+            run = list(some)
+            if carries:
+                await self._judge_carries(run)
+            for record in run:
+                await self._deliver(record)
         await self._carry()
-        await self._ledger.mark(self.state.next, self._low().position, self.state.time)
+        if records:  # by the log's time: turns of a backlog carry times that pass much faster
+            await self._ledger.mark(self.state.next, self._low().position, records[-1].timestamp)
+
+    async def _deliver(self, record: Stored) -> None:
+        await self.jobs.keep_up(record.position, self._bounds.ahead)
+        if self._purse is not None and self._purse.due(self._partition, now := self._clock()):
+            await self._set_rates(self._purse, now, record.position)
+        await self._submit(await self.state.apply(record))
+        self._hold(record.position)
+        await self._evict()
+
+    async def _judge_carries(self, records: Sequence[Stored]) -> None:
+        """Decide which of the next records, all of which carry a conversation, still hold."""
+        verdicts = self.state.verdicts(records)
+        if verdicts:
+            await self._decide(Decision(at=records[0].position, carried=verdicts))
+
+    async def _decide(self, decision: Decision) -> None:
+        """Write a decision down, then put it into force: so a replay finds whatever was done by it."""
+        await self._ledger.append(decision.record(self._partition))
+        await self._submit(self.state.decide(decision))
 
     async def _set_rates(self, purse: Purse, now: float, position: int) -> None:
         """Decide on the rates from a position on, out of what is past."""
         rates, account = purse.decide(self._partition, now)
         await self._ledger.pin()
-        decision = Decision(at=position, rates=rates, account=account)
-        await self._ledger.append(decision.record(self._partition))
-        self.state.decide(decision)
+        await self._decide(Decision(at=position, rates=rates, account=account))
 
     def _hold(self, position: int) -> None:
         for conversations in self.state.conversations.values():
             self._holds.add(conversations.left(), position)
 
     async def _submit(self, jobs: Iterable[Job]) -> None:
-        for job in jobs:
-            if self.jobs.known(job):
-                self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "duplicate")
-            else:
-                await self.jobs.submit(job)
+        waiting = deque(jobs)
+        try:
+            while waiting:
+                if self.jobs.known(waiting[0]):
+                    self._count(waiting[0], "duplicate")
+                else:
+                    await self.jobs.submit(waiting[0])
+                waiting.popleft()
+        finally:
+            for job in waiting:  # the partition is given up
+                self._count(job, "handed_over")
 
     async def _evict(self) -> None:
-        """Keep within the bounds. The decision is written before it is put into force, as a replay will find it."""
-        victims = {
-            name: tuple(each.oldest(max(1, int(len(each) * EVICTED_AT_ONCE))))
+        """Keep within the bounds."""
+        while victims := self._victims():
+            await self._decide(Decision(at=self.state.next, evicted=victims))
+            self._hold(self.state.next - 1)
+
+    def _victims(self) -> dict[str, list[str]]:
+        return {
+            name: each.oldest(min(EVICTED_AT_MOST, max(1, int(len(each) * EVICTED_AT_ONCE))))
             for name, each in self.state.conversations.items()
             if len(each) > self._bounds.conversations or each.size > self._bounds.bytes
         }
-        if not victims:
-            return
-        decision = Decision(at=self.state.next, evicted=victims)
-        await self._ledger.append(decision.record(self._partition))
-        await self._submit(self.state.decide(decision))
-        self._hold(self.state.next - 1)
 
     async def _carry(self) -> None:
         """Carry forward what holds the low watermark back."""
@@ -176,10 +205,10 @@ class EvaluateFold:
         position, since = self.state.next - self._bounds.records, self.state.time - self._bounds.seconds
         for monitor, conversations in self.state.conversations.items():
             behind = conversations.behind(position, since, CARRIED_AT_ONCE)
-            records = [carry_record(monitor, each, self.state.next, self._partition) for each in behind]
+            records = [carry_record(monitor, *each, self.state.next, self._partition) for each in behind]
             if records and await self._appended(records, self._turns):
-                for each in behind:
-                    each.carried = True
+                for _, episode in behind:
+                    episode.carried = True
 
     @staticmethod
     async def _appended(records: Sequence[Record], turns: Log) -> bool:

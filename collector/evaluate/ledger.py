@@ -28,7 +28,7 @@ MARK_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """At `time` (s) turns up to `turns` had been taken, and the evaluations log ended at `evaluations`."""
+    """When the turns log was at `time` (s), turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
 
     time: float
     turns: int
@@ -38,14 +38,18 @@ class _Mark:
 class Ledger:
     """The ids of the evaluations of one partition, from a mark on.
 
-    `horizon` (s) is how long ids are kept beyond need, so that a turn delivered again within that time is known.
-    With `costs` what evaluations cost is read back, too.
+    `horizon` (s) is how long ids are kept beyond need, so that a turn written into the turns log again within that time
+    is known. `ahead` is the position of the turns log below which an earlier owner may have made evaluations: until it
+    is reached nothing is forgotten. With `costs` what evaluations cost is read back, too.
     """
 
-    def __init__(self, evaluations: Log, partition: int, *, horizon: float = 900.0, costs: bool = False) -> None:
+    def __init__(
+        self, evaluations: Log, partition: int, *, horizon: float = 900.0, ahead: int = 0, costs: bool = False
+    ) -> None:
         self._evaluations = evaluations
         self._partition = partition
         self._horizon = horizon
+        self._ahead = ahead
         self._costs = costs
         self._ids: dict[str, int] = {}  # to a position not above its own; both in growing order
         self._marks: deque[_Mark] = deque()
@@ -67,6 +71,11 @@ class Ledger:
         """The position from where to read the ledger back."""
         marked = self._marks[0].evaluations if self._marks else 0
         return marked if self._pinned is None else min(marked, self._pinned)
+
+    @property
+    def end(self) -> int:
+        """Where the log ended some seconds ago: what is appended from now on lies behind."""
+        return self._end
 
     async def read_back(self, start: int) -> None:
         """Read the ids, and the decisions, from a position to the end of the log."""
@@ -121,17 +130,20 @@ class Ledger:
     async def mark(self, turns: int, low_watermark: int, time: float) -> None:
         """Note, every few seconds, where the log ends now that turns up to `turns` were taken; forget what is past.
 
-        Evaluations of turns taken later lie behind the mark. `low_watermark` is the oldest turn still in play.
+        Evaluations of turns taken later lie behind the mark, also those of an earlier owner, which may have come
+        further than it committed. `low_watermark` is the oldest turn still in play.
         """
-        if self._marks and time - self._marks[-1].time < MARK_EVERY:
+        if turns < self._ahead or (self._marks and time - self._marks[-1].time < MARK_EVERY):
             return
         self._end = await self._evaluations.end(self._partition)
         self._marks.append(_Mark(time=time, turns=turns, evaluations=self._end))
-        while self._marks[1].turns <= low_watermark and self._marks[1].time <= time - self._horizon:
+        while (
+            len(self._marks) > 1
+            and self._marks[1].turns <= low_watermark
+            and self._marks[1].time <= time - self._horizon
+        ):
             self._marks.popleft()
             self._forget(self._marks[0].evaluations)
-            if len(self._marks) == 1:
-                break
 
     def _forget(self, before: int) -> None:
         past = [key for key, _ in takewhile(lambda item: item[1] < before, self._ids.items())]
@@ -139,11 +151,33 @@ class Ledger:
             del self._ids[evaluation_id]
 
 
-async def persistently(log: Log, record: Record, wait: float = 1.0) -> None:
-    """Append a record, trying again every `wait` seconds while the log cannot be written."""
+async def persistently(log: Log, record: Record, wait: float = 1.0, *, since: int | None = None) -> None:
+    """Append a record, trying again every `wait` seconds while the log cannot be written.
+
+    An append that was not acknowledged may have been made all the same. With `since`, a position that was the log's end
+    before, the record is looked for from there on before it is appended again, so that it is there once.
+    """
     while True:
         try:
             return await log.append([record])
         except LogUnavailable as error:
             logger.warning("the evaluations log cannot be written (%s); trying again in %g s", error, wait)
             await asyncio.sleep(wait)
+        if since is not None and await _was_appended(log, record, since, wait):
+            return None
+
+
+async def _was_appended(log: Log, record: Record, since: int, wait: float) -> bool:
+    """Whether the record is in its partition; waits until the log can be read."""
+    assert record.partition is not None
+    while True:
+        try:
+            await log.end(record.partition)
+            await asyncio.sleep(wait)  # it answers again: what had reached it before is written now
+            async for batch in log.read(record.partition, since):
+                if any(each.key == record.key for each in batch):
+                    return True
+        except LogUnavailable:
+            await asyncio.sleep(wait)
+        else:
+            return False

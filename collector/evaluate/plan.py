@@ -36,9 +36,19 @@ class NoJudge:
         raise JudgeRejected("this evaluator has no judge")
 
 
+def version_of(evaluator: Evaluator[Any], model: str) -> str:
+    """The version of an evaluator as a judge's model answers it: 12 hex digits that change when scores may.
+
+    Means and evidence are kept by it: scores of two judges are never averaged. Without a judge it is the evaluator's.
+    """
+    if not model:
+        return evaluator.version
+    return hashlib.sha256(f"{evaluator.version}\x1f{model}".encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An evaluator with the judge that answers it.
+    """An evaluator with the judge that answers it, and that judge's name in the configuration ("": it asks nobody).
 
     `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
     where it shall not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
@@ -48,15 +58,22 @@ class Assignment:
     evaluator: Evaluator[Any]
     judge: Judge
     version: str
-    """The evaluator's version, computed once."""
+    """The evaluator's version with this judge, computed once (see `version_of`)."""
     fallback: Judge | None = None
+    fallback_version: str | None = None
     rate: float | None = None
     salt: str | None = None
     expected_usd: float = 0.0
+    judge_name: str = ""
+    fallback_name: str = ""
 
     def judge_of(self, *, fallback: bool) -> Judge:
         """The judge to ask."""
         return self.fallback if fallback and self.fallback is not None else self.judge
+
+    def version_by(self, *, fallback: bool) -> str:
+        """The version with the judge to ask."""
+        return self.fallback_version if fallback and self.fallback_version is not None else self.version
 
     def evaluation_id(self, subject_id: str, revision: str = "1", *, fallback: bool = False) -> str:
         """The identity of this evaluator's evaluation of a subject: 32 hex digits, the same on every replay.
@@ -130,6 +147,14 @@ class Plan:
     limits: Limits = field(default_factory=Limits)
     """The budget of all monitors together."""
 
+    @property
+    def judge_names(self) -> frozenset[str]:
+        """The names of the judges that may be asked; "" where an evaluator asks none."""
+        assignments = [each for monitor in self.monitors for each in monitor.assignments]
+        return frozenset(
+            name for each in assignments for name in (each.judge_name, each.fallback_name or each.judge_name)
+        )
+
     def draw(self, assignment: Assignment, key: str) -> float:
         """The draw of a conversation for an evaluator: below its chance, it is judged."""
         return draw(assignment.salt or self.salt, key)
@@ -141,8 +166,8 @@ class Job:
 
     `needs` is the mark of the oldest record it was made from: the low watermark may not pass it before the evaluation
     is in the ledger. `emitted` is the position of the record that gave rise to it, `since` when the log took that.
-    `supersedes` are evaluations of
-    fewer turns of the same conversation.
+    `size` is about how many bytes its case takes while it waits. `supersedes` are evaluations of fewer turns of the
+    same conversation.
     """
 
     evaluation_id: str
@@ -152,6 +177,7 @@ class Job:
     needs: Mark
     emitted: int
     since: float = 0.0
+    size: int = 0
     sampling: Sampling = field(default_factory=Sampling)
     fallback: bool = False
     supersedes: tuple[str, ...] = ()
@@ -161,6 +187,11 @@ class Job:
     def judge(self) -> Judge:
         """The judge to ask."""
         return self.assignment.judge_of(fallback=self.fallback)
+
+    @property
+    def judge_name(self) -> str:
+        """The name of the judge to ask; "" if none is asked."""
+        return self.assignment.fallback_name if self.fallback else self.assignment.judge_name
 
 
 def conversation_key(turn: Turn) -> str:

@@ -7,6 +7,7 @@ so that the shares of all replicas add up to the budget. A process pools what it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from collector.evaluate.budget import FIRST_FACTOR, FIRST_STEP, STEP, Demand, Limits, Window, factor_of
@@ -16,6 +17,19 @@ from collector.evaluate.rates import FULL, Rates, Share
 ALL = ""
 """The name under which the budget of all monitors is kept."""
 _LEARNT = 0.05  # weight of an evaluation's cost in the mean of its kind
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """The share of a budget that this process has, in US dollars, and what of it is spent in the last `period` seconds.
+
+    `monitor` is "" for the budget of all.
+    """
+
+    monitor: str
+    period: float
+    limit_usd: float
+    spent_usd: float
 
 
 class Account:
@@ -70,9 +84,9 @@ class Purse:
         self._last = FULL
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The monitors that have a budget, and "" where there is one for all."""
-        return tuple(self._limits)
+    def limits(self) -> Mapping[str, Limits]:
+        """The budgets of all processes together, by monitor; that of all monitors under ""."""
+        return self._limits
 
     def factor(self, name: str) -> float:
         """The least that was left of a monitor's rates, or of any's, at the last decision; 0 before."""
@@ -169,6 +183,14 @@ class Purse:
             spent = sum(account.windows[name][index].spent(now) for account in self._accounts.values())
             used = max(used, (spent + reserved) / cap) if cap else 1.0
         return used
+
+    def spendings(self, now: float) -> Iterator[Spending]:
+        """Every budget and what is spent of it."""
+        owned = len(self._accounts) / self._partitions
+        for name, limits in self._limits.items():
+            for index, (period, usd) in enumerate(limits.windows()):
+                spent = sum(account.windows[name][index].spent(now) for account in self._accounts.values())
+                yield Spending(name, period, usd * owned, spent)
 
     def reserve(self, job: Job, now: float) -> bool:
         """Set aside what an evaluation will cost; False if a hard cap is reached: it is not to be made."""

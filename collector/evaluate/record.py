@@ -16,7 +16,7 @@ def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evalua
     return Evaluation(
         evaluation_id=job.evaluation_id,
         evaluator=evaluator.name,
-        evaluator_version=job.assignment.version,
+        evaluator_version=job.assignment.version_by(fallback=job.fallback),
         scope=evaluator.scope,
         monitor=job.monitor.name,
         subject=_subject(case),

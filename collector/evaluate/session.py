@@ -1,4 +1,4 @@
-"""One conversation as it is remembered: its turns, and what is known about when and how it was judged."""
+"""What is remembered of a conversation: its turns, and what is known about when and how it was judged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Closing(NamedTuple):
 class Closed:
     """A conversation that is over, with its turns in the order of their start.
 
-    `supersedes` are earlier closings that had a part of these turns. `needs` is the mark of its oldest turn. `gaps` is
-    how many messages of the user its histories tell of that came in no turn.
+    `supersedes` are all earlier closings that had a part of these turns, as it is not known here which of them were
+    judged. `needs` is the mark of its episode. `gaps` is how many messages of the user its histories tell of that came
+    in no turn.
     """
 
     conversation_id: str
@@ -52,7 +53,6 @@ class Session:
     """
 
     conversation_id: str
-    mark: Mark
     first_at: float
     last_at: float
     touched: float
@@ -72,10 +72,6 @@ class Session:
     gone: bool = False
     revision: int = 0
     closings: tuple[Closing, ...] = ()
-    changed: int = -1
-    """The position of the last record that changed its turns, or that it closed at."""
-    carried: bool = False
-    """Whether a record that carries it is on its way through the log."""
     timer: float = 0.0
 
     def take(self, arrival: Arrival) -> None:
@@ -110,7 +106,6 @@ class Session:
 
     def absorb(self, other: Session) -> None:
         """Take in a conversation that a turn has shown to be a part of this one."""
-        self.mark = min(self.mark, other.mark)
         if other.newest > self.newest:
             self.newest, self.ends = other.newest, other.ends
         if other.oldest < self.oldest:
@@ -124,31 +119,30 @@ class Session:
             self.upstream = None
         self.revision = max(self.revision, other.revision)
         self.closings += other.closings
-        self.changed = max(self.changed, other.changed)
 
-    def close(self, by: str, *, fallback: bool) -> Closed:
+    def close(self, by: str, *, needs: Mark, fallback: bool) -> Closed:
         """Close it; the next closing is another revision and supersedes this one."""
         turns = sorted(
             ((turn_id, kept) for turn_id, kept in self.turns.items() if kept is not None),
             key=lambda item: (item[1].start, item[0]),
         )
         closing = Closing(digest_of(self.turns), self.rate, self.boost, fallback)
+        earlier = tuple(each for each in self.closings if each.digest != closing.digest)
+        self.closings = (*earlier, closing)
         self.closed = True
         self.revision += 1
-        closed = Closed(
+        return Closed(
             conversation_id=self.conversation_id,
             turns=tuple(turns),
             closed_by=by,
             revision=self.revision,
             closing=closing,
-            supersedes=tuple(each for each in self.closings if each.digest != closing.digest),
+            supersedes=earlier,
             stratum=self.stratum,
             upstream=self.upstream,
             gaps=len(self.unheard - self._said() - self.told_at_first),
-            needs=self.mark,
+            needs=needs,
         )
-        self.closings = (closing,)
-        return closed
 
     def seal(self) -> None:
         """Let the texts go; the turns' ids stay, so that a turn that comes again is known."""
@@ -159,6 +153,22 @@ class Session:
 
     def _said(self) -> set[int]:
         return {kept.said for kept in self.turns.values() if kept is not None and kept.said is not None}
+
+
+@dataclass(slots=True, eq=False)
+class Episode:
+    """All conversations of one id that are remembered, for as long as any is.
+
+    `mark` is that of the record it began with: a replay from there, or from before, finds every one of them again. A
+    replay from behind it does not, and what it makes of the id means nothing until the episode is over, or is carried.
+    `changed` is the position of the last record that changed anything.
+    """
+
+    mark: Mark
+    sessions: list[Session]
+    changed: int
+    carried: bool = False
+    """Whether a record that carries it is on its way through the log."""
 
 
 def digest_of(turn_ids: Iterable[str]) -> str:

@@ -62,14 +62,15 @@ class EvaluateStage:
 
     @property
     def jobs(self) -> int:
-        """How many evaluations are on their way in this process."""
-        return sum(len(fold.jobs) for fold in self._folds.values())
+        """How many evaluations are under way in this process; those that wait for a place are not."""
+        return sum(fold.jobs.running for fold in self._folds.values())
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[EvaluateFold]:
         """Read the ledger back and open the partition's fold; its jobs end with it."""
         note = Note.read(committed.note, committed.low_watermark) if committed else self._beginning()
-        ledger = Ledger(self._evaluations, partition, costs=self._purse is not None)
+        ahead = 0 if self._turns is None else await self._turns.end(partition)
+        ledger = Ledger(self._evaluations, partition, ahead=ahead, costs=self._purse is not None)
         await ledger.read_back(note.ledger)
         if self._purse is not None:
             self._purse.open(partition, self._clock(), ledger.account, ledger.spent)

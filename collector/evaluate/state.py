@@ -19,6 +19,7 @@ from collector.evaluate.decisions import DECISION, Decision
 from collector.evaluate.kept import Arrival, heard, keep
 from collector.evaluate.marks import Mark
 from collector.evaluate.plan import Assignment, Job, Monitor, NoJudge, Plan, conversation_key
+from collector.evaluate.population import Population
 from collector.evaluate.rates import WHOLE, Rates, Share
 from collector.evaluate.sampling import upstream_of
 from collector.evaluate.session import Closed, Closing
@@ -51,10 +52,14 @@ class State:
             for monitor in plan.monitors
             if monitor.of_scope("conversation")
         }
+        self._populations = {
+            monitor.name: Population(monitor.ends.idle) for monitor in plan.monitors if monitor.of_scope("conversation")
+        }
         self._plan = plan
         self._limited = {each.name for each in plan.monitors if each.limits.limited or plan.limits.limited}
-        self._start = start.position
         self._stamp = start.time
+        self._size = 0
+        self._carried: dict[int, bool] = {}
         self._decisions = deque(sorted(decisions, key=lambda each: each.at))
         self._by_key = not any(monitor.reads_content for monitor in plan.monitors)
 
@@ -74,12 +79,13 @@ class State:
         """Put a decision into force; gives what falls due by it."""
         if decision.rates is not None:
             self.rates = decision.rates
+        self._carried.update(decision.carried or {})
         jobs: list[Job] = []
         for name, victims in (decision.evicted or {}).items():
             if name in self.conversations:
                 monitor = next(each for each in self._plan.monitors if each.name == name)
                 for victim in victims:
-                    for closed in self.conversations[name].evict(victim, self._start):
+                    for closed in self.conversations[name].evict(victim):
                         jobs += self._conversation_jobs(monitor, closed, max(0, self.next - 1))
         return jobs
 
@@ -88,7 +94,7 @@ class State:
         jobs = self._decided(record.position)
         mark = Mark(record.position, self.time, self.rates)
         self.next = record.position + 1
-        self._stamp = record.timestamp
+        self._stamp, self._size = record.timestamp, len(record.value)
         if record.headers == CARRY:
             self._take_back(record, mark)
         elif record.is_tick:
@@ -131,6 +137,7 @@ class State:
                     return False
         for monitor in self._plan.monitors:
             self.tally.turn(monitor.name, "sampled_out")
+            self._see(monitor, key)
             for each in monitor.of_scope("turn"):
                 self._due(monitor, each, "sampled_out")
                 self.demand(monitor, each, monitor.chance(each, 1.0, 1.0))
@@ -143,14 +150,22 @@ class State:
 
     def _advance(self, time: float, position: int) -> Iterator[Job]:
         self.time = max(self.time, time)
+        for name, population in self._populations.items():
+            if silent := population.silent(self.time):
+                self.tally.silent(name, silent)
         for monitor in self._plan.monitors:
             if monitor.name in self.conversations:
                 for closed in self.conversations[monitor.name].advance(self.time, position):
                     yield from self._conversation_jobs(monitor, closed, position)
 
+    def _see(self, monitor: Monitor, key: str) -> None:
+        if (population := self._populations.get(monitor.name)) is not None:
+            population.see(key, self.time)
+
     async def _watch(self, monitor: Monitor, turn: Turn, at: float, mark: Mark) -> list[Job]:
         """What a turn means to a monitor that it matches."""
         key = conversation_key(turn)
+        self._see(monitor, key)
         boost, stratum = await _stratum(monitor, turn)
         jobs: list[Job] = []
         for each in monitor.of_scope("turn"):
@@ -181,6 +196,7 @@ class State:
             needs=mark,
             emitted=mark.position,
             since=self._stamp,
+            size=self._size,
             sampling=_sampling(chance, stratum, upstream_of(turn.trace_state), has_id=turn.conversation_id is not None),
             fallback=fallback,
         )
@@ -213,6 +229,7 @@ class State:
         if closed.gaps:
             attributes |= {"gaps": closed.gaps, "incomplete": True}
         case = _conversation(closed, attributes)
+        size = sum(len(kept.packed) for _, kept in closed.turns)
         for each in monitor.of_scope("conversation"):
             wanted = self._wanted(monitor, each, closed.conversation_id, closed.closing)
             self._due(monitor, each, None if wanted else "sampled_out")
@@ -233,6 +250,7 @@ class State:
                 needs=closed.needs,
                 emitted=position,
                 since=self._stamp,
+                size=size,
                 sampling=_sampling(chance, closed.stratum, closed.upstream, has_id=True),
                 fallback=closed.closing.fallback and each.fallback is not None,
                 supersedes=tuple(earlier),
@@ -242,15 +260,37 @@ class State:
     def _wanted(self, monitor: Monitor, each: Assignment, key: str, closing: Closing) -> bool:
         return self._plan.draw(each, key) < monitor.chance(each, closing.rate, closing.boost)
 
+    def verdicts(self, records: Iterable[Stored]) -> dict[int, bool]:
+        """By position, which of the next records, all of which carry conversations, hold: those that are unchanged.
+
+        What was decided before, to the same effect, is left out.
+        """
+        found: dict[int, bool] = {}
+        for record in records:
+            try:
+                carried = carried_from(record.value)
+            except BadInput:
+                continue  # reported when it is applied
+            mine = self.conversations.get(carried.monitor)
+            found[record.position] = mine is not None and mine.unchanged(
+                carried.conversation_id, carried.first, carried.since
+            )
+        return {position: holds for position, holds in found.items() if holds != self._carried.get(position, False)}
+
     def _take_back(self, record: Stored, mark: Mark) -> None:
+        holds = self._carried.pop(record.position, False)
         try:
-            carried = carried_from(record.value, mark)
+            carried = carried_from(record.value)
         except BadInput as error:
             self.on_bad_record(record, error)
             return
         conversations = self.conversations.get(carried.monitor)
-        if conversations is not None:
-            conversations.take_back(carried.session, carried.since, carried.first, self._start, self.time)
+        if conversations is None:
+            return
+        if holds:
+            conversations.take_back(carried.conversation_id, carried.sessions, mark)
+        else:
+            conversations.passed(carried.conversation_id)
 
 
 def _happened(turn: Turn, otherwise: float) -> float:

@@ -3,10 +3,11 @@
 Of what a process counted, at any time and for each monitor and evaluator,
 
     matched + resumed = scored + skipped + failed + sampled_out + over_budget + shed + superseded + duplicate
-                        + in flight
+                        + handed_over + those that wait or are under way
 
-`matched` falls due when a turn comes, or a conversation closes. `resumed` was under way when its partition's last owner
-stopped: matched there, and ended here. `duplicate` is of a subject whose evaluation exists or is under way.
+`matched` falls due when a turn comes, or a conversation closes. `handed_over` was under way when its partition was
+given up; it is `resumed` by the partition's next owner, and ends there. So is what was under way in a process that
+died. `duplicate` is of a subject whose evaluation exists or is under way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal, Protocol
 
 Due = Literal["matched", "resumed"]
 End = Literal[
-    "scored", "skipped", "failed", "sampled_out", "over_budget", "shed", "superseded", "duplicate"
+    "scored", "skipped", "failed", "sampled_out", "over_budget", "shed", "superseded", "duplicate", "handed_over"
 ]  # fmt: skip
 TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate", "late"]
 
@@ -31,6 +32,10 @@ class Tally(Protocol):
         """That evaluations fell due, or ended."""
         ...
 
+    def silent(self, monitor: str, number: int) -> None:
+        """That so many conversations fell silent, judged or not."""
+        ...
+
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         """That a conversation closed, by what, and how many of the user's messages it lacks."""
         ...
@@ -43,6 +48,9 @@ class NoTally:
         """Nothing."""
 
     def evaluation(self, monitor: str, evaluator: str, what: Due | End, reason: str = "", number: int = 1) -> None:
+        """Nothing."""
+
+    def silent(self, monitor: str, number: int) -> None:
         """Nothing."""
 
     def closed(self, monitor: str, by: str, gaps: int) -> None:

@@ -28,6 +28,7 @@ from collector.telemetry import (
     JUDGE_TOKENS,
     LAST_SUCCESS,
     OTHER,
+    SAMPLING_PROBABILITY,
     SCORE,
     SUSPICIOUS,
     TARGET_SCORE,
@@ -35,7 +36,7 @@ from collector.telemetry import (
     VERDICTS,
     Telemetry,
 )
-from evaluators.outcome import Evaluation
+from evaluators.outcome import Evaluation, Sampling
 
 _ESTIMATOR = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
 _ALL = "all"
@@ -115,7 +116,12 @@ class PrometheusExporter:
             self._segment(evaluation),
         )
         self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, _reason(evaluation)).inc()
-        self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(1.0 / evaluation.sampling.probability)
+        self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(_own_weight(evaluation.sampling))
+        sampling = evaluation.sampling
+        probability = self._telemetry.gauge(
+            SAMPLING_PROBABILITY, evaluation.monitor, evaluation.evaluator, sampling.stratum
+        )
+        probability.set(sampling.probability)
         self._count_work(evaluation)
         self._note_model(evaluation)
         if evaluation.score is not None:
@@ -174,6 +180,12 @@ class PrometheusExporter:
             return _ALL
         value = str(evaluation.attributes.get(self._settings.segment_by))
         return value if value in self._settings.segments else OTHER
+
+
+def _own_weight(sampling: Sampling) -> float:
+    """How many subjects that came to us one stands for; what was left out before us is in `probability`, too."""
+    upstream = 1.0 if sampling.upstream == "unknown" else sampling.upstream
+    return upstream / sampling.probability
 
 
 def _reason(evaluation: Evaluation) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol
 
 from collector.errors import first_of
-from collector.logs.log import TICK, Committed, Fold, LogUnavailable, OpenFold, Record, Stored
+from collector.logs.clock import SteadyClock
+from collector.logs.log import TICK, Committed, Fold, LogUnavailable, OpenFold, Record, Stored, Unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +24,12 @@ TICK_PATIENCE = 10.0
 class Pace:
     """How often things are done.
 
-    `clock` gives seconds since the epoch. `tick_interval` is the time between two looks at what is due and
+    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two looks at what is due and
     `commit_interval` between two commits, in seconds. A chunk holds at most `chunk_records` records and about
     `chunk_bytes` bytes. `patience` is how long (s) a log may be out of reach before `follow` gives up.
     """
 
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = field(default_factory=SteadyClock)
     tick_interval: float = 0.1
     commit_interval: float = 1.0
     chunk_records: int = 500
@@ -141,6 +141,8 @@ class Feed:
     async def _take(self, fold: Fold, chunk: Chunk) -> None:
         self._delivering = True
         records = chunk.records
+        if not getattr(fold, "takes_unreadable", False) and any(type(each) is Unreadable for each in records):
+            records = [each for each in records if type(each) is not Unreadable]
         if not self._replayed:
             old = bisect_left(records, self._position, key=attrgetter("position"))
             if old:

@@ -57,6 +57,17 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable(Stored):
+    """In the place of records that cannot be read: those from `position` up to `end`. `reason` has no content.
+
+    Only a fold with a true `takes_unreadable` is given it; from the others it is kept away.
+    """
+
+    end: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """What a group has committed for a partition.
 

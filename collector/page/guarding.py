@@ -1,8 +1,9 @@
 """Who may ask for the page, and what a browser may do with it.
 
-The page listens on the loopback and shows what users said, so a foreign site open in the same browser is the danger:
-it must not read (a name that suddenly points to 127.0.0.1: only known hosts are answered), not write (a label needs
-JSON and the page's own origin), not frame it, and judged text must never run (a strict Content-Security-Policy).
+The page shows what users said. Beyond the loopback it takes a token (`door.py`). On the loopback, too, a foreign site
+open in the same browser is a danger: it must not read (a name that suddenly points to 127.0.0.1: only known hosts are
+answered), not write (a label needs JSON and the page's own origin), not frame it, and judged text must never run (a
+strict Content-Security-Policy).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 import orjson
@@ -38,21 +39,30 @@ _HEADERS = {
 }
 
 
-def guarded(hosts: Collection[str], guard: Guard | None) -> Middleware:
-    """Turns away foreign hosts and whom `guard` refuses, and gives every answer its headers and errors one form."""
+def guarded(
+    hosts: Collection[str], guard: Guard | None, login: Callable[[str], web.Response] | None = None
+) -> Middleware:
+    """Turns away foreign hosts and whom `guard` refuses, and gives every answer its headers and errors one form.
+
+    Who asks for a page without a right to it is answered with `login`, given what was wrong with what was sent.
+    """
 
     @web.middleware
     async def look(request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = await _answer(request, handler, hosts, guard)
+        response = await _answer(request, handler, hosts, guard, login)
         if not response.prepared:
-            response.headers.update(_HEADERS)
+            response.headers.update({**_HEADERS, **response.headers})
         return response
 
     return look
 
 
 async def _answer(
-    request: web.Request, handler: Handler, hosts: Collection[str], guard: Guard | None
+    request: web.Request,
+    handler: Handler,
+    hosts: Collection[str],
+    guard: Guard | None,
+    login: Callable[[str], web.Response] | None,
 ) -> web.StreamResponse:
     try:
         _known_host(request, hosts)
@@ -60,6 +70,8 @@ async def _answer(
             await guard(request)
         return await handler(request)
     except Refused as error:
+        if error.status == 401 and login is not None and _is_page(request):
+            return login(error.message if request.method == "POST" else "")
         return failure(error.status, error.message, error.headers)
     except BadInput as error:
         return failure(400, str(error))
@@ -78,25 +90,23 @@ def streaming_headers() -> dict[str, str]:
     return {**_HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
 
 
+def login_page(template: str, problem: str) -> web.Response:
+    """The form that takes a token. Its origin has to be told to us, so that no other site can send it."""
+    policy = _HEADERS["Content-Security-Policy"].replace("form-action 'none'", "form-action 'self'")
+    headers = {"Content-Security-Policy": policy, "Referrer-Policy": "same-origin", "WWW-Authenticate": "Bearer"}
+    return web.Response(
+        status=401, text=template.replace("<!-- problem -->", problem), content_type="text/html", headers=headers
+    )
+
+
+def _is_page(request: web.Request) -> bool:
+    return request.path in ("/", "/login") and "Authorization" not in request.headers
+
+
 def failure(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
     """An error as JSON."""
     body = orjson.dumps({"error": message})
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
-
-
-def own_write(request: web.Request) -> None:
-    """Let through only JSON from a page of this very origin, or from a program that is no browser.
-
-    Raises:
-        Refused: anything else.
-    """
-    if request.content_type != "application/json":
-        raise Refused(415, "send application/json")
-    origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
-        raise Refused(403, "this comes from another site")
-    if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-        raise Refused(403, "this comes from another site")
 
 
 def _known_host(request: web.Request, hosts: Collection[str]) -> None:

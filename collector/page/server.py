@@ -1,7 +1,7 @@
 """Serves the page: its files, what it shows as JSON, and a stream that says when to look again.
 
 `GET /` and `/assets/*` are the page, `/api/overview`, `/api/evaluations` and `/api/evaluations/{id}` what it shows,
-`/api/changes` the stream of events, `POST /api/evaluations/{id}/labels` takes a label.
+`/api/changes` the stream of events, `POST /api/evaluations/{id}/labels` takes a label, `POST /login` a token.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from collector.logs.log import Log
 from collector.page.answers import Answers
 from collector.page.asked import filters_of, label_request
 from collector.page.changes import Changes
-from collector.page.guarding import guarded, own_write, streaming_headers
+from collector.page.door import Door
+from collector.page.guarding import guarded, login_page, streaming_headers
 from collector.page.labels import append_label, label_of
+from collector.page.own import from_this_page
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.stage import EVALUATIONS_GROUP, TURNS_GROUP, PageStage
 from collector.page.view import Listed, View, Watched
-from collector.receive.otlp_http import Guard
+from collector.receive.access import ssl_context_of
 from collector.receive.refusal import Refused
 from collector.records import label_to_json
 
@@ -49,7 +51,7 @@ class Page:
         watched: Sequence[Watched] = (),
         *,
         sources: Sources | None = None,
-        guard: Guard | None = None,
+        door: Door | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.view = View(
@@ -61,7 +63,8 @@ class Page:
         )
         self._settings = settings
         self._evaluations = evaluations
-        self._guard = guard
+        self._door = door
+        self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
         self._clock = clock
         self._changes = Changes()
         self._streams = 0
@@ -78,11 +81,14 @@ class Page:
     def routes(self) -> web.Application:
         """A new application with all routes."""
         application = web.Application(
-            middlewares=[guarded([name.lower() for name in self._settings.hosts], self._guard)],
+            middlewares=[guarded([name.lower() for name in self._settings.hosts], self._door, self._login)],
             client_max_size=_LARGEST_LABEL,
         )
         application.router.add_get("/", self._file)
         application.router.add_get("/assets/{name}", self._file)
+        if self._door is not None:
+            application.router.add_post("/login", self._door.login)
+            application.router.add_get("/login", _to_the_page)
         application.router.add_get("/api/overview", self._overview)
         application.router.add_get("/api/evaluations", self._list)
         application.router.add_get("/api/evaluations/{id}", self._one)
@@ -102,7 +108,7 @@ class Page:
         runner = web.AppRunner(self.routes(), access_log=None, keepalive_timeout=30.0, shutdown_timeout=2.0)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, settings.host, settings.port)
+            site = web.TCPSite(runner, settings.host, settings.port, ssl_context=self._ssl_context)
             try:
                 await site.start()
             except OSError as error:
@@ -115,6 +121,9 @@ class Page:
 
     async def _stop(self, _application: web.Application) -> None:
         self._changes.close()
+
+    def _login(self, problem: str) -> web.Response:
+        return login_page(self._files["login.html"].decode(), problem)
 
     async def _file(self, request: web.Request) -> web.Response:
         name = request.match_info.get("name", "index.html")
@@ -135,7 +144,7 @@ class Page:
         return _json(self._answers.evaluation(self._listed(request)))
 
     async def _label(self, request: web.Request) -> web.Response:
-        own_write(request)
+        from_this_page(request, "application/json")
         listed = self._listed(request)
         label = label_of(listed, label_request(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
         await append_label(self._evaluations, label, listed.partition)
@@ -173,6 +182,10 @@ class Page:
         if listed is None:
             raise Refused(404, "this evaluation is not on the page: it is too old, or never was there")
         return listed
+
+
+async def _to_the_page(_request: web.Request) -> web.Response:
+    return web.Response(status=303, headers={"Location": "./"})
 
 
 def _files() -> dict[str, bytes]:

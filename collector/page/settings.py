@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collector.durations import Seconds
 from collector.page.links import TraceLinkSettings
+from collector.receive.access import AuthSettings, TlsSettings, is_loopback
 
 
 class PageSettings(BaseModel):
@@ -26,5 +27,15 @@ class PageSettings(BaseModel):
     text_bytes: int = Field(
         default=64 * 1024**2, ge=1024, description="Memory for the conversations they came from; the oldest go first."
     )
+    auth: AuthSettings | None = Field(
+        default=None, description="Tokens that open the page; those of receive.otlp_http, if left out."
+    )
+    tls: TlsSettings | None = Field(default=None, description="TLS, and mutual TLS.")
+    insecure: bool = Field(default=False, description="Show the page beyond this machine without authentication.")
     keep: Seconds = Field(default=86400.0, gt=0, description="Nothing older than this is listed.")
     trace_link: TraceLinkSettings | None = Field(default=None, description="Where a trace can be looked at.")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it may be served without tokens."""
+        return is_loopback(self.host) or self.insecure or (self.tls is not None and self.tls.client_ca is not None)

@@ -21,7 +21,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Money that may be spent in a period, and that was. `monitor` None means all monitors together."""
+    """Money that may be spent in any `period` (hour or day), and that was in the last. `monitor` None means all."""
 
     monitor: str | None = None
     period: str

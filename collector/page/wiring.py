@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 
+from collector.evaluate.budget import DAY, HOUR, PERIODS
 from collector.evaluate.plan import Plan
-from collector.page.sources import DeadLetters, Sources, Traffic
-from collector.page.view import Watched
+from collector.evaluate.purse import ALL, Spending
+from collector.page.sources import Budget, DeadLetters, Sources, Traffic
+from collector.page.tracks import total
+from collector.page.view import View, Watched
 from collector.telemetry import DROPS, TURNS, Telemetry
 
 
@@ -28,6 +31,35 @@ def watched_by(plan: Plan) -> Iterator[Watched]:
 def sources_of(telemetry: Telemetry) -> Sources:
     """What this process counts that the page shows."""
     return Sources(traffic=lambda: traffic_of(telemetry), dead_letters=lambda: drops_of(telemetry))
+
+
+def budgets_of(spendings: Iterable[Spending]) -> Sequence[Budget]:
+    """Budgets as the page shows them."""
+    return [
+        Budget(
+            monitor=None if each.monitor == ALL else each.monitor,
+            period=PERIODS[each.period],
+            limit_usd=each.limit_usd,
+            spent_usd=each.spent_usd,
+        )
+        for each in spendings
+    ]
+
+
+def spendings_seen(plan: Plan, view: View, now: float) -> Iterator[Spending]:
+    """The same where the money is spent by other processes: from the evaluations that the page knows of."""
+    limits = {each.name: each.limits for each in plan.monitors} | {ALL: plan.limits}
+    for name, each in limits.items():
+        for period, usd in each.windows():
+            yield Spending(name, period, usd, _cost(view, name, period, now))
+
+
+_RANGES = {HOUR: "1h", DAY: "24h"}
+
+
+def _cost(view: View, monitor: str, period: float, now: float) -> float:
+    tracks = [track for (name, _), track in view.tracks.items() if monitor in (ALL, name)]
+    return sum(total(track.columns(_RANGES[period], now)).cost_usd for track in tracks)
 
 
 def drops_of(telemetry: Telemetry) -> Sequence[DeadLetters]:

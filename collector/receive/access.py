@@ -60,8 +60,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def ssl_context_of(settings: TlsSettings) -> ssl.SSLContext:
-    """TLS 1.2 or newer.
+def ssl_context_of(settings: TlsSettings, where: str) -> ssl.SSLContext:
+    """TLS 1.2 or newer. `where` is the receiver's place in the configuration.
 
     Raises:
         ConfigError: a file cannot be read or is not what it should be.
@@ -75,7 +75,7 @@ def ssl_context_of(settings: TlsSettings) -> ssl.SSLContext:
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ValueError) as error:  # SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-        raise ConfigError(f"receive.otlp_http.tls: a file cannot be used ({reason}); give PEM files") from None
+        raise ConfigError(f"{where}.tls: a file cannot be used ({reason}); give PEM files") from None
     return context
 
 
@@ -84,14 +84,14 @@ def _no_password() -> str:
 
 
 class Tokens:
-    """The guard of a receiver: lets in who shows one of the tokens.
+    """The guard of a receiver, or of the page: lets in who shows one of the tokens.
 
     Tokens are kept as hashes, and every one is compared with what is shown, in a time that does not depend on where
     they differ or on which of them is right.
     """
 
-    def __init__(self, settings: AuthSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the token files.
+    def __init__(self, settings: AuthSettings, where: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read the token files. `where` is the receiver's place in the configuration.
 
         Raises:
             ConfigError: one cannot be read, or there is no token in any.
@@ -106,17 +106,25 @@ class Tokens:
             self._read()
         except (OSError, UnicodeDecodeError) as error:
             name = getattr(error, "filename", "") or "one of them"
-            raise ConfigError(f"receive.otlp_http.auth.token_files: {name} cannot be read as text") from None
+            raise ConfigError(f"{where}.auth.token_files: {name} cannot be read as text") from None
         if not self._known:
-            raise ConfigError("receive.otlp_http.auth: holds no token; give tokens or token_files")
+            raise ConfigError(f"{where}.auth: holds no token; give tokens or token_files")
 
-    async def __call__(self, request: web.BaseRequest) -> None:
-        """Let the request in.
+    async def guard(self, request: web.BaseRequest) -> None:
+        """Let an HTTP request in.
 
         Raises:
             Refused: 401.
         """
-        kind, _, shown = request.headers.get("Authorization", "").partition(" ")
+        self.admit(request.headers.get("Authorization", ""))
+
+    def admit(self, authorization: str) -> None:
+        """Let in who sends this as `Authorization`.
+
+        Raises:
+            Refused: 401.
+        """
+        kind, _, shown = authorization.partition(" ")
         if not self.know(shown.strip() if kind.lower() == "bearer" else ""):
             raise Refused(401, "a valid bearer token is required", headers={"WWW-Authenticate": "Bearer"})
 
@@ -127,6 +135,19 @@ class Tokens:
         found = False
         for known in self._known:
             found |= hmac.compare_digest(known, hashed)
+        return found
+
+    @staticmethod
+    def sign(token: str, text: str) -> str:
+        """What a token makes of a text: nobody gets it without one, and nobody gets a token out of it."""
+        return _signature(_hash(token), text)
+
+    def signed(self, text: str, signature: str) -> bool:
+        """Whether one of the tokens made this of the text."""
+        self._look()
+        found = False
+        for known in self._known:
+            found |= hmac.compare_digest(_signature(known, text).encode(), signature.encode("utf-8", "replace"))
         return found
 
     def _look(self) -> None:
@@ -149,6 +170,10 @@ def _lines(files: Sequence[Path]) -> Iterable[str]:
         for line in file.read_text().splitlines():
             if len(line.strip()) >= _LEAST:
                 yield line.strip()
+
+
+def _signature(hashed: bytes, text: str) -> str:
+    return hmac.digest(hashed, text.encode(), "sha256").hex()
 
 
 def _hash(token: str) -> bytes:

@@ -28,7 +28,10 @@ class Place:
 
 
 class Admission:
-    """Bounds the requests that are read but not yet durable, by number and by bytes."""
+    """Bounds the requests that are read but not yet durable, by number and by bytes.
+
+    `pending` counts the bytes of all receivers together.
+    """
 
     def __init__(self, *, max_requests: int, max_bytes: int, retry_after: float, pending: Gauge) -> None:
         self._max_requests = max_requests
@@ -54,7 +57,7 @@ class Admission:
         finally:
             self._requests -= 1
             self._bytes -= place.bytes
-            self._pending.set(self._bytes)
+            self._pending.dec(place.bytes)
 
     def take(self, count: int) -> None:
         """Take room for so many more bytes.
@@ -65,4 +68,4 @@ class Admission:
         if self._bytes + count > self._max_bytes:
             raise Overloaded("too many bytes are being taken in", retry_after=self._retry_after)
         self._bytes += count
-        self._pending.set(self._bytes)
+        self._pending.inc(count)

@@ -15,7 +15,7 @@ from collector.otlp import Signal
 from collector.receive.intake import Form
 from collector.receive.refusal import Refused
 
-Message = ExportTraceServiceResponse | ExportLogsServiceResponse | Status
+Answer = ExportTraceServiceResponse | ExportLogsServiceResponse
 
 _FORMS: dict[str, Form] = {"application/x-protobuf": "protobuf", "application/json": "json"}
 _TYPES: dict[Form, str] = {form: type_ for type_, form in _FORMS.items()}
@@ -39,19 +39,24 @@ def form_of(content_type: str) -> Form | None:
     return _FORMS.get(content_type)
 
 
-def accepted(signal: Signal, form: Form, *, rejected: int = 0, message: str = "") -> web.Response:
-    """The answer to a request that is durable, all but the `rejected` spans or log records."""
+def success(signal: Signal, *, rejected: int = 0, message: str = "") -> Answer:
+    """What says that a request is durable, all but the `rejected` spans or log records."""
     if signal == "traces":
         answer = ExportTraceServiceResponse()
         if rejected:
             answer.partial_success.rejected_spans = rejected
             answer.partial_success.error_message = message
-        return _response(200, form, answer)
+        return answer
     logs = ExportLogsServiceResponse()
     if rejected:
         logs.partial_success.rejected_log_records = rejected
         logs.partial_success.error_message = message
-    return _response(200, form, logs)
+    return logs
+
+
+def accepted(signal: Signal, form: Form, *, rejected: int = 0, message: str = "") -> web.Response:
+    """That as an HTTP response."""
+    return _response(200, form, success(signal, rejected=rejected, message=message))
 
 
 def refused(form: Form | None, refusal: Refused) -> web.Response:
@@ -64,6 +69,6 @@ def refused(form: Form | None, refusal: Refused) -> web.Response:
     return response
 
 
-def _response(status: int, form: Form, answer: Message) -> web.Response:
+def _response(status: int, form: Form, answer: Answer | Status) -> web.Response:
     body = answer.SerializeToString() if form == "protobuf" else MessageToJson(answer, indent=None).encode()
     return web.Response(status=status, body=body, content_type=_TYPES[form])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Mapping
 
 from collector.errors import BadInput, Overloaded
 from collector.logs.log import LogUnavailable, RecordTooLarge
+
+logger = logging.getLogger(__name__)
 
 
 class TooLarge(BadInput):
@@ -58,3 +62,10 @@ def refusal(error: Exception, retry_after: float) -> Refused | None:
             return Refused(503, "the log did not take the request in time", retry_after=retry_after)
         case _:
             return None
+
+
+def bug(error: Exception) -> Refused:
+    """What to answer on an error that nobody can cause but ourselves; logs where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    logger.error("receiving failed: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)
+    return Refused(500, "internal error")

@@ -17,6 +17,9 @@ _IBAN_LENGTHS = {
 }  # fmt: skip
 """The length of an IBAN by its country (ISO 13616 registry)."""
 
+IBAN_COUNTRIES = tuple(sorted(_IBAN_LENGTHS))
+"""The countries that have IBANs."""
+
 
 def luhn(digits: str) -> bool:
     """Whether the last digit fits the others (ISO/IEC 7812-1)."""

@@ -8,7 +8,7 @@ exception of it means that the text is neither stored nor sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Finding(NamedTuple):
@@ -21,6 +21,23 @@ class Finding(NamedTuple):
 
 Detector = Callable[[str], Iterable[Finding]]
 """Finds what has to go out of a text; findings may overlap and come in any order."""
+
+
+@runtime_checkable
+class Skimming(Protocol):
+    """A detector that can tell at a glance, for most texts, that it finds nothing in them."""
+
+    def __call__(self, text: str) -> Iterable[Finding]:
+        """See `Detector`."""
+        ...
+
+    def quiet(self, text: str) -> bool:
+        """Whether it surely finds nothing in the text, nor in what is nested in it: JSON, and JSON in JSON."""
+        ...
+
+    def quiet_message(self, data: bytes) -> bool:
+        """The same for a serialised message of OTLP."""
+        ...
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -30,7 +30,9 @@ def redact_request(request: Request, redactor: Redactor) -> None:
                 walk.name(scope.scope, "name")
                 walk.name(scope.scope, "version")
                 for span in scope.spans:
-                    walk.span(span)
+                    _sizes(span)
+                    if not redactor.quiet_message(span):
+                        walk.span(span)
     else:
         for resource in request.resource_logs:
             walk.around(resource, resource.resource)
@@ -39,8 +41,10 @@ def redact_request(request: Request, redactor: Redactor) -> None:
                 walk.name(scope.scope, "name")
                 walk.name(scope.scope, "version")
                 for record in scope.log_records:
-                    walk.name(record, "event_name")
                     _right_size(record, "span_id", 8)
+                    if redactor.quiet_message(record):
+                        continue
+                    walk.name(record, "event_name")
                     walk.name(record, "severity_text")
                     walk.any_value(record.body, _DEEPEST)
                     walk.pairs(record.attributes, _DEEPEST)
@@ -62,8 +66,6 @@ class _Walk:
         self.pairs(span.attributes, _DEEPEST)
         self.name(span, "name")
         self.name(span, "trace_state")
-        _right_size(span, "span_id", 8)
-        _right_size(span, "parent_span_id", 8)
         if span.status.message:
             self.field(span.status, "message")
         for event in span.events:
@@ -71,8 +73,6 @@ class _Walk:
             self.pairs(event.attributes, _DEEPEST)
         for link in span.links:
             self.name(link, "trace_state")
-            _right_size(link, "trace_id", 16)
-            _right_size(link, "span_id", 8)
             self.pairs(link.attributes, _DEEPEST)
 
     def name(self, message: Any, field: str) -> None:
@@ -127,6 +127,15 @@ class _Walk:
         redacted = self._redactor.text(text)
         if redacted != text:
             value.bytes_value = redacted.encode()
+
+
+def _sizes(span: Any) -> None:
+    """See to the size of a span's ids."""
+    _right_size(span, "span_id", 8)
+    _right_size(span, "parent_span_id", 8)
+    for link in span.links:
+        _right_size(link, "trace_id", 16)
+        _right_size(link, "span_id", 8)
 
 
 def _right_size(message: Any, name: str, size: int) -> None:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from collector.errors import ConfigError
 from collector.redact.checksums import iban, iban_length, luhn
 from collector.redact.finding import Detector, Finding
+from collector.redact.skimming import quiet, quiet_bytes
 
 _LOCAL_PART = re.compile(r"[\w.%+\-]{1,128}\Z")
 _DOMAIN = re.compile(r"(?:[\w\-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)")
@@ -75,8 +76,21 @@ _SECRET_WORDS = {
 _LOCAL = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "::1", "::"})  # noqa: S104 - an address in a text
 
 
-def find(text: str) -> Iterator[Finding]:
-    """Find everything that the built-in patterns know."""
+class _BuiltIn:
+    """Finds everything that the built-in patterns know."""
+
+    def __call__(self, text: str) -> Iterator[Finding]:
+        return _find(text)
+
+    quiet = staticmethod(quiet)
+    quiet_message = staticmethod(quiet_bytes)
+
+
+find = _BuiltIn()
+"""The built-in detector."""
+
+
+def _find(text: str) -> Iterator[Finding]:
     if len(text) < _SHORT and not ("@" in text or ":" in text or "=" in text or _DIGITS.search(text)):
         return
     if "@" in text:

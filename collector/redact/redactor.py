@@ -1,6 +1,6 @@
 """Detectors put together: what they find becomes a pseudonym, the same for the same thing.
 
-In the logs a pseudonym is `<EMAIL_k3f9x2ab>`: a keyed hash, so that every process and every replay writes the same one
+In the logs a pseudonym is `<EMAIL_k3f7x2ab>`: a keyed hash, so that every process and every replay writes the same one
 with no state and no table that leads back. What a judge sees is numbered instead, `<EMAIL_1>`, in the order of
 appearance in the turn or conversation that is judged.
 """
@@ -16,13 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
+from google.protobuf.message import Message
 
-from collector.redact.finding import Detector, Finding, merged
+from collector.redact.finding import Detector, Finding, Skimming, merged
 from collector.redact.patterns import names_secret
 from evaluators.cases import Json
 
 _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
 _SHORTEST = 6  # nothing that is shorter is found
+_WORTH_A_GLANCE = 24  # what is shorter is looked through as fast
 _JSON_STARTS = ("{", "[", '"')
 _NESTED_JSON = 4  # arguments of a tool call in a message in an attribute, and one to spare
 _DEEPEST = 100
@@ -50,6 +52,8 @@ class Redactor:
         fail: Fail = lambda: None,
     ) -> None:
         self._detectors = tuple(detectors)
+        self._skimming = tuple(each for each in detectors if isinstance(each, Skimming))
+        self._skims = len(self._skimming) == len(self._detectors)
         self._key = hashlib.sha256(key).digest()
         self._count = count
         self._fail = fail
@@ -61,6 +65,16 @@ class Redactor:
             RedactionFailed: a detector raised.
         """
         return self._text(text, _NESTED_JSON)
+
+    def quiet_message(self, message: Message) -> bool:
+        """Whether it is known without looking at every field that there is nothing to redact in a message of OTLP."""
+        if not self._skims:
+            return False
+        data = message.SerializeToString()
+        return all(each.quiet_message(data) for each in self._skimming)
+
+    def _quiet(self, text: str) -> bool:
+        return self._skims and all(each.quiet(text) for each in self._skimming)
 
     def named(self, name: str, text: str, nested: int = _NESTED_JSON) -> str:
         """The same for the text of a field: one whose name says that it is a secret goes whole."""
@@ -82,6 +96,8 @@ class Redactor:
         if len(text) < _SHORTEST:
             return text
         if nested and text.startswith(_JSON_STARTS):
+            if self._quiet(text):
+                return text
             whole = self._json(text, nested)
             if whole is not None:
                 return whole
@@ -137,6 +153,8 @@ class Redactor:
         return value if redacted == text else redacted
 
     def _plain(self, text: str) -> str:
+        if len(text) > _WORTH_A_GLANCE and self._quiet(text):
+            return text
         findings = self._find(text)
         if not findings:
             return text

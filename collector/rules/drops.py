@@ -72,6 +72,7 @@ def _dropped(detector: Detector, chosen: dict[str, str], by: Sequence[str]) -> A
         expr=f"{evidence} > {detector.threshold:.4f}"
         f" or ({evidence} > {detector.release:.4f} and on ({', '.join(by)}) {fires})",
         severity="page",
+        board="quality",
         labels=chosen,
         summary="{label:evaluator} of {label:monitor}: scores have left their target of " + f"{detector.target:g}",
         description=(

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -109,7 +110,7 @@ def _alert(alert: Alert, rules: RuleSet) -> dict[str, Any]:
         "alert": alert.name,
         "expr": alert.expr,
         **hold,
-        "labels": {"severity": alert.severity, **alert.labels},
+        "labels": {"severity": alert.severity, **rules.labels, **alert.labels},
         "annotations": _annotations(alert, rules, lambda word: _prometheus_value(alert, word)),
     }
 
@@ -118,11 +119,22 @@ def _annotations(alert: Alert, rules: RuleSet, value: Callable[[str], str]) -> d
     def fill(template: str) -> str:
         return _PLACE.sub(lambda m: f"{{{{ $labels.{m[2]} }}}}" if m[1] else value(m[2]), template)
 
-    return {
+    annotations = {
         "summary": fill(alert.summary),
         "description": fill(alert.description),
         "runbook_url": f"{rules.runbooks}/{alert.name}.md",
     }
+    return (
+        annotations if rules.dashboards is None else {**annotations, "dashboard_url": _board(alert, rules.dashboards)}
+    )
+
+
+def _board(alert: Alert, grafana: str) -> str:
+    """The dashboard of the alert's last day, with its monitor and evaluator chosen."""
+    chosen = "".join(
+        f"&var-{name}={quote(alert.labels[name])}" for name in ("monitor", "evaluator") if name in alert.labels
+    )
+    return f"{grafana.rstrip('/')}/d/evalstream-{alert.board}?from=now-24h&to=now{chosen}"
 
 
 def _prometheus_value(alert: Alert, word: str) -> str:
@@ -155,7 +167,7 @@ def _grafana_rule(alert: Alert, rules: RuleSet, datasource: str) -> dict[str, An
         "noDataState": "OK",
         "execErrState": "Error",
         "for": duration(alert.hold) if alert.hold else "0s",
-        "labels": {"severity": alert.severity, **alert.labels},
+        "labels": {"severity": alert.severity, **rules.labels, **alert.labels},
         "annotations": _annotations(alert, rules, value),
     }
 

@@ -40,15 +40,22 @@ def rules_of(config: Config, timing: Timing | None = None) -> RuleSet:
     groups = (
         *score_groups(held, alerts, timing, by),
         delta_group(timing, by, drops),
-        service_group(held, alerts, timing),
+        service_group(held, alerts, timing, limited=_limited(config)),
     )
     return RuleSet(
         groups=groups,
         inhibitions=INHIBITIONS,
         runbooks=alerts.runbooks,
+        dashboards=alerts.dashboards,
+        labels=alerts.labels,
         webhook=alerts.webhook,
         speed=timing.speed,
     )
+
+
+def _limited(config: Config) -> bool:
+    budgets = (config.settings.evaluate.budget, *(each.budget for each in config.settings.monitors.values()))
+    return any(each.limited for each in budgets)
 
 
 def _by_segment(config: Config) -> bool:

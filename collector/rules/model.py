@@ -43,6 +43,8 @@ class Alert:
     hold: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
+    board: str = "plumbing"
+    """Which dashboard shows it: quality, trust, cost or plumbing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,16 @@ class Inhibition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSet:
-    """All rules of a configuration. `runbooks` is where their pages are, `webhook` who is told."""
+    """All rules of a configuration. `runbooks` is where their pages are, `webhook` who is told.
+
+    `dashboards` is Grafana's URL, `labels` what every alert has.
+    """
 
     groups: tuple[Group, ...]
     inhibitions: tuple[Inhibition, ...]
     runbooks: str
+    dashboards: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     webhook: str | None = None
     speed: float = 1.0
 

@@ -107,6 +107,7 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
         name=BELOW,
         expr=f"{series.SCORE_MEAN}{chosen} {wrong} and {series.SCORE_N_EFF}{chosen} >= {n:g}",
         severity=severity,
+        board="quality",
         labels={"evaluator": target.evaluator, "monitor": target.monitor},
         summary="{label:evaluator} of {label:monitor}: the mean score is " + side + f" its target of {mean:g}",
         description=(
@@ -135,6 +136,7 @@ def _burn(target: Target, objective: float, burn: Burn, n: float, by: Sequence[s
         name=BURN,
         expr=f"{failing(burn.long)} and on ({grouped}) {failing(burn.short)} and on ({grouped}) {count} >= {n:g}",
         severity="warning",
+        board="quality",
         labels={**chosen, "window": _window(burn.long)},
         summary="{label:evaluator} of {label:monitor}: too many scores fail their threshold",
         description=(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from collector.config.alerts import AlertSettings
 from collector.rules import series
-from collector.rules.model import Alert, Fact, Group, Recording, Severity, Timing, selector
+from collector.rules.model import Alert, Fact, Group, Recording, Severity, Timing, quoted, selector
 from collector.rules.targets import Target
 from collector.telemetry import (
     BUILD_INFO,
+    CONVERSATIONS,
     DROPS,
     EVALUATION_WEIGHT,
     EVALUATIONS,
@@ -19,10 +20,12 @@ from collector.telemetry import (
     GOLDEN_SHIFT_STDERR,
     JUDGE_COST,
     JUDGE_REQUESTS,
+    LEDGER,
     STAGE_AGE,
     STAGE_BACKLOG,
     TURNS,
 )
+from evaluators.cases import Scope
 
 SHIFT, STALE, UNSCORED, WEIGHTS = (
     "EvalstreamJudgeShift",
@@ -31,16 +34,18 @@ SHIFT, STALE, UNSCORED, WEIGHTS = (
     "EvalstreamWeightsInconsistent",
 )
 DOWN, NO_TRAFFIC = "EvalstreamDown", "EvalstreamNoTraffic"
+BUDGET = "EvalstreamOverBudget"
 _SHIFT_ERRORS = 4.0
 _ENOUGH = 20
 """Subjects that a share needs before it alerts."""
-_LOST = "failed|over_budget|shed|incomplete"
+_LOST = "over_budget|shed|incomplete"
+"""Reasons of skips that are losses: the subject should have got a score."""
 
 
-def service_group(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Group:
-    """Everything about trust, progress, money and loss."""
+def service_group(targets: Sequence[Target], alerts: AlertSettings, timing: Timing, *, limited: bool) -> Group:
+    """Everything about trust, progress, money and loss; `limited` says whether there is any budget."""
     rules: list[Recording | Alert] = [*_trust(targets, alerts, timing), *_staleness(targets, alerts, timing)]
-    rules += [*_judge(alerts, timing), *_progress(alerts, timing)]
+    rules += [*_judge(alerts, timing, limited=limited), *_progress(alerts, timing)]
     return Group("evalstream-service", timing.seconds(60.0), tuple(rules))
 
 
@@ -48,12 +53,13 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
     hour, long = timing.text(3600), timing.text(6 * 3600)
     subjects = "sum by (evaluator, monitor) (increase(%s%s[%s]))"
     failed = subjects % (EVALUATIONS.name, '{outcome="failed"}', hour)
-    lost = subjects % (EVALUATIONS.name, '{outcome="skipped",reason=~"over_budget|shed|incomplete"}', hour)
+    lost = subjects % (EVALUATIONS.name, f'{{outcome="skipped",reason=~"{_LOST}"}}', hour)
     wanted = subjects % (EVALUATIONS.name, '{outcome=~"scored|failed"}', hour)
     unscored = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
     yield Recording(series.UNSCORED_SHARE, f"{unscored} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
     yield Alert(
         name=UNSCORED,
+        board="trust",
         expr=f"{series.UNSCORED_SHARE} > {alerts.unscored_share:g} and {wanted} >= {_ENOUGH}",
         severity="warning",
         hold=timing.seconds(900),
@@ -64,21 +70,23 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
             "trusted."
         ),
     )
-    if any(target.scope == "turn" for target in targets):
+    if targets:
         yield from _weights(targets, alerts, long)
 
 
+_POPULATIONS: Mapping[Scope, str] = {
+    "turn": f'{TURNS.name}{{outcome=~"sampled|sampled_out"}}',
+    "conversation": CONVERSATIONS.name,
+}
+
+
 def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> Iterator[Recording | Alert]:
-    """Turn evaluators only: of conversations nobody counts how many there were."""
-    evaluators = "|".join(dict.fromkeys(target.evaluator for target in targets if target.scope == "turn"))
-    weight = (
-        f"sum by (evaluator, monitor) (increase({EVALUATION_WEIGHT.name}{{evaluator=~{_regex(evaluators)}}}[{window}]))"
-    )
-    population = f'sum by (monitor) (increase({TURNS.name}{{outcome=~"sampled|sampled_out"}}[{window}]))'
-    yield Recording(series.WEIGHT_CHECK, f"{weight} / on (monitor) group_left () ({population} > 0)")
+    checks = [_check(scope, targets, window) for scope in _POPULATIONS if any(each.scope == scope for each in targets)]
+    yield Recording(series.WEIGHT_CHECK, " or ".join(checks))
     count = f'max by (evaluator, monitor) ({series.SCORE_N_EFF}{{window="6h"}})'
     yield Alert(
         name=WEIGHTS,
+        board="trust",
         # by chance alone the sum of weights is off by one over the square root of n, as a standard error
         expr=f"abs({series.WEIGHT_CHECK} - 1) > {alerts.weight_tolerance:g} + 4 / sqrt({count})"
         f" and {count} >= {alerts.min_n:g}",
@@ -95,6 +103,15 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
             "n": Fact(series.SCORE_N_EFF, ("evaluator", "monitor"), {"window": "6h"}),
         },
     )
+
+
+def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
+    """The weights of a scope's evaluators over the traffic that came."""
+    evaluators = "|".join(dict.fromkeys(target.evaluator for target in targets if target.scope == scope))
+    chosen = f"{EVALUATION_WEIGHT.name}{{evaluator=~{_regex(evaluators)}}}"
+    population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
+    weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
+    return f"({weight} / on (monitor) group_left () ({population} > 0))"
 
 
 def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[Alert]:
@@ -124,28 +141,32 @@ def _stale(target: Target, timing: Timing) -> Alert:
     window = timing.text(900.0 + target.delay)
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
     sampled = selector(monitor=target.monitor, outcome="sampled")
-    scored = selector(**where, outcome="scored")
+    # a skip that the turn itself accounts for shows that the evaluator is at work
+    named = ",".join(f"{name}={quoted(value)}" for name, value in where.items())
+    worked = f'{{{named},outcome=~"scored|skipped",reason!~"{_LOST}"}}'
     # the traffic must have begun a window ago: the first scores take their time
     began = f"(sum by (monitor) (increase({TURNS.name}{sampled}[{window}] offset {window})) > 0)"
     return Alert(
         name=STALE,
+        board="trust",
         expr=f"sum by (monitor) (increase({TURNS.name}{sampled}[{window}])) > 0 and {began}"
-        f" unless on (monitor) sum by (monitor) (increase({EVALUATIONS.name}{scored}[{window}])) > 0",
+        f" unless on (monitor) sum by (monitor) (increase({EVALUATIONS.name}{worked}[{window}])) > 0",
         severity="page",
         labels=where,
         summary="{label:evaluator} of {label:monitor}: turns are sampled, but no score comes",
         description=(
             "{value} turns were sampled for {label:monitor} in the last "
-            f"{Timing().text(900.0 + target.delay)} and {{label:evaluator}} made no score of any. Its last mean is not "
+            f"{Timing().text(900.0 + target.delay)} and {{label:evaluator}} made nothing of any. Its last mean is not "
             "today's."
         ),
     )
 
 
-def _judge(alerts: AlertSettings, timing: Timing) -> Iterator[Alert]:
+def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[Alert]:
     shift, error = GOLDEN_SHIFT.name, GOLDEN_SHIFT_STDERR.name
     yield Alert(
         name=SHIFT,
+        board="trust",
         expr=f"abs({shift}) > {alerts.judge_shift:g} + {_SHIFT_ERRORS:g} * {error}",
         severity="warning",
         summary="{label:evaluator}: the judge has moved",
@@ -170,10 +191,24 @@ def _judge(alerts: AlertSettings, timing: Timing) -> Iterator[Alert]:
         summary="{label:judge}: many requests fail",
         description="A share of {value} of the requests to {label:judge} failed in the last 15 minutes.",
     )
+    if limited:
+        refused = f'increase({LEDGER.name}{{what="over_budget"}}[{window}])'
+        yield Alert(
+            name=BUDGET,
+            board="cost",
+            expr=f"sum by (monitor) ({refused}) > 0",
+            severity="warning",
+            summary="{label:monitor}: its budget is used up to the hard cap",
+            description=(
+                "About {value} evaluations of {label:monitor} were refused in the last 15 minutes: a budget's hard cap "
+                "was reached. Which are missing depends on when they came, so means are biased until it ends."
+            ),
+        )
     if alerts.usd_per_hour is not None:
         spent = f"sum(increase({JUDGE_COST.name}[{timing.text(3600)}]))"
         yield Alert(
-            name="EvalstreamOverBudget",
+            name=BUDGET,
+            board="cost",
             expr=f"{spent} > {1.2 * alerts.usd_per_hour:g}",
             severity="warning",
             summary="Judges cost more than they should",
@@ -212,7 +247,9 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[Alert]:
     )
     yield alert(
         "EvalstreamDrops",
-        f"sum by (stage, reason) (increase({DROPS.name}[{window}])) > 0",
+        # increase() does not see the first one: its series begins at 1
+        f"sum by (stage, reason) (increase({DROPS.name}[{window}])) > 0"
+        f" or sum by (stage, reason) ({DROPS.name} unless {DROPS.name} offset {window}) > 0",
         "{label:stage} dropped records ({label:reason})",
         "{label:stage} left out about {value} records in 15 minutes ({label:reason}).",
     )

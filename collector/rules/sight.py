@@ -38,15 +38,14 @@ def alert_lines(config: Config) -> Iterator[str]:
 def _sight(target: Target, of: Detector, page: float) -> str:
     known = target.turns_per_hour is not None and target.scope == "turn"
     hourly = target.turns_per_hour * target.sample if known and target.turns_per_hour else EXAMPLE
+    missing = "alerts.turns_per_hour unknown" if target.scope == "turn" else "how many conversations come is unknown"
     gap = smallest_gap(of, 24.0 * hourly, page)
     if gap > of.shortfall(1.0, 1.0 if of.lower_is_better else 0.0):
         seen = "no drop at all is found within a day: judge more"
     else:
         end = of.target + gap if of.lower_is_better else of.target - gap
         seen = f"found within a day, if it goes to {end:.2f} and stays"
-    basis = (
-        f"at {hourly:.4g} judged an hour" if known else f"at {hourly:g} judged an hour (alerts.turns_per_hour unknown)"
-    )
+    basis = f"at {hourly:.4g} judged an hour" if known else f"at {hourly:g} judged an hour ({missing})"
     return f"{basis}, {seen}"
 
 

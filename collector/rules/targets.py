@@ -65,7 +65,7 @@ def _targets(config: Config) -> Iterator[Target]:
                 burns=tuple(alerts.burns),
                 delay=2 * monitor.idle if evaluator.scope == "conversation" else 0.0,
                 turns_per_hour=alerts.turns_per_hour,
-                sample=monitor.sample,
+                sample=rate,
             )
 
 

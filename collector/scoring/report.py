@@ -40,7 +40,7 @@ def as_table(by_evaluator: Mapping[str, Tally]) -> str:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("evaluator")
     for heading in ("scored", "mean", "95 % interval", "passed", "skipped", "failed", "cost"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     for name, tally in by_evaluator.items():
         table.add_row(name, *_cells(tally))
     console = Console()

@@ -22,6 +22,8 @@ class Tally:
     passed: int = 0
     judged: int = 0
     failed: Counter[str] = field(default_factory=Counter[str])
+    problem: str | None = None
+    """What the first failure said; never judged text."""
     cost_usd: float | None = None
     tokens: int = 0
     clusters: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
@@ -42,6 +44,7 @@ class Tally:
             self.skipped += 1
         else:
             self.failed[evaluation.error.type if evaluation.error else "unknown"] += 1
+            self.problem = self.problem or (evaluation.error.message if evaluation.error else None)
 
     @property
     def mean(self) -> float | None:

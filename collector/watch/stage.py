@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from collector.config.alerts import AlertSettings
 from collector.detection import Detector
@@ -34,6 +35,14 @@ MARK_EVERY = 3600.0
 
 Targets = Mapping[tuple[str, str], Detector]
 """The detectors of what is held to a target, by monitor and evaluator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """An alert, and since when it fires: seconds since the epoch, of this process at the earliest."""
+
+    alert: Active
+    since: float
 
 
 class WatchStage:
@@ -60,6 +69,8 @@ class WatchStage:
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, Drop] = {}
+        self.firing: tuple[Firing, ...] = ()
+        """What fired at the last look."""
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[WatchFold]:
@@ -73,12 +84,16 @@ class WatchStage:
             del self._folds[partition]
             self._drops.clear()
 
-    async def run(self, notifier: Notifier) -> None:
-        """Look, and tell, again and again."""
+    async def run(self, notifier: Notifier | None = None) -> None:
+        """Look again and again, and tell, if there is whom to tell."""
         while True:
             await asyncio.sleep(self._interval)
             now = self._clock()
-            await notifier.look(list(self.look(now)), now)
+            active = list(self.look(now))
+            since = {each.alert.key: each.since for each in self.firing}
+            self.firing = tuple(Firing(each, since.get(each.key, now)) for each in active)
+            if notifier is not None:
+                await notifier.look(active, now)
 
     def look(self, now: float) -> Iterator[Active]:
         """What alerts at `now` (seconds since the epoch)."""
@@ -121,7 +136,7 @@ class WatchStage:
 
     def _active(self, name: str, severity: str, labels: Mapping[str, str], detector: Detector, said: str) -> Active:
         return Active(
-            {"alertname": name, "severity": severity, **labels},
+            {"alertname": name, "severity": severity, **self._settings.labels, **labels},
             {
                 "summary": f"{labels['evaluator']} of {labels['monitor']}: scores have left {detector.target:g}",
                 "description": f"The target of {labels['evaluator']} is {detector.target:g}. {said}",

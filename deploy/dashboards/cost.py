@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.telemetry import EVALUATIONS, JUDGE_CALLS, JUDGE_COST, JUDGE_TOKENS
+from collector.telemetry import (
+    BUDGET_FACTOR,
+    BUDGET_USD,
+    EVALUATIONS,
+    JUDGE_CACHE,
+    JUDGE_CALLS,
+    JUDGE_COST,
+    JUDGE_TOKENS,
+    LEDGER,
+    SAMPLING_PROBABILITY,
+)
 from deploy.dashboards.frame import frame, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import WATCHED, WINDOW, increase, rate, share
 
 PAIR = "monitor, evaluator"
 LEGEND = "{{monitor}} {{evaluator}}"
+BUDGETED = '{monitor=~"$monitor|all"}'
+REFUSED = WATCHED.replace("}", ',what="over_budget"}')
+PERIODS = (("hour", "1h"), ("day", "24h"))
 SCORED = WATCHED.replace("}", ',outcome="scored"}')
 
 
@@ -21,7 +34,7 @@ def cost() -> boards.Dashboard:
         "What evaluations cost at their judge. Counted from the prices in the configuration; a judge without prices"
         " costs nothing here.",
     ).with_variable(window())
-    for title, panels in (("Money", _money()), ("Tokens and calls", _tokens())):
+    for title, panels in (("Money", _money()), ("Budgets", _budgets()), ("Tokens and calls", _tokens())):
         board = board.with_row(boards.Row(title))
         for panel in panels:
             board = board.with_panel(panel)
@@ -58,6 +71,69 @@ def _money() -> list[object]:
     ]
 
 
+def _budgets() -> list[object]:
+    """Empty where no budget is configured. The monitor `all` is the budget of all monitors together."""
+    return [
+        lines(
+            Look(
+                "Spent of the budget",
+                "Cost over the last hour, or day, as a share of the budget for it. Rates follow the budget, so this"
+                " stays about 1 when traffic would cost more; nothing is judged from the hard cap (1.2) on. Empty"
+                " without a budget.",
+                unit="percentunit",
+                low=0,
+                steps=((1.0, "orange"), (1.2, "red")),
+            ),
+            *(
+                Query(f"{_spent(window)} / on (monitor) {_budget(period)}", "{{monitor}} " + period)
+                for period, window in PERIODS
+            ),
+        ),
+        lines(
+            Look(
+                "Cost against the budget of an hour",
+                "Cost over the last hour and the budget for it. Where only a day has a budget, see the panel beside.",
+                unit="currencyUSD",
+                low=0,
+            ),
+            Query(f"{_spent('1h')} and on (monitor) {_budget('hour')}", "{{monitor}}"),
+            Query(_budget("hour"), "{{monitor}} budget"),
+        ),
+        lines(
+            Look(
+                "Sampling",
+                "With what probability subjects of each stratum were sampled last, and what budgets leave of the rates"
+                " (by monitor; 1 is all). The lower, the larger the error of the means; they stay unbiased.",
+                unit="percentunit",
+                low=0,
+                high=1,
+            ),
+            Query(f"min by (monitor) ({BUDGET_FACTOR.name}{BUDGETED})", "{{monitor}}"),
+            Query(f"max by ({PAIR}, stratum) ({SAMPLING_PROBABILITY.name}{WATCHED})", LEGEND + " {{stratum}}: sampled"),
+        ),
+        lines(
+            Look(
+                "Not judged at the hard cap",
+                "Evaluations over the window that a hard cap refused. These do bias the means.",
+                low=0,
+                steps=((1, "red"),),
+            ),
+            Query(increase(LEDGER, PAIR, REFUSED, WINDOW), LEGEND),
+        ),
+    ]
+
+
+def _spent(window: str) -> str:
+    """US dollars over the last window by monitor, and those of all monitors as the monitor `all`."""
+    grown = f"(increase({JUDGE_COST.name}[{window}]))"
+    return f'(sum by (monitor) {grown} or label_replace(sum {grown}, "monitor", "all", "", ""))'
+
+
+def _budget(period: str) -> str:
+    chosen = BUDGETED.replace("}", f',period="{period}"}}')
+    return f"max by (monitor) ({BUDGET_USD.name}{chosen})"
+
+
 def _tokens() -> list[object]:
     return [
         lines(
@@ -77,5 +153,22 @@ def _tokens() -> list[object]:
             Look("Judge calls per minute", "What the endpoints' limits are about.", low=0, width=8),
             Query(f"60 * {rate(JUDGE_CALLS, PAIR, WATCHED)}", LEGEND),
             stacked=True,
+        ),
+        lines(
+            Look(
+                "Answered from the cache",
+                "Of the questions to a judge that has a cache, the share that cost nothing. Empty where none has.",
+                unit="percentunit",
+                low=0,
+                high=1,
+                width=8,
+            ),
+            Query(
+                share(
+                    increase(JUDGE_CACHE, "judge", '{result="hit"}', WINDOW),
+                    increase(JUDGE_CACHE, "judge", "", WINDOW),
+                ),
+                "{{judge}}",
+            ),
         ),
     ]

@@ -50,7 +50,9 @@ class Look:
     low: float | None = None
     high: float | None = None
     steps: Sequence[tuple[float, str]] = field(default=())
-    """Thresholds: from which value on which colour; below the first it is green."""
+    """Thresholds: from which value on which colour."""
+    base: str = "green"
+    """The colour below the first threshold."""
 
 
 def _lettered(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
@@ -64,12 +66,12 @@ def _lettered(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
     ]
 
 
-def _thresholds(steps: Sequence[tuple[float, str]]) -> boards.ThresholdsConfig:
-    base = models.Threshold(value=None, color="green")
+def _thresholds(look: Look) -> boards.ThresholdsConfig:
+    base = models.Threshold(value=None, color=look.base)
     return (
         boards.ThresholdsConfig()
         .mode(models.ThresholdsMode.ABSOLUTE)
-        .steps([base, *(models.Threshold(value=value, color=color) for value, color in steps)])
+        .steps([base, *(models.Threshold(value=value, color=color) for value, color in look.steps)])
     )
 
 
@@ -103,7 +105,7 @@ def lines(look: Look, *queries: Query, stacked: bool = False) -> timeseries.Pane
         panel = panel.max(look.high)
     if look.steps:
         style = common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED)
-        panel = panel.thresholds(_thresholds(look.steps)).thresholds_style(style)
+        panel = panel.thresholds(_thresholds(look)).thresholds_style(style)
     return panel
 
 
@@ -147,7 +149,7 @@ def number(look: Look, *queries: Query) -> stat.Panel:
         .no_value("no data")
         .targets(_lettered(queries))
     )
-    return panel.thresholds(_thresholds(look.steps)) if look.steps else panel
+    return panel.thresholds(_thresholds(look)) if look.steps else panel
 
 
 def rows(look: Look, columns: Sequence[str], *queries: Query) -> table.Panel:

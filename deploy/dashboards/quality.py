@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE
+from collector.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
 from collector.telemetry import SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
 from deploy.dashboards.frame import frame, segment, window
 from deploy.dashboards.panels import Look, Query, band, levels, lines, number, rows
@@ -16,7 +16,11 @@ PASSED = SEGMENTS.replace("}", ',verdict="pass"}')
 FAILED = SEGMENTS.replace("}", ',verdict="fail"}')
 FIRING = 'max by (alertname, severity, evaluator) (ALERTS{alertname=~"Evalstream.*",alertstate="firing"})'
 OBJECTIVE = f"max by (evaluator) ({PASS_OBJECTIVE}{WATCHED})"
-TARGET = f"max by (monitor, evaluator) ({TARGET_SCORE.name}{WATCHED})"
+
+
+def _target(by: str) -> str:
+    """What alerts hold the mean to, by the rules; without them the evaluator's threshold."""
+    return f"max by ({by}) ({SCORE_TARGET}{WATCHED}) or max by ({by}) ({TARGET_SCORE.name}{WATCHED})"
 
 
 def quality() -> boards.Dashboard:
@@ -53,7 +57,7 @@ def _now() -> list[object]:
         ("mean", "standard error", "target", "scores' worth", "pass share"),
         Query(NOW.mean(), legend),
         Query(NOW.error(), legend),
-        Query(TARGET, legend),
+        Query(_target("monitor, evaluator"), legend),
         Query(NOW.effective_number(), legend),
         Query(_pass_share("monitor, evaluator"), legend),
     )
@@ -79,7 +83,7 @@ def _mean() -> object:
         Query(ONE.mean(), "mean"),
         Query(ONE.bound("-"), "mean - 2 SE"),
         Query(ONE.bound("+"), "mean + 2 SE"),
-        Query(f"max by (evaluator) ({TARGET_SCORE.name}{WATCHED})", "target"),
+        Query(_target("evaluator"), "target"),
     ).repeat("evaluator")
 
 

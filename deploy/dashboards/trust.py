@@ -5,7 +5,11 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.telemetry import (
-    ESTIMATOR_W,
+    AGREEMENT,
+    AGREEMENT_BOUND,
+    AGREEMENT_LABELS,
+    CONVERSATIONS,
+    EVALUATION_WEIGHT,
     EVALUATIONS,
     GOLDEN_LAST_RUN,
     GOLDEN_SHIFT,
@@ -17,13 +21,14 @@ from collector.telemetry import (
     TURNS,
 )
 from deploy.dashboards.frame import frame, segment, window
-from deploy.dashboards.panels import Look, Query, lines, number
+from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import SEGMENTS, WATCHED, WINDOW, Selected, increase, share
 
 PAIR = "monitor, evaluator"
 LEGEND = "{{monitor}} {{evaluator}}"
 MATCHED = '{monitor=~"$monitor",outcome=~"sampled|sampled_out"}'
 SAMPLED = '{monitor=~"$monitor",outcome="sampled"}'
+KAPPA = 'statistic="cohen_kappa"'
 UNSCORED = SEGMENTS.replace("}", ',outcome!="scored"}')
 
 
@@ -37,6 +42,7 @@ def trust() -> boards.Dashboard:
         ("How much of the traffic is judged?", _coverage()),
         ("What has no score?", _unscored()),
         ("Is it the same judge?", _judge()),
+        ("Do people agree with it?", _agreement()),
         ("Are the weights right?", _weights()),
     ):
         board = board.with_row(boards.Row(title))
@@ -135,26 +141,84 @@ def _judge() -> list[object]:
     ]
 
 
+def _agreement() -> list[object]:
+    by, where = "evaluator, statistic", '{evaluator=~"$evaluator"}'
+    return [
+        lines(
+            Look(
+                "Agreement with people: Cohen's kappa",
+                "Verdicts of the judge and of people who gave labels on the page; 1 is full agreement, 0 what chance"
+                " would give. With the ends of the 95 % interval. Below 0.4 pass and fail mean little. Empty below ten"
+                " labels.",
+                low=-0.2,
+                high=1,
+                width=10,
+            ),
+            Query(f"max by (evaluator) ({AGREEMENT.name}{_with(where, KAPPA)})", "{{evaluator}}"),
+            Query(
+                f"max by (evaluator, bound) ({AGREEMENT_BOUND.name}{_with(where, KAPPA)})", "{{evaluator}} {{bound}}"
+            ),
+        ),
+        rows(
+            Look(
+                "Agreement now",
+                "Every measure with its 95 % interval. Below 200 labels the interval is too narrow; labels chosen by"
+                " hand are no random sample.",
+                width=10,
+            ),
+            ("value", "low", "high"),
+            Query(f"max by ({by}) ({AGREEMENT.name}{where})", "{{evaluator}} {{statistic}}"),
+            *(
+                Query(f"max by ({by}) ({AGREEMENT_BOUND.name}{_with(where, bound)})", "{{evaluator}} {{statistic}}")
+                for bound in ('bound="low"', 'bound="high"')
+            ),
+        ),
+        number(
+            Look(
+                "Labels",
+                "Labelled evaluations of the versions in use.",
+                width=4,
+                steps=((10, "orange"), (200, "green")),
+                base="red",
+            ),
+            Query(f"max by (evaluator) ({AGREEMENT_LABELS.name}{where})", "{{evaluator}}"),
+        ),
+    ]
+
+
+def _with(where: str, condition: str) -> str:
+    return where.replace("}", f",{condition}}}")
+
+
 def _weights() -> list[object]:
     estimated = Selected(by=PAIR)
+    weight = increase(EVALUATION_WEIGHT, PAIR, SEGMENTS, WINDOW)
     plain = share(
         f"sum by ({PAIR}) (increase({SCORE.name}_sum{SEGMENTS}[{WINDOW}]))",
         f"sum by ({PAIR}) (increase({SCORE.name}_count{SEGMENTS}[{WINDOW}]))",
     )
-    population = increase(TURNS, "monitor", MATCHED, WINDOW)
+    turns = increase(TURNS, "monitor", MATCHED, WINDOW)
+    conversations = increase(CONVERSATIONS, "monitor", '{monitor=~"$monitor"}', WINDOW)
     return [
         lines(
             Look(
                 "Weight check",
-                "The traffic as the weights have it, over the traffic as counted. For evaluators of turns it is 1 less"
-                " the unscored share, within the sampling error; for evaluators of conversations it is conversations"
-                " per turn, and steady.",
+                "The turns as the weights have them, over the turns as counted: 1, within the sampling error. For"
+                " evaluators of conversations see the panel beside.",
                 low=0,
+                width=8,
             ),
-            Query(
-                f"{estimated.total(ESTIMATOR_W)} / on (monitor) group_left () ({population} > 0)",
-                LEGEND,
+            Query(f"{weight} / on (monitor) group_left () ({turns} > 0)", LEGEND),
+        ),
+        lines(
+            Look(
+                "Weight check of conversations",
+                "The same with conversations that fell silent: 1 for evaluators of conversations, and turns per"
+                " conversation for evaluators of turns. Empty where no conversation is judged as a whole.",
+                low=0,
+                width=8,
             ),
+            Query(f"{weight} / on (monitor) group_left () ({conversations} > 0)", LEGEND),
         ),
         lines(
             Look(

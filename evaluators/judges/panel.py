@@ -18,6 +18,11 @@ Combine = Literal["mean", "median", "majority"]
 _PASS = 0.5  # what a score has to reach for a vote, where the evaluator has no threshold
 
 
+def panel_model(combine: Combine, models: Sequence[str]) -> str:
+    """What a panel of these models is called: like `median(gpt-4o, llama-3)`."""
+    return f"{combine}({', '.join(models)})"
+
+
 class Panel:
     """Judges that each make the whole evaluation; `evaluators.run.run` combines what they come to.
 
@@ -41,8 +46,8 @@ class Panel:
 
     @property
     def model(self) -> str:
-        """Like `median(gpt-4o, llama-3)`."""
-        return f"{self.combine}({', '.join(judge.model for judge in self.judges)})"
+        """See `panel_model`."""
+        return panel_model(self.combine, [judge.model for judge in self.judges])
 
     async def ask(
         self,

@@ -16,6 +16,7 @@ from evaluation_samples import failed, scored, skipped
 from collector.logs.following import Pace
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
+from collector.page.door import Door
 from collector.page.server import Page
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
@@ -106,12 +107,16 @@ class Shown:
 
 @asynccontextmanager
 async def showing(
-    settings: PageSettings | None = None, *, watched: Sequence[Watched] = WATCHED, sources: Sources | None = None
+    settings: PageSettings | None = None,
+    *,
+    watched: Sequence[Watched] = WATCHED,
+    sources: Sources | None = None,
+    door: Door | None = None,
 ) -> AsyncIterator[Shown]:
     settings = (settings or PageSettings()).model_copy(update={"port": 0})
     pace = Pace(commit_interval=0.1)
     turns, evaluations = MemoryLog("turns", 2, pace=pace), MemoryLog("evaluations", 2, pace=pace)
-    page = Page(settings, evaluations, watched, sources=sources)
+    page = Page(settings, evaluations, watched, sources=sources, door=door)
     page.view.started -= 60  # what a test says was judged a moment ago counts
     following = asyncio.create_task(page.follow(turns))
     try:

@@ -239,7 +239,7 @@ async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are
     )  # fmt: skip
     async with showing(sources=sources) as shown, browsing(shown.url()) as tab:
         assert "Mean fell by 0.2." in await tab.locator("#alerts").inner_text()
-        assert "$8.50 of $10.00 this day" in await tab.locator("#cost").inner_text()
+        assert "$8.50 of $10.00 in the last day" in await tab.locator("#cost").inner_text()
         assert "3 at assemble: too large" in await tab.locator("#dead").inner_text()
         assert "400 turns matched" in await tab.locator("#funnel").inner_text()
 

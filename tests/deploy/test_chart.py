@@ -134,8 +134,13 @@ def test_the_configuration_it_makes_is_right(kind: str):
     kafka = config.settings.log.kafka
     assert kafka is not None
     assert kafka.group_instance_id == ("pod-0" if kind == "StatefulSet" else None)
-    assert config.settings.receive.otlp_http is not None
-    assert config.settings.receive.otlp_http.host == "0.0.0.0"
+    receive = config.settings.receive
+    assert receive.otlp_http is not None
+    assert receive.otlp_grpc is not None
+    assert [(each.host, each.port) for each in (receive.otlp_http, receive.otlp_grpc)] == [
+        ("0.0.0.0", 4318),
+        ("0.0.0.0", 4317),
+    ]
 
 
 def test_a_change_of_configuration_rolls_the_pods_out():

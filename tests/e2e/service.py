@@ -16,6 +16,7 @@ import aiohttp
 import yaml
 
 from collector.config.settings import LogSettings
+from collector.evaluate.decisions import DECISION
 from collector.opening import open_logs
 from collector.records import evaluation_from_json, is_label
 from evaluators.outcome import Evaluation
@@ -88,6 +89,11 @@ class ServiceProcess:
         self._process.kill()
         await self._process.wait()
 
+    async def end(self) -> None:
+        """Kill it if it still runs: it shall not outlive a test that fails."""
+        if self._process is not None and self._process.returncode is None:
+            await self.kill()
+
     async def stop(self) -> int:
         """SIGTERM, and the exit status."""
         assert self._process is not None
@@ -113,7 +119,7 @@ class ServiceProcess:
                 for partition in range(logs.evaluations.partitions)
                 async for batch in logs.evaluations.read(partition, 0)
                 for record in batch
-                if not (record.is_tick or is_label(record.headers))
+                if not (record.headers == DECISION or is_label(record.headers))
             ]
 
 

@@ -77,3 +77,12 @@ def test_labels_that_are_none(line: str, said: str, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith(f"evalstream: {said}")
     assert done.stderr.count("\n") == 1
+
+
+def test_without_a_file_and_without_labels_on_the_page_it_says_so(tmp_path: Path) -> None:
+    labels(tmp_path)
+    done = calibrate(tmp_path, "--evaluator", "helpful")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "evalstream: the evaluations log has no label of helpful; give some on the page, or name a file of labels\n"
+    )

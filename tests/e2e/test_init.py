@@ -51,3 +51,27 @@ def test_a_place_that_is_none(traces: str, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "write http, or kafka://host:port/topic" in done.stderr
     assert not (tmp_path / "evalstream.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["--sample", "1", "--base-url", "example.org"],
+            "judges.main.base_url: does not have the right form; write base_url: The endpoint, like https",
+        ),
+        (["-c", "nowhere/evalstream.yaml"], "nowhere/evalstream.yaml: cannot be written (No such file or directory)"),
+    ],
+)
+def test_what_cannot_be_is_not_written(options: list[str], said: str, tmp_path: Path) -> None:
+    done = evalstream("init", *options, folder=tmp_path, answers="\n" * 6)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_share_that_is_none(tmp_path: Path) -> None:
+    done = evalstream("init", folder=tmp_path, answers="\n\n\n\nlots\n\n")
+    assert done.returncode == 2
+    assert "sample: 'lots' is no share; write a number above 0 up to 1" in done.stderr

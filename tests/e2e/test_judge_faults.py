@@ -85,6 +85,40 @@ async def test_a_judge_that_is_down_and_comes_back() -> None:
     assert [each.outcome for each in helpful(found)] == ["scored", "scored"]
 
 
+async def test_a_judge_that_is_out_holds_up_no_other_and_catches_up() -> None:
+    port = free_port()
+    judged = {"kind": "g_eval", "evaluation_steps": STEPS, "evaluation_params": ["input", "actual_output"]}
+    async with serve_judge() as url:
+        both = check(
+            {
+                "log": {"kind": "memory"},
+                "judges": {
+                    "main": {
+                        "model": "m",
+                        "base_url": f"http://127.0.0.1:{port}/v1",
+                        "breaker": {"failures": 3, "first_wait": "100ms", "longest_wait": "200ms"},
+                    },
+                    "other": {"model": "m", "base_url": url},
+                },
+                "evaluators": {"out": {**judged, "judge": "main"}, "helpful": {**judged, "judge": "other"}},
+                "monitors": {"all": {"evaluators": ["out", "helpful"]}},
+                "evaluate": {"concurrency": 2, "waiting": 50},
+                "export": {"prometheus": {"port": 0}},
+            },
+            "test",
+        )
+        async with running(both) as service:
+            await put(service, *range(30))
+            found = await ledger(service, 30)
+            assert {each.evaluator for each in found} == {"helpful"}
+            waiting = service.telemetry.registry.get_sample_value("evalstream_evaluations_waiting", {"judge": "main"})
+            assert waiting == 28
+            async with serve_judge(port=port):
+                found = await ledger(service, 60)
+    assert Counter(each.evaluator for each in found if each.outcome == "scored") == {"out": 30, "helpful": 30}
+    assert len({each.evaluation_id for each in found}) == 60
+
+
 async def test_a_judge_that_stays_down_fails_with_its_type_and_nothing_stops() -> None:
     async with running(config(f"http://127.0.0.1:{free_port()}/v1", deadline="1s")) as service:
         await put(service, 1, 2)

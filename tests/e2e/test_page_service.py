@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -96,3 +98,28 @@ async def labelled_and_killed(folder: Path, **changes: Any) -> None:
         assert set(ledger) == {row["id"] for row in rows}
         assert set(ledger.values()) == {1}
         assert 'result="unreadable"' not in await process.metrics()
+        await until_metric(process, 'evalstream_judge_agreement_labels{evaluator="helpful"', 1.0)
+        found = await calibrated(process)
+        assert (found["segments"][0]["labels"], found["threshold"]) == (1, 0.5)
+        assert "chose at random" in found["notes"][0]
+
+
+async def until_metric(process: ServiceProcess, prefix: str, value: float) -> None:
+    """Wait until a metric whose line begins so has the value."""
+    async with asyncio.timeout(30):
+        while not any(
+            line.startswith(prefix) and float(line.rsplit(" ", 1)[1]) == value
+            for line in (await process.metrics()).splitlines()
+        ):
+            await asyncio.sleep(0.1)
+
+
+async def calibrated(process: ServiceProcess) -> Any:
+    """What `evalstream calibrate` makes of the page's labels while the service runs."""
+    command = [sys.executable, "-m", "collector.cli", "calibrate", "-c", str(process.path), "--evaluator", "helpful"]
+    ran = await asyncio.create_subprocess_exec(
+        *command, "--json", cwd=process.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    said, complaint = await ran.communicate()
+    assert ran.returncode == 0, complaint.decode()
+    return json.loads(said)

@@ -4,48 +4,64 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service import ServiceProcess, until_ledger
+from prometheus_client.parser import text_string_to_metric_families
+from service import ServiceProcess
 from topics import Topics
 
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, StandInJudge, serve_judge
-from collector.logs.log import Record
+from collector.evaluate.decisions import DECISION
+from collector.evaluate.sampling import draw
+from collector.logs.log import Log, Record
 from collector.opening import open_logs
-from collector.records import turn_to_json
+from collector.records import evaluation_from_json, turn_to_json
 from evaluators.cases import Turn
+from evaluators.outcome import Evaluation
 
-CONVERSATIONS, TURNS = 60, 3
-USD_PER_HOUR = 0.05
+CONVERSATIONS, TURNS = 80, 3
+PARTITIONS = 6
+USD_PER_HOUR = 0.002
+"""A few calls' worth: less than the first rate of a tenth of the traffic would cost."""
+FREE = ("helpful", "exact")
 
 
-def configuration(judge: str, topics: Topics, budget: dict[str, Any]) -> dict[str, Any]:
+def question(judge: str) -> dict[str, Any]:
     return {
-        "log": topics.log_settings(),
+        "kind": "g_eval",
+        "evaluation_steps": ["Say whether the actual output answers the input."],
+        "evaluation_params": ["input", "actual_output"],
+        "judge": judge,
+    }
+
+
+def configuration(judge: str, topics: Topics) -> dict[str, Any]:
+    log = topics.log_settings()
+    log["kafka"] |= {"partitions": PARTITIONS, "session_timeout": 6.0}
+    price = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}
+    return {
+        "log": log,
         "receive": {"otlp_http": None},
         "judges": {
-            "stand-in": {
-                "model": "stand-in",
-                "base_url": judge,
-                "usd_per_million_input_tokens": 1.0,
-                "usd_per_million_output_tokens": 1.0,
-            }
+            "free": {"model": "stand-in", "base_url": judge},
+            "priced": {"model": "stand-in-priced", "base_url": judge, **price},
         },
         "evaluators": {
-            "helpful": {
-                "kind": "g_eval",
-                "evaluation_steps": ["Say whether the actual output answers the input."],
-                "evaluation_params": ["input", "actual_output"],
-            },
+            "helpful": question("free"),
             "exact": {"kind": "exact_match"},
+            "costly": question("priced"),
         },
-        "monitors": {"all": {"evaluators": ["helpful", {"name": "exact", "sample": 1.0}], "budget": budget}},
+        "monitors": {
+            "all": {"evaluators": list(FREE)},
+            "paid": {"evaluators": ["costly"], "budget": {"usd_per_hour": USD_PER_HOUR, "hard_cap": 1.0}},
+        },
     }
 
 
@@ -65,78 +81,118 @@ def turns() -> list[Turn]:
     ]
 
 
-async def replicas_judge(
-    folder: Path, broker: Any, budget: dict[str, Any], within: float = 90.0
-) -> tuple[list[Any], dict[str, Any]]:
-    topics = Topics(broker.bootstrap)
-    async with serve_judge(StandInJudge(Faults(latency=0.3))) as judge:
-        config = configuration(judge, topics, budget)
-        processes = [
-            ServiceProcess(make(folder / f"{n}"), replica(config, n), ("--stages", "evaluate,export")) for n in range(4)
-        ]
-        for each in processes[:3]:
-            await each.start()
-        async with open_logs(LogSettings.model_validate(config["log"])) as logs:
-            for number, turn in enumerate(turns()):
-                key = (turn.conversation_id or "").encode()
-                await logs.turns.append([Record(key, turn_to_json(turn))] * (1 + (number % 10 == 0)))
-                await asyncio.sleep(0.02)
-                if number == 60:
-                    await processes[0].kill()
-                if number == 90:
-                    await processes[3].start()
-        ledger = await until_ledger(
-            processes[3], 2 * CONVERSATIONS * TURNS if not budget else CONVERSATIONS * TURNS, within
-        )
-        await asyncio.sleep(3.0)
-        ledger = await processes[3].ledger()
-        for each in processes[1:]:
-            await each.stop()
-    return ledger, config
+async def send(log: Log, some: Iterable[Turn]) -> None:
+    """Append them one after the other, every tenth twice."""
+    for number, turn in enumerate(some):
+        record = Record((turn.conversation_id or "").encode(), turn_to_json(turn))
+        await log.append([record] * (1 + (number % 10 == 0)))
+        await asyncio.sleep(0.005)
 
 
-def replica(config: dict[str, Any], number: int) -> dict[str, Any]:
+def replica(folder: Path, config: dict[str, Any], number: int) -> ServiceProcess:
     own = copy.deepcopy(config)
     own["log"]["kafka"]["group_instance_id"] = f"replica-{number}"
-    return own
-
-
-def make(folder: Path) -> Path:
+    folder = folder / str(number)
     folder.mkdir()
-    return folder
+    return ServiceProcess(folder, own, ("--stages", "evaluate,export"))
 
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("EVALSTREAM_REPLICAS") != "1", reason="takes minutes; EVALSTREAM_REPLICAS=1 runs it"
-)
+async def counts(process: ServiceProcess) -> Counter[tuple[str, str]]:
+    """What a process says became of evaluations, by evaluator."""
+    families = text_string_to_metric_families(await process.metrics())
+    found: Counter[tuple[str, str]] = Counter()
+    for sample in (each for family in families for each in family.samples):
+        if sample.name == "evalstream_ledger_total":
+            found[sample.labels["evaluator"], sample.labels["what"]] += int(sample.value)
+    return found
+
+
+async def until_at_work(process: ServiceProcess) -> None:
+    async with asyncio.timeout(60):
+        while not (await counts(process))["helpful", "scored"]:
+            await asyncio.sleep(0.1)
+
+
+async def until_judged(log: Log, count: int) -> None:
+    """Wait until the log holds so many different evaluations of the free evaluators."""
+    found: list[Evaluation] = []
+    positions = [0] * log.partitions
+    async with asyncio.timeout(120):
+        while len({each.evaluation_id for each in found if each.evaluator in FREE}) < count:
+            await asyncio.sleep(0.3)
+            found += await news(log, positions)
+
+
+async def news(log: Log, positions: list[int]) -> list[Evaluation]:
+    """What the log holds from the positions on, which are moved to its end."""
+    found: list[Evaluation] = []
+    for partition, start in enumerate(positions):
+        async for batch in log.read(partition, start):
+            found += [evaluation_from_json(each.value) for each in batch if each.headers != DECISION]
+            positions[partition] = batch[-1].position + 1
+    return found
+
+
+async def until_quiet(processes: Sequence[ServiceProcess]) -> list[Counter[tuple[str, str]]]:
+    """Wait until all that fell due in these processes has ended, and nothing more falls due; what they counted."""
+    before: list[Counter[tuple[str, str]]] = []
+    for _ in range(120):
+        now = [await counts(each) for each in processes]
+        if now == before and all(map(balanced, now)):
+            return now
+        before = now
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"not in balance after a minute: {before}")
+
+
+def balanced(counted: Counter[tuple[str, str]]) -> bool:
+    due = sum(number for (_, what), number in counted.items() if what in ("matched", "resumed"))
+    return due == sum(number for (_, what), number in counted.items() if what not in ("matched", "resumed"))
 
 
 @pytest.mark.kafka
 @pytest.mark.slow
-async def test_three_replicas_one_killed_one_added_judge_everything_once(tmp_path: Path, kafka_broker: Any) -> None:
-    ledger, _ = await replicas_judge(tmp_path, kafka_broker, {})
-    counted = Counter(each.evaluation_id for each in ledger)
-    assert len(counted) == 2 * CONVERSATIONS * TURNS
-    twice = [each for each, number in counted.items() if number > 1]
-    assert not twice
-    assert Counter((each.evaluator, each.outcome) for each in ledger) == {
-        ("helpful", "scored"): CONVERSATIONS * TURNS,
-        ("exact", "scored"): CONVERSATIONS * TURNS,
-    }
+@pytest.mark.timeout(300)
+async def test_three_replicas_one_killed_one_added_judge_everything_once_within_the_budget(
+    tmp_path: Path, kafka_broker: Any
+) -> None:
+    sent = turns()
+    third = len(sent) // 3
+    async with AsyncExitStack() as stack:
+        judge = await stack.enter_async_context(serve_judge(StandInJudge(Faults(latency=0.3))))
+        config = configuration(judge, Topics(kafka_broker.bootstrap))
+        processes = [replica(tmp_path, config, number) for number in range(4)]
+        for each in processes:
+            stack.push_async_callback(each.end)
+        first, *_, added = processes
+        await asyncio.gather(*(each.start() for each in processes[:3]))
+        async with open_logs(LogSettings.model_validate(config["log"])) as logs:
+            await send(logs.turns, sent[:third])
+            await until_at_work(first)
+            await send(logs.turns, sent[third : 2 * third])
+            await first.kill()
+            await asyncio.gather(added.start(), send(logs.turns, sent[2 * third :]))
+            await until_judged(logs.evaluations, len(FREE) * len(sent))
+            counted = await until_quiet(processes[1:])
+            ledger = await news(logs.evaluations, [0] * PARTITIONS)
+        assert [await each.stop() for each in processes[1:]] == [0, 0, 0]
+    assert_all_once(ledger, sent)
+    assert_within_budget(ledger, counted)
 
 
-@pytest.mark.kafka
-@pytest.mark.slow
-async def test_three_replicas_share_one_budget(tmp_path: Path, kafka_broker: Any) -> None:
-    budget = {"usd_per_hour": USD_PER_HOUR, "hard_cap": 1.0}
-    ledger, _ = await replicas_judge(tmp_path, kafka_broker, budget)
-    assert sorted(each.subject.turn_id for each in ledger if each.evaluator == "exact") == sorted(
-        t.turn_id for t in turns()
-    )
-    assert all(number == 1 for number in Counter(each.evaluation_id for each in ledger).values())
-    spent = sum(each.cost_usd or 0.0 for each in ledger)
-    calls = [each for each in ledger if each.cost_usd]
+def assert_all_once(ledger: list[Evaluation], sent: list[Turn]) -> None:
+    assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
+    for evaluator in FREE:
+        judged = [each for each in ledger if each.evaluator == evaluator]
+        assert sorted(each.subject.turn_id or "" for each in judged) == sorted(each.turn_id for each in sent)
+        assert {each.outcome for each in judged} == {"scored"}
+
+
+def assert_within_budget(ledger: list[Evaluation], counted: list[Counter[tuple[str, str]]]) -> None:
+    costly = [each for each in ledger if each.evaluator == "costly"]
+    calls = [each.cost_usd for each in costly if each.cost_usd]
     assert calls, "something is judged"
-    assert spent <= USD_PER_HOUR * 1.05
-    assert {each.sampling.probability for each in ledger if each.evaluator == "exact"} == {1.0}
-    assert max(each.sampling.probability for each in calls) < 1.0
+    assert sum(calls) <= USD_PER_HOUR + 4 * max(calls), "each of four processes may pass its share by a call"
+    assert {each.reason for each in costly if not each.cost_usd} == {"over_budget"}
+    assert all(draw("evalstream", each.subject.conversation_id) < each.sampling.probability < 1.0 for each in costly)
+    assert sum(each["costly", "sampled_out"] for each in counted) > 0

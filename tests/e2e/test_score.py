@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from collector.cli import main
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 
 
@@ -47,7 +48,7 @@ async def finished(folder: Path, *arguments: str) -> subprocess.CompletedProcess
     import asyncio
 
     return await asyncio.to_thread(
-        subprocess.run, command(*arguments), cwd=folder, capture_output=True, text=True, timeout=100, check=False
+        subprocess.run, command(*arguments), cwd=folder, capture_output=True, text=True, timeout=250, check=False
     )
 
 
@@ -67,7 +68,44 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: matches no file\n")
 
 
+@pytest.mark.parametrize(
+    ("content", "said", "status"),
+    [
+        ("hello\n", "turns.jsonl: holds no JSON; give OTLP, or turns with one JSON object a line", 1),
+        ("", "turns.jsonl: no turn is in it; evalstream normalize --explain says why", 2),
+    ],
+)
+def test_files_that_hold_nothing(
+    content: str,
+    said: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prepare(tmp_path, "http://127.0.0.1:1/v1", 1)
+    (tmp_path / "turns.jsonl").write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["evalstream", "score", "turns.jsonl"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (status, f"evalstream: {said}\n")
+
+
+async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> None:
+    async with serve_judge(StandInJudge(Faults(prose_share=1.0))) as url:
+        prepare(tmp_path, url, 3)
+        done = await finished(tmp_path, "turns.jsonl", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["helpful"]["mean"] is None
+    assert done.stderr == (
+        "evalstream: helpful: nothing could be scored, 3 failed (judge_reply_invalid), the first one because: "
+        "the answer holds no JSON object; check its judge's base_url, model and key\n"
+    )
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_interrupted_and_started_again_nothing_is_judged_twice(tmp_path: Path) -> None:
     import asyncio
 
@@ -77,15 +115,18 @@ async def test_interrupted_and_started_again_nothing_is_judged_twice(tmp_path: P
         first = await asyncio.create_subprocess_exec(
             *command("turns.jsonl", "-o", "out.jsonl"), cwd=tmp_path, stderr=subprocess.PIPE
         )
-        while judge.calls < 2000:
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while judge.calls < 2000:
+                await asyncio.sleep(0.05)
         first.send_signal(signal.SIGINT)
         _, said = await first.communicate()
         assert first.returncode == 130
         assert said.decode().splitlines()[-1] == "evalstream: interrupted; the same command goes on from out.jsonl"
+        kept, before = (tmp_path / "out.jsonl").read_bytes().count(b"\n"), judge.calls
+        assert before - kept <= 64, "of what was asked only what was under way is lost"
         done = await finished(tmp_path, "turns.jsonl", "-o", "out.jsonl", "--json")
     assert done.returncode == 0
     ids = Counter(json.loads(line)["evaluation_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert len(ids) == 10_000
     assert ids.most_common(1)[0][1] == 1
-    assert judge.calls <= 10_000 + 64, "at most those in flight at the interruption are asked again"
+    assert judge.calls - before == 10_000 - kept, "what the first run has kept is not asked for again"

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 from payloads import WHOLE_WAY, exchanges, requests
-from service import service, until_ledger
+from service import free_port, service, until_ledger
 from topics import Topics
 
 from collector.demo.judge import serve_judge
@@ -67,6 +69,24 @@ async def judged_by_http(judge: str, folder: Path) -> list[Evaluation]:
 
 async def test_captured_payloads_by_http_are_each_judged_once_in_the_right_trace(judge: str, tmp_path: Path) -> None:
     assert_each_exchange_judged_once(await judged_by_http(judge, tmp_path))
+
+
+async def test_captured_payloads_by_grpc_are_each_judged_once(tmp_path: Path) -> None:
+    port = free_port()
+    config = configuration("http://127.0.0.1:9/v1", receive={"otlp_grpc": {"port": port}})
+    config["monitors"]["all"]["evaluators"] = ["exact"]
+    exchanged = exchanges(("openinference-openai", "otel-genai-openai-event"))
+    async with service(tmp_path, config) as process, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for dialect in ("openinference-openai", "otel-genai-openai-event"):
+            for name, body in requests(dialect):
+                signal = "logs.v1.Logs" if "logs" in name else "trace.v1.Trace"
+                await channel.unary_unary(f"/opentelemetry.proto.collector.{signal}Service/Export")(body)
+        ledger = await until_ledger(process, len(exchanged))
+        said = process.stderr.read_text()
+        assert f"OTLP/gRPC on port {port}" in said
+        assert await process.stop() == 0
+    assert len(ledger) == len(exchanged)
+    assert {each.subject.trace_id for each in ledger} == {each["trace_ids"][0] for each in exchanged}
 
 
 @pytest.mark.kafka

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import math
 import random
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,10 +18,13 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from truth import PAYLOADS
 
-from collector.assemble.gather import Piece
-from collector.assemble.identity import CONVERSATION_KEYS, USER_KEYS
+from collector.assemble.gather import Gathered, Piece, gather
+from collector.assemble.identity import CONVERSATION_KEYS, USER_KEYS, Identity
+from collector.dialects.dialect import Dialect
 from collector.dialects.registry import Dialects
-from collector.otlp import records_of, spans_of
+from collector.otlp import records_of, request_from_protobuf, spans_of, split_by_trace
+from collector.span import Span
+from evaluators.cases import Json
 
 DEEP = 3000
 SCOPES = (
@@ -87,18 +93,70 @@ def _seen() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
         else:
             for record in records_of(ExportLogsServiceRequest.FromString(data)):
                 keep({"body": record.body, **record.attributes})
-    dialects = Dialects.installed()
-    for dialect in dialects.all:
+    for dialect in DIALECTS.all:
         keys.update(dict.fromkeys(dialect.evidence))
         events.update(dict.fromkeys(dialect.events))
     keys.update(dict.fromkeys((*CONVERSATION_KEYS, *USER_KEYS)))
-    return tuple(keys), tuple(values.values()), (*events, *sorted(dialects.records), "exception", "")
+    return tuple(keys), tuple(values.values()), (*events, *sorted(DIALECTS.records), "exception", "")
+
+
+DIALECTS = Dialects.installed()
+
+
+@cache
+def captured_traces(dialect: str) -> tuple[Gathered, ...]:
+    """The captured traces in which a dialect reads something."""
+    pieces: dict[str, list[Piece]] = {}
+    for signal, data in requests():
+        for trace_id, piece in split_by_trace(request_from_protobuf(data, signal), data).pieces:
+            pieces.setdefault(trace_id, []).append(Piece(signal, piece))
+    found = (gather(each, DIALECTS, Identity(), _no_bad) for each in pieces.values())
+    return tuple(each for each in found if each is not None and any(_reads(dialect, span) for span in each.spans))
+
+
+def _no_bad(error: Exception) -> None:
+    raise AssertionError(error)
+
+
+def _reads(dialect: str, span: Span) -> bool:
+    return any(call.dialect == dialect for call in DIALECTS.read_each(span, ()))
+
+
+@cache
+def names_of(dialect: Dialect) -> tuple[str, ...]:
+    """Every name that the file of a dialect's reader speaks of, attributes among them, and its evidence."""
+    tree = ast.parse(inspect.getsource(inspect.getmodule(dialect.read)))
+    texts = (each.value for each in ast.walk(tree) if isinstance(each, ast.Constant))
+    names = {text for text in texts if isinstance(text, str) and re.fullmatch(r"[A-Za-z_][\w.*-]*", text)}
+    return tuple(sorted(names | set(dialect.evidence)))
+
+
+@cache
+def typical(dialect: Dialect) -> Span:
+    """The span of a dialect that holds most, out of the captured ones; without any, one with its evidence."""
+    spans = (span for trace in captured_traces(dialect.name) for span in trace.spans if _reads(dialect.name, span))
+    bare = Span("1" * 32, "2" * 16, None, "chat m", START, START + SECOND, scope=next(iter(dialect.scopes), ""))
+    evidence = {name.replace("*", "x"): "x" for name in dialect.evidence}
+    return max(spans, key=lambda span: len(span.attributes), default=bare._replace(attributes=evidence))
+
+
+def wrong_values() -> tuple[Json, ...]:
+    """Values that no library would write where a text, a number or messages are expected, as they come out of OTLP."""
+    deep: Json = "end"
+    for number in range(60):
+        deep = [deep] if number % 2 else {"content": deep}
+    return (
+        None, True, 0, -1, 2**63 - 1, -0.5, "", " ", "null", "0", "[]", "{}", [], {}, [None], [[]], {"": None}, {"role": []},
+        [{"role": {"content": 1}, "parts": 3, "content": [[None]], "tool_calls": {"function": []}}], deep,
+        "[" * DEEP, '{"content":' * 99 + "1" + "}" * 99, "x" * 50_000, '[{"role":"user","content":"' + "x" * 50_000,
+        "9" * 5000, '["\\ud800"]', "[{'role': 'user', 'content': {1, 2}}", "\x00\ufffd\u2028", '"' + "\\" * 999,
+    )  # fmt: skip
 
 
 class Hostile:
     """Makes values, spans and requests out of a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str) -> None:
         self.dice = random.Random(seed)
         self.keys, self.values, self.events = _seen()
 
@@ -178,18 +236,53 @@ class Hostile:
 
     def key(self) -> str:
         """The name of an attribute."""
-        dice = self.dice
-        key = dice.choice(self.keys)
-        if key.endswith("*"):
-            tails = ("x", "", ".0", "0.role", "0.content", "3.message.role", "999999999999.x", "-1.role", "sessionId")
-            return key[:-1] + dice.choice(tails)
-        return key.removesuffix("{}")
+        return self._whole(self.dice.choice(self.keys))
+
+    def _whole(self, name: str) -> str:
+        """The name of an attribute from one that may only be how it begins."""
+        if name.endswith(("*", ".")):
+            return name.removesuffix("*") + self.dice.choice(_TAILS)
+        return name.removesuffix("{}")
 
     def attributes(self) -> dict[str, Any]:
         made = {self.key(): self.value() for _ in range(self.dice.randrange(1, 9))}
         if self.dice.random() < 0.5:
             made[self.dice.choice(_KINDS)] = self.dice.choice(OPERATIONS)
         return made
+
+    def trace(self, dialect: Dialect) -> Gathered:
+        """A captured trace of a dialect, or one span of it, with other attributes than it should have."""
+        dice = self.dice
+        traces = captured_traces(dialect.name)
+        if not traces or dice.random() < 0.6:
+            return Gathered((self._spoilt(typical(dialect), dialect),), ())
+        trace = dice.choice(traces)
+        spans = [self._spoilt(span, dialect) if dice.random() < 0.4 else span for span in trace.spans]
+        return Gathered(tuple(spans), () if dice.random() < 0.2 else trace.records)
+
+    def _spoilt(self, span: Span, dialect: Dialect) -> Span:
+        dice = self.dice
+        attributes = dict(span.attributes)
+        names = list(attributes)
+        for _ in range(dice.choice((1, 1, 2, 5))):
+            if names and dice.random() < 0.5:
+                attributes[dice.choice(names)] = decodable(self.value())
+            elif dice.random() < 0.8:
+                attributes[self._whole(dice.choice(names_of(dialect)))] = decodable(self.value())
+            else:
+                attributes[self.key()] = decodable(self.value())
+        if names and dice.random() < 0.3:  # a limit on attributes took some away
+            for name in dice.sample(names, dice.randrange(len(names))):
+                attributes.pop(name, None)
+        return span._replace(
+            attributes=attributes,
+            name=dice.choice((span.name, span.name, *NAMES)),
+            parent_span_id=dice.choice((span.parent_span_id, span.parent_span_id, None, span.span_id)),
+            failed=dice.random() < 0.1,
+            start=dice.choice((span.start, span.start, 0, 2**64 - 1)),
+            dropped_attributes=dice.choice((0, 0, 1, 2**32 - 1)),
+            evidence=0,
+        )
 
     def pieces(self) -> list[Piece]:
         """The pieces of a trace: a few spans in one request each, and log records."""
@@ -241,6 +334,11 @@ class Hostile:
         return self.dice.choice((0, 1, START, START + SECOND, START + 2 * SECOND, 2**63, 2**64 - 1))
 
 
+_TAILS = (
+    "x", "", ".0", "0.role", "0.content", "0.message.content", "3.message.role", "1.message.tool_calls.7.tool_call.function.name",
+    "0.tool_calls.5.name", "2.message.contents.9.message_content.text", "999999999999.x", "999999999.role", "-1.role",
+    "0.0.0", "sessionId", "session_id", "documents.3.document.content",
+)  # fmt: skip
 _KINDS = (
     "gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "langsmith.span.kind", "ai.operationId",
     "mlflow.spanType", "langfuse.observation.type", "llm.request.type", "haystack.component.type", "spring.ai.kind",
@@ -251,6 +349,17 @@ _KINDS = (
 def _as_json(signal: str, data: bytes) -> bytes:
     kind: Callable[[], Any] = ExportLogsServiceRequest if signal == "logs" else ExportTraceServiceRequest
     return MessageToJson(type(kind()).FromString(data), indent=None).encode()
+
+
+def decodable(value: Any) -> Json:
+    """The value as it comes out of an attribute: no bytes, no numbers that JSON does not have."""
+    if isinstance(value, list):
+        return [decodable(each) for each in value]
+    if isinstance(value, dict):
+        return {key: decodable(each) for key, each in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _storable(value: Any) -> Any:

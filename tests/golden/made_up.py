@@ -153,3 +153,24 @@ def chat(question: str, answer: str | None, **more: Any) -> dict[str, Any]:
     if answer is not None:
         held["gen_ai.output.messages"] = parts(("assistant", answer))
     return {**held, **more}
+
+
+def facts(turn: Turn) -> dict[str, Any]:
+    """What a turn says, in few words: only what is there."""
+    said = {
+        "input": turn.input,
+        "answer": turn.actual_output,
+        "system": turn.system_prompt,
+        "history": [(each.role, each.content) for each in turn.history],
+        "tools": [(each.name, each.arguments, each.result) for each in turn.tools_called],
+        "context": list(turn.retrieval_context),
+        "tokens": (turn.usage.input_tokens, turn.usage.output_tokens) if turn.usage else None,
+        "model": turn.model,
+        "response": turn.response_id,
+        "conversation": turn.conversation_id,
+        "user": turn.user_id,
+        "error": turn.error,
+        "incomplete": turn.incomplete,
+        "feedback": [(each.name, each.value, each.label, each.comment) for each in turn.feedback],
+    }
+    return {name: value for name, value in said.items() if value not in (None, [])}

@@ -22,6 +22,9 @@ _SECRETS = "hostile/test_secrets.py::"
 _ACCESS = "hostile/test_access.py::"
 _CONFIG = "hostile/test_configuration.py::"
 _LETTERS = "hostile/test_dead_letters.py::"
+_STEPS = "chaos/test_steps.py::"
+_CHAOS = "chaos/test_chaos.py::"
+_AROUND = "chaos/test_faults.py::"
 
 CASES = {
     1: Case("gzip bomb 1000:1", "413, memory bounded", (_HTTP + "test_gzip_bomb_is_413_without_growing",)),
@@ -90,6 +93,8 @@ CASES = {
         "bad Kafka records and batches",
         "dead letter or passed over, the partition moves",
         (
+            _TRAPS + "test_what_cannot_be_decoded_goes_to_the_dead_letters_before_it_is_committed",
+            _LETTERS + "test_what_could_not_even_be_read_is_put_aside_with_its_place_and_stops_a_stage_like_the_rest",
             _TRAPS + "test_trap_2_what_cannot_be_decoded_is_passed_over",
             _TRAPS + "test_trap_6_a_bomb_is_not_unpacked",
             "unit/receive/test_kafka_source.py::test_tombstones_ticks_and_empty_messages_are_passed",
@@ -161,12 +166,33 @@ CASES = {
         "refused",
         (_CONFIG + "test_endpoints_where_no_judge_is", _JUDGE + "test_redirects_are_not_followed"),
     ),
+    27: Case(
+        "SIGKILL at each step",
+        "none missing, each once, only what was in flight asked again",
+        (_STEPS + "test_on_sqlite", _STEPS + "test_on_kafka", _CHAOS + "test_workers_and_broker_die_at_random"),
+    ),
+    28: Case(
+        "rebalance storm, broker away or standing still, disk full, topic deleted",
+        "waits, goes on by itself, loses nothing",
+        (
+            _CHAOS + "test_a_storm_of_rebalances_loses_nothing_and_writes_nothing_twice",
+            _CHAOS + "test_workers_and_broker_die_at_random",
+            "integration/test_ledger_on_kafka.py::test_what_was_appended_without_an_answer_is_not_appended_again",
+            _AROUND + "test_a_full_disk_is_waited_for_and_what_was_accepted_is_judged_once",
+            _AROUND + "test_a_source_topic_that_is_deleted_and_made_again_is_read_again",
+        ),
+    ),
+    29: Case(
+        "the clock jumps an hour",
+        "conversations neither all close nor hang",
+        (
+            _AROUND + "test_when_the_clock_jumps_an_hour_conversations_neither_all_close_nor_hang",
+            "unit/logs/test_clock.py::test_a_jump_is_made_good_bit_by_bit",
+        ),
+    ),
+    30: Case(
+        "SIGTERM under load",
+        "exit 0 within the grace, no question asked twice",
+        (_AROUND + "test_sigterm_under_load_ends_in_order_and_costs_no_question",),
+    ),
 }
-
-ELSEWHERE = {
-    27: "SIGKILL at each step: part of the chaos harness; e2e/test_kill.py kills at random",
-    28: "rebalance storm, broker away, disk full: part of the chaos harness; unit/logs/test_sqlite_log.py fills the disk",
-    29: "clock jumps: part of the chaos harness",
-    30: "SIGTERM under load: part of the chaos harness; integration/test_otlp_http.py stops under requests",
-}
-"""Cases whose tests need real processes and a broker to break."""

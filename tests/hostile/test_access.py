@@ -54,7 +54,7 @@ async def test_only_a_whole_token_lets_in(header, status):
 def test_every_token_is_compared_whole(monkeypatch):
     compared = []
     monkeypatch.setattr("hmac.compare_digest", lambda one, two: compared.append((one, two)) or one == two)
-    tokens = Tokens(AuthSettings(tokens=(GOOD, ALSO)))
+    tokens = Tokens(AuthSettings(tokens=(GOOD, ALSO)), "receive.otlp_http")
 
     assert tokens.know(GOOD)
     assert len(compared) == 2, "finding the first does not end the comparison"
@@ -65,7 +65,7 @@ def test_token_files_rotate_without_a_restart(tmp_path):
     now = [0.0]
     file = tmp_path / "tokens"
     file.write_text(GOOD + "\n")
-    tokens = Tokens(AuthSettings(token_files=(file,)), clock=lambda: now[0])
+    tokens = Tokens(AuthSettings(token_files=(file,)), "receive.otlp_http", clock=lambda: now[0])
     file.write_text(f"{ALSO}\n\n")
 
     now[0] = LOOK_EVERY

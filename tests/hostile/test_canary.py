@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from collector.evaluate.budget import Limits
+from collector.evaluate.dispatch import Dispatcher
+from collector.evaluate.lanes import Room
+from collector.evaluate.marks import Mark
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.purse import Purse
+from collector.logs.memory import MemoryLog
 from collector.safeguards import CanarySettings, Safeguards, planted
 from collector.telemetry import CANARIES, Telemetry
 from evaluators.cases import Conversation, Turn
 from evaluators.judge import Answer, Verdict
-from evaluators.outcome import Score
+from evaluators.outcome import Score, Usage
 from evaluators.output.g_eval import GEval
 
 TURN = Turn(turn_id="t1", input="What is 2 and 2?", actual_output="It is 4.")
@@ -77,6 +85,33 @@ async def test_without_a_share_nothing_is_asked_twice():
     judge = Obedient(3, obeys=True)
     assert sum((await results(judge, share=0.0)).values()) == 0
     assert judge.asked == 1
+
+
+class Priced(Obedient):
+    async def ask(self, prompt, reply, *, logprobs=False, samples=1):
+        verdict = await super().ask(prompt, reply)
+        return replace(verdict, usage=Usage(calls=1), cost_usd=0.01)
+
+
+@pytest.mark.parametrize(("usd_per_hour", "twins"), [(1.0, 1), (0.01, 0)])
+async def test_a_twin_is_paid_from_the_budget_and_left_out_beyond_its_cap(usd_per_hour, twins):
+    judge, telemetry = Priced(3, obeys=False), Telemetry()
+    assignment = Assignment(EVALUATOR, judge, "v", expected_usd=0.01)
+    limits = Limits(usd_per_hour=usd_per_hour, hard_cap=1.0)
+    monitor = Monitor(name="m", assignments=(assignment,), match={}, limits=limits)
+    purse = Purse(Plan((monitor,)), 1)
+    purse.open(0, datetime.now(UTC).timestamp(), None, ())
+    guards = Safeguards(telemetry, canary=CanarySettings(share=1.0))
+    dispatcher = Dispatcher(MemoryLog("evaluations", partitions=1), room=Room(places=1), purse=purse, run=guards.run)
+    job = Job(evaluation_id="1", monitor=monitor, assignment=assignment, case=lambda: TURN, needs=Mark(0), emitted=0)
+    evaluation = await dispatcher.perform(job, 0)
+    await guards.settle()
+
+    assert evaluation.cost_usd == 0.01
+    assert judge.asked == 1 + twins
+    assert telemetry.counter(CANARIES, "right", "m", "left_out")._value.get() == 1 - twins
+    spent = (1 + twins) * 0.01 / usd_per_hour
+    assert purse.used("m", datetime.now(UTC).timestamp()) == pytest.approx(spent)
 
 
 def test_a_conversation_is_planted_in_its_last_answer():

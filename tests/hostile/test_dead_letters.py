@@ -10,7 +10,7 @@ import pytest
 from collector.backoff import Backoff
 from collector.dead_letters import DeadLetters, DeadLetterSettings, TooManyDeadLetters, letters_in, put, record_of
 from collector.errors import BadInput
-from collector.logs.log import LogUnavailable, Record, Stored
+from collector.logs.log import LogUnavailable, Record, Stored, Unreadable
 from collector.logs.memory import MemoryLog
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.refusal import NotRedacted
@@ -52,6 +52,25 @@ async def test_a_bad_record_is_put_aside_and_the_rest_goes_on():
     assert (letter.attempts, letter.size, letter.state) == (1, 3, "dead")
     assert "OTLP" in letter.reason
     assert telemetry.counter(DEAD_LETTERS, "receive", "BadInput")._value.get() == 1
+
+
+async def test_what_could_not_even_be_read_is_put_aside_with_its_place_and_stops_a_stage_like_the_rest():
+    log, telemetry = MemoryLog("dead_letters", partitions=1), Telemetry()
+    unreadable = [Unreadable(0, at, 100.0, None, b"", end=at + 5, reason="the checksum is wrong") for at in (7, 20)]
+    async with fold_of(letters(log, telemetry), MemoryLog("spans", partitions=1)) as fold:
+        await fold.replay(unreadable)
+        await fold.deliver([unreadable[0], stored(12, GOOD)])
+        await fold.deliver([unreadable[1]])
+
+    first, second = [each async for each in letters_in(log)]
+    assert (first.position, first.kind, first.value, first.reason) == (
+        7, "UnreadableBatch", None, "records 7 to 11 cannot be read: the checksum is wrong",
+    )  # fmt: skip
+    assert second.position == 20
+    assert telemetry.counter(DEAD_LETTERS, "receive", "UnreadableBatch")._value.get() == 2
+    async with fold_of(letters(log, max_consecutive=2), MemoryLog("spans", partitions=1)) as fold:
+        with pytest.raises(TooManyDeadLetters):
+            await fold.deliver(unreadable)
 
 
 async def test_delivered_twice_it_is_one_letter():

@@ -1,20 +1,58 @@
-"""Random and mutated bytes: nothing but BadInput ever comes out of reading a request."""
+"""Random bytes and hostile traces: nothing but BadInput ever comes out of reading and assembling them.
+
+`make test` tries 130,000 cases, always the same; `make fuzz` as many as FUZZ_CASES says, of a seed that changes. What fails
+names its case: `Hostile("…")` makes it again.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from hostile import DIALECTS, Hostile, names_of, typical, wrong_values
+from made_up import ASSEMBLER
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from collector.assemble.explain import explain, lines_of
+from collector.assemble.gather import Gathered, Piece
+from collector.assemble.trace import Assembly
+from collector.dialects.dialect import Dialect
 from collector.errors import BadInput
 from collector.receive.intake import take_in
+from collector.records import turn_from_json, turn_to_json
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 
 REDACTOR = Redactor((find,), b"a key")
-ROUNDS = 20_000
+ALL = 130_000
+CASES = int(os.environ.get("FUZZ_CASES", ALL))
+SEED = os.environ.get("FUZZ_SEED", "0")
+
+
+def share(of: int) -> range:
+    """Numbers for the cases of one test, which are `of` when they are 130,000 in all."""
+    return range(max(1, of * CASES // ALL))
+
+
+@contextmanager
+def case(name: str) -> Iterator[Hostile]:
+    """A case; an error of it says which it was."""
+    seed = f"{SEED} {name}"
+    try:
+        yield Hostile(seed)
+    except Exception as error:
+        raise AssertionError(f'{type(error).__name__} in the case of Hostile("{seed}")') from error
+
+
+def readable(assembly: Assembly) -> int:
+    """How many turns there are; each of them can be written and read again."""
+    for each in assembly.turns:
+        assert turn_from_json(turn_to_json(each.turn)) == each.turn
+    return len(assembly.turns)
 
 
 def valid() -> bytes:
@@ -51,10 +89,10 @@ def mutated(chance: random.Random, data: bytes) -> bytes:
 @pytest.mark.parametrize("form", ["protobuf", "json", None])
 @pytest.mark.parametrize("signal", ["traces", "logs"])
 def test_requests(form, signal):
-    chance = random.Random(f"{form} {signal}")
+    chance = random.Random(f"{SEED} {form} {signal}")
     originals = (valid(), JSON)
     outcomes = {True: 0, False: 0}
-    for number in range(ROUNDS):
+    for number in share(10_000):
         data = chance.randbytes(chance.randint(0, 60)) if number % 4 == 0 else mutated(chance, originals[number % 2])
         try:
             intake = take_in(data, signal, form, max_items=100, redactor=REDACTOR)
@@ -64,3 +102,57 @@ def test_requests(form, signal):
             outcomes[True] += 1
             assert all(b"ada@example.com" not in record.value for record in intake.records)
     assert min(outcomes.values()) > 0
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_changed_payloads(part: int):
+    """Captured requests with bytes changed, taken in as the receivers do, and what is left of them assembled."""
+    outcomes = {True: 0, False: 0}
+    for number in share(4000):
+        with case(f"bytes {part} {number}") as hostile:
+            data = hostile.any_bytes()
+            for signal in ("traces", "logs"):
+                try:
+                    records = take_in(data, signal, redactor=REDACTOR if part == 0 else None).records
+                except BadInput:
+                    outcomes[False] += 1
+                else:
+                    outcomes[True] += 1
+                    readable(ASSEMBLER.assemble([Piece(signal, record.value) for record in records]))
+    assert min(outcomes.values()) > 0
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.all, ids=lambda dialect: dialect.name)
+def test_every_attribute_with_every_wrong_type(dialect: Dialect):
+    span = typical(dialect)
+    for name in {*names_of(dialect), *span.attributes}:
+        key = name.replace("*", "0.x") + ("0.role" if name.endswith(".") else "")
+        for number, value in enumerate(wrong_values()):
+            try:
+                spoilt = span._replace(attributes={**span.attributes, key: value}, evidence=0)
+                readable(ASSEMBLER.work(Gathered((spoilt,), ())).assembly)
+            except Exception as error:
+                raise AssertionError(f"{type(error).__name__} with wrong value {number} in {key}") from error
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.all, ids=lambda dialect: dialect.name)
+def test_spoilt_traces_of(dialect: Dialect):
+    """Captured traces of a dialect with hostile values among their attributes."""
+    turns = 0
+    for number in share(2300):
+        with case(f"{dialect.name} {number}") as hostile:
+            turns += readable(ASSEMBLER.work(hostile.trace(dialect)).assembly)
+    assert turns > 0
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_traces_of_every_dialect_at_once(part: int):
+    """Spans and log records made up of any dialect's attributes, through protobuf; explained, too."""
+    turns = 0
+    for number in share(400):
+        with case(f"pieces {part} {number}") as hostile:
+            pieces = hostile.pieces()
+            turns += readable(ASSEMBLER.assemble(pieces))
+            if number % 8 == 0:
+                assert list(lines_of(explain("1" * 32, pieces, ASSEMBLER)))
+    assert turns > 0

@@ -19,10 +19,14 @@ from kafka.record import util as record_util
 from kafka_logs import commits, fresh, numbered, open_log, produce, settings_for
 from log_stores import PACE
 
+from collector.backoff import Backoff
+from collector.dead_letters import DeadLetters, DeadLetterSettings, letters_in, record_of
 from collector.logs.kafka import KafkaLog, KafkaSource, Poison, polling
 from collector.logs.kafka import decompression as codecs
 from collector.logs.kafka.polling import Polling
 from collector.logs.log import LogError, LogUnavailable, Record
+from collector.logs.memory import MemoryLog
+from collector.telemetry import Telemetry
 
 NEVER = 3600.0
 
@@ -146,6 +150,46 @@ async def test_trap_5_a_poll_that_never_returns_ends_the_process(kafka_broker, m
         async with following(log, fresh("g"), got.open_fold):
             await got.until(lambda: got.delivered)
             assert await asyncio.to_thread(stalled.wait, 10)
+
+
+@pytest.mark.kafka
+async def test_what_cannot_be_decoded_goes_to_the_dead_letters_before_it_is_committed(kafka_broker) -> None:
+    topic, group, telemetry = fresh("poison"), fresh("g"), Telemetry()
+    kept = MemoryLog("dead_letters", partitions=1)
+    dead = DeadLetters("receive", topic, kept, telemetry, DeadLetterSettings(), keep=True, backoff=Backoff(first=0.05))
+    append, failures = kept.append, 3
+
+    async def sometimes(records) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            assert group not in await committed_groups()
+            raise LogUnavailable("not now")
+        await append(records)
+
+    async def committed_groups() -> set[str]:
+        return {group for each in (await commits(kafka_broker, group)).values() if each.position > 2}
+
+    kept.append = sometimes
+    async with open_log(kafka_broker, topic=topic, compression=None) as log:
+        await log.append(numbered(0, 2))
+        bad = [{"value": b"poison %d" % n, "headers": [(NotUtf8("x"), b"1")], "partition": 0} for n in range(5)]
+        await produce(kafka_broker, topic, bad)
+        await log.append(numbered(2, 4))
+        got = Recorders()
+        async with following(log, group, dead.guarding(got.open_fold)):
+            await got.until(lambda: len(got.delivered) == 4)
+            async with asyncio.timeout(20):
+                while not (letters := [each async for each in letters_in(kept)]):
+                    await asyncio.sleep(0.02)
+    [letter] = letters
+    assert got.values == [b"0", b"1", b"2", b"3"]
+    assert (letter.position, letter.kind, letter.value) == (2, "UnreadableBatch", None)
+    assert letter.reason.startswith("records 2 to 6 cannot be read: ")
+    assert record_of(letter) is None
+    assert (await commits(kafka_broker, group))[0].position == 9
+    drops = {"stage": "receive", "reason": "unreadable_batch"}
+    assert telemetry.registry.get_sample_value("evalstream_drops_total", drops) == 5
 
 
 def test_trap_5_the_process_says_where_it_stands_and_exits() -> None:

@@ -6,13 +6,10 @@ import asyncio
 import gzip
 import io
 import random
-import re
 import time
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Self
 
 import aiohttp
 import orjson
@@ -23,6 +20,7 @@ from log_doubles import FailingLog, GatedLog, PickyLog, stored
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from otlp_samples import logs_request, trace_id, traces_request
+from peak_memory import PeakMemory
 
 from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
@@ -123,21 +121,6 @@ async def test_partial_success_says_how_many_spans_have_no_trace():
         assert orjson.loads(answer)["partialSuccess"]["rejectedSpans"] == "1"
         _, _, answer = await sender.post(logs_request(b"").SerializeToString(), path="/v1/logs")
         assert not ExportLogsServiceResponse.FromString(answer).HasField("partial_success")
-
-
-class PeakMemory:
-    """How far the resident memory (bytes) rose above where it was at the start, at its highest."""
-
-    def __enter__(self) -> Self:
-        Path("/proc/self/clear_refs").write_text("5")
-        self._start = self._peak()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.grown = self._peak() - self._start
-
-    def _peak(self) -> int:
-        return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
 
 def gzip_bomb(size: int) -> bytes:

@@ -13,7 +13,6 @@ from shown import Shown, showing
 from collector.logs.log import Record
 from collector.page.server import MOST_STREAMS, Page
 from collector.page.settings import PageSettings
-from collector.receive.refusal import Refused
 
 
 @pytest.fixture
@@ -99,22 +98,6 @@ async def test_a_wrong_filter_is_answered_with_a_sentence(shown: Shown) -> None:
     status, body, _ = await ask(shown, "api/evaluations?order=best")
     assert status == 400
     assert body["error"].startswith("order: ")
-
-
-async def test_whoever_the_guard_refuses_sees_nothing() -> None:
-    async with showing() as shown:
-
-        async def guard(request: Any) -> None:
-            if request.headers.get("Authorization") != "Bearer right":
-                raise Refused(401, "who are you?", headers={"WWW-Authenticate": "Bearer"})
-
-        page = Page(PageSettings(port=0), shown.evaluations, guard=guard)
-        async with page.serve() as port:
-            guarded = Shown(page, shown.turns, shown.evaluations, port)
-            for path in ("", "api/overview", "api/changes", "assets/main.js"):
-                status, body, headers = await ask(guarded, path)
-                assert (status, body, headers["WWW-Authenticate"]) == (401, {"error": "who are you?"}, "Bearer")
-            assert (await ask(guarded, "api/overview", headers={"Authorization": "Bearer right"}))[0] == 200
 
 
 async def test_the_stream_tells_of_changes_and_ends_with_the_server(shown: Shown) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -37,7 +38,7 @@ BY_HAND = {
     "monitor": ("chatbot", "search"),
     "outcome": ("sampled", "sampled_out", "unmatched"),
     "exporter": ("prometheus", "otlp"),
-    "result": ("accepted", "rejected"),
+    "result": ("accepted", "rejected", "hit", "miss"),
     "signal": ("traces", "logs"),
     "source": ("http", "kafka"),
     "status": ("200", "503"),
@@ -48,6 +49,10 @@ BY_HAND = {
     "direction": ("input", "output"),
     "judge": ("main",),
     "reader": ("assemble", "evaluate"),
+    "period": ("hour", "day"),
+    "what": ("matched", "over_budget"),
+    "statistic": ("cohen_kappa", "spearman"),
+    "bound": ("low", "high"),
 }
 """What labels are in series that are not fed by the exporter; any other label is `some`."""
 
@@ -201,7 +206,8 @@ def _subject(number: int, each: int) -> dict[str, Any]:
 
 def _touch_all(telemetry: Telemetry, amount: float) -> None:
     for each in series():
-        if "golden" in each.name or each.labels[:2] != ("evaluator", "evaluator_version"):  # those the exporter feeds
+        fed = each.labels[:2] == ("evaluator", "evaluator_version") and not re.search("golden|agreement", each.name)
+        if not fed:  # by the exporter
             for labels in itertools.product(*(BY_HAND.get(label, ("some",)) for label in each.labels)):
                 _touch(telemetry, each, labels, amount)
 

@@ -10,7 +10,7 @@ import pytest
 from promtool import SERIES, configured, estimator, firing, run, series, tool, traffic
 from streams import MEAN, Stream, drop_at
 
-from collector.config.loading import Config
+from collector.config.loading import Config, check
 from collector.detection import Detector, Sums, evidence
 from collector.rules.formats import FORMATS, text
 from collector.rules.generate import rules_of
@@ -185,6 +185,54 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
         },
     ]
     run(tmp_path, configured(sample=0.1), cases)
+
+
+def test_weights_of_conversations_are_held_against_the_conversations_there_were(tmp_path: Path):
+    """A fifth of 10 conversations a minute is judged as a whole; at weight 5 that is right, at weight 10 it is not."""
+    config = check(
+        {
+            "judges": {"main": {"model": "m"}},
+            "evaluators": {"helpful": {"kind": "completeness", "judge": "main", "threshold": 0.77}},
+            "monitors": {"chatbot": {"evaluators": ["helpful"], "sample": 0.2}},
+        },
+        "test.yaml",
+    )
+    population = series("evalstream_conversations_total", [10.0 * minute for minute in range(401)], monitor="chatbot")
+    inconsistent = {"alertname": "EvalstreamWeightsInconsistent", "severity": "warning"}
+    cases = [
+        {
+            "inputs": [*estimator(Stream(2.0, weight=weight, seed=9).run(400)), population],
+            "alerts": [firing(399, "EvalstreamWeightsInconsistent", *expected)],
+        }
+        for weight, expected in ((5.0, []), (10.0, [inconsistent]))
+    ]
+    run(tmp_path, config, cases)
+
+
+def test_an_evaluator_that_only_skips_what_it_cannot_judge_is_not_stale(tmp_path: Path):
+    """Turns without what it needs: it is at work. Shed turns: it is not."""
+    coming = [2.0 * minute for minute in range(121)]
+    labels = {**SERIES, "instance": "a", "outcome": "skipped"}
+    stale = {"alertname": "EvalstreamStale", "severity": "page"}
+    cases = [
+        {
+            "inputs": [
+                *traffic(coming, [0] * 121),
+                series("evalstream_evaluations_total", coming, **labels, reason=reason),
+            ],
+            "alerts": [firing(100, "EvalstreamStale", *expected)],
+        }
+        for reason, expected in (("missing_field", []), ("shed", [stale]))
+    ]
+    run(tmp_path, configured(), cases)
+
+
+def test_a_single_drop_is_seen_and_ends(tmp_path: Path):
+    """Its series begins at 1, which is no increase to Prometheus."""
+    one = series("evalstream_drops_total", "_x20 1x60", stage="receive", reason="unreadable")
+    dropped = {"alertname": "EvalstreamDrops", "severity": "warning"}
+    alerts = [firing(19, "EvalstreamDrops"), firing(25, "EvalstreamDrops", dropped), firing(60, "EvalstreamDrops")]
+    run(tmp_path, configured(), [{"inputs": [one], "alerts": alerts}])
 
 
 def test_too_many_unscored_are_noticed(tmp_path: Path):

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pydantic import BaseModel
 
+from collector.evaluate.budget import Limits
 from collector.evaluate.conversations import Ends
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds, EvaluateFold
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
+from collector.evaluate.purse import Purse
+from collector.evaluate.sampling import draw
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.following import Pace
 from collector.logs.log import TICK, Committed, Record, Stored
 from collector.logs.memory import MemoryLog
 from collector.records import evaluation_from_json, turn_to_json
 from evaluators.cases import Conversation, Turn
+from evaluators.errors import JudgeUnavailable
 from evaluators.evaluator import Evaluator
-from evaluators.judge import Judge
-from evaluators.outcome import Evaluation, Score
+from evaluators.judge import Answer, Judge, Prompt, Verdict
+from evaluators.outcome import Evaluation, Score, Skipped, Usage
 
 IDLE, LATENESS = 10.0, 50.0
 APART = IDLE + LATENESS
+PAUSES = [0.5, 4.0, 11.0, 35.0, 59.0, 62.0, 130.0]
 
 
 class Gate:
@@ -67,6 +78,40 @@ class Whole(Evaluator[Conversation]):
         return Score(value=1.0, explanation=" ".join(turn.turn_id for turn in case.turns))
 
 
+class Moody(Evaluator[Turn]):
+    """Asks a judge about every third turn; skips and fails for the others."""
+
+    kind: ClassVar[str] = "moody"
+
+    @property
+    def requires(self) -> frozenset[str]:
+        return frozenset()
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
+        await GATE[0].passes.acquire()
+        match int(case.turn_id[1:]) % 3:
+            case 0:
+                return Skipped(reason="not today")
+            case 1:
+                raise JudgeUnavailable("not there")
+        await judge.ask(Prompt("?"), Nothing)
+        return Score(value=1.0, method="single")
+
+
+class Nothing(BaseModel):
+    """What the judge answers."""
+
+
+class Priced:
+    """A judge that answers at once, at a price."""
+
+    model = "priced"
+    usd = 0.01
+
+    async def ask(self, prompt: Any, reply: Any, *, logprobs: bool = False, samples: int = 1) -> Any:
+        return Verdict([Answer(reply(), "{}")], self.model, None, Usage(input_tokens=1, calls=1), self.usd)
+
+
 class Counts:
     """A tally of all lives of a service, and of its last one."""
 
@@ -84,11 +129,14 @@ class Counts:
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 
+    def silent(self, monitor: str, number: int) -> None:
+        """Counted in tests/unit/evaluate/test_population.py."""
+
 
 class Service:
     """The evaluate stage over logs in memory, moved by hand: delivers, commits and dies when told."""
 
-    def __init__(self, ends: Ends, bounds: Bounds) -> None:
+    def __init__(self, monitor: Monitor, bounds: Bounds, shed_after: float | None) -> None:
         self.now = 1000.0
         pace = Pace(clock=lambda: self.now)
         self.turns = MemoryLog("turns", partitions=1, pace=pace)
@@ -97,32 +145,33 @@ class Service:
         self.committed: Committed | None = None
         self.position = 0
         self.fold: EvaluateFold | None = None
-        self._plan = Plan(
-            (
-                Monitor(
-                    name="m",
-                    assignments=tuple(
-                        Assignment(each, NoJudge(), each.version) for each in (Words(name="w"), Whole(name="c"))
-                    ),
-                    match={},
-                    ends=ends,
-                ),
-            )
-        )
+        self.delivered = 0
+        self._plan = Plan((monitor,))
         self._bounds = bounds
+        self._shed_after = shed_after
         self._work: asyncio.Queue[tuple[Sequence[Stored], bool]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         GATE[:] = [Gate()]
         self.tally.life.clear()
+        self.delivered = 0
+        purse = Purse(self._plan, 1)
         stage = EvaluateStage(
             self._plan,
             self.evaluations,
-            Dispatcher(self.evaluations, concurrency=10_000),
+            Dispatcher(
+                self.evaluations,
+                room=Room(places=10_000),
+                now=lambda: datetime.fromtimestamp(self.now, UTC),
+                purse=purse,
+                shed_after=self._shed_after,
+            ),
             turns=self.turns,
             bounds=self._bounds,
             tally=self.tally,
+            purse=purse,
+            clock=lambda: self.now,
         )
         self._task = asyncio.create_task(self._live(stage))
         self.position = self.committed.position if self.committed else 0
@@ -152,6 +201,7 @@ class Service:
         if records:
             await self._give(records)
             self.position = records[-1].position + 1
+            self.delivered += sum(not each.headers for each in records)
         return len(records)
 
     def commit(self) -> None:
@@ -165,6 +215,10 @@ class Service:
         await asyncio.wait([self._task])
         self._work = asyncio.Queue()
         await self.start()
+
+    async def end(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
 
     async def finish(self, most: int) -> None:
         for _ in range(most):
@@ -183,28 +237,38 @@ class Service:
         ]
 
     def assert_conserved(self) -> None:
-        """What fell due in this life has ended or is under way."""
-        due = sum(number for (_, what), number in self.tally.life.items() if what in ("matched", "resumed"))
-        ended = sum(number for (_, what), number in self.tally.life.items() if what not in ("matched", "resumed"))
-        assert due == ended + len(self.fold.jobs)
+        """Every turn of this life fell due for its evaluators, and what fell due has ended or is under way."""
+        due, ended = Counter[str](), Counter[str]()
+        for (evaluator, what), number in self.tally.life.items():
+            (due if what in ("matched", "resumed") else ended)[evaluator] += number
+        assert due.total() == ended.total() + len(self.fold.jobs)
+        assert all(number <= due[evaluator] for evaluator, number in ended.items())
+        for each in self._plan.monitors[0].of_scope("turn"):
+            assert self.tally.life[each.evaluator.name, "matched"] == self.delivered
 
 
 class World(RuleBasedStateMachine):
     """Users talk; turns come late, twice and in any order; the service crashes."""
 
-    ends = Ends(idle=IDLE, lateness=LATENESS)
+    monitor = Monitor(
+        name="m",
+        assignments=tuple(Assignment(each, NoJudge(), each.version) for each in (Words(name="w"), Whole(name="c"))),
+        match={},
+        ends=Ends(idle=IDLE, lateness=LATENESS),
+    )
     bounds = Bounds(records=6, seconds=40.0)
+    shed_after: float | None = None
     twice = True
 
     @initialize()
     def begin(self) -> None:
         self.runner = asyncio.Runner()
-        self.service = Service(self.ends, self.bounds)
+        self.service = Service(self.monitor, self.bounds, self.shed_after)
         self.happened: list[tuple[float, str, str]] = []
         self.under_way: list[tuple[float, str, str]] = []
         self.runner.run(self.service.start())
 
-    @rule(conversation=st.sampled_from("abc"), after=st.sampled_from([0.5, 4.0, 11.0, 35.0, 59.0, 62.0, 130.0]))
+    @rule(conversation=st.sampled_from("abc"), after=st.sampled_from(PAUSES))
     def happen(self, conversation: str, after: float) -> None:
         self.service.now += after
         for turn in [each for each in self.under_way if each[0] + LATENESS < self.service.now]:
@@ -224,14 +288,15 @@ class World(RuleBasedStateMachine):
         self._put(turn)
         self.service.now = now
 
-    @precondition(lambda self: self.twice and self.happened)
+    @precondition(lambda self: self.recent())
     @rule(data=st.data())
     def arrive_again(self, data: st.DataObject) -> None:
-        recent = [
-            each for each in self.happened if each not in self.under_way and each[0] + LATENESS >= self.service.now
-        ]
-        if recent:
-            self._put(data.draw(st.sampled_from(recent)))
+        self._put(data.draw(st.sampled_from(self.recent())))
+
+    def recent(self) -> list[tuple[float, str, str]]:
+        """What came, and may come once more."""
+        came = [each for each in self.happened if each not in self.under_way]
+        return [each for each in came if self.twice and each[0] + LATENESS >= self.service.now]
 
     def _put(self, turn: tuple[float, str, str]) -> None:
         at, conversation, turn_id = turn
@@ -269,9 +334,41 @@ class World(RuleBasedStateMachine):
         try:
             self.wind_up()
         finally:
-            self.service._task.cancel()
-            self.runner.run(asyncio.wait([self.service._task]))
-            self.runner.close()
+            self.end()
+
+    def end(self) -> None:
+        self.runner.run(self.service.end())
+        self.runner.close()
+
+    def live(self, history: str) -> None:
+        """Live through a history, one word or three a step; turns are named by their place among those there are."""
+        self.begin()
+        try:
+            for step in history.split(", "):
+                self.step(*step.split())
+                self.service.assert_conserved()
+                self.bounded()
+            self.wind_up()
+        except Exception as error:
+            raise AssertionError(f"{type(self).__name__}: {history}") from error
+        finally:
+            self.end()
+
+    def step(self, word: str, first: str = "", second: str = "") -> None:
+        match word:
+            case "happen":
+                self.happen(first, float(second))
+            case "arrive" if self.under_way:
+                self._arrive(self.under_way[int(first) % len(self.under_way)])
+            case "again" if recent := self.recent():
+                self._put(recent[int(first) % len(recent)])
+            case "deliver" | "finish":
+                getattr(self, word)(int(first))
+            case "tick" | "commit" | "crash":
+                getattr(self, word)()
+
+    def bounded(self) -> None:
+        """Nothing to be said of memory here."""
 
     def wind_up(self) -> None:
         """Everything arrives, time passes, everything is judged."""
@@ -282,7 +379,7 @@ class World(RuleBasedStateMachine):
             self.tick()
             while self.runner.run(self.service.deliver(5)):
                 self.service.commit()
-            self.runner.run(self.service.finish(10_000))
+            self.runner.run(self.service.finish(len(self.service.fold.jobs)))
         self.service.assert_conserved()
         self.check(self.runner.run(self.service.ledger()))
         self.service.commit()
@@ -325,7 +422,7 @@ TestWorld.settings = settings(
 class SmallWorld(World):
     """With limits so low that conversations are cut and evicted: the memory is bounded, and each turn is judged."""
 
-    ends = Ends(idle=IDLE, lateness=LATENESS, max_turns=3)
+    monitor = replace(World.monitor, ends=Ends(idle=IDLE, lateness=LATENESS, max_turns=3))
     bounds = Bounds(conversations=2, records=6, seconds=40.0)
     twice = False
 
@@ -345,3 +442,157 @@ TestSmallWorld = SmallWorld.TestCase
 TestSmallWorld.settings = settings(
     max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+class PricedWorld(World):
+    """With sampling, a budget, evaluations that are skipped, fail and wait too long: each is counted, once."""
+
+    monitor = replace(
+        World.monitor,
+        assignments=(
+            *(replace(each, rate=0.6) for each in World.monitor.assignments),
+            Assignment(Moody(name="p"), Priced(), "v", expected_usd=Priced.usd),
+        ),
+        limits=Limits(usd_per_hour=6 * Priced.usd, hard_cap=1.0),
+    )
+    shed_after = 1000.0
+
+    def check(self, ledger: list[Evaluation]) -> None:
+        assert all(number == 1 for number in Counter(each.evaluation_id for each in ledger).values())
+        sampled = [(at, name, turn_id) for at, name, turn_id in self.happened if draw("evalstream", name) < 0.6]
+        judged = [each.subject.turn_id for each in ledger if each.evaluator == "w"]
+        assert sorted(judged) == sorted(turn_id for _, _, turn_id in sampled)
+        outcomes = {(each.outcome, each.reason) for each in ledger if each.evaluator == "w"}
+        assert outcomes <= {("scored", None), ("skipped", "shed")}
+        for each in ledger:
+            if each.evaluator == "p" and each.reason not in ("shed", "over_budget"):
+                expected = ("skipped", "failed", "scored")[int((each.subject.turn_id or "")[1:]) % 3]
+                assert (each.outcome, each.error and each.error.message) == (
+                    expected,
+                    None if expected != "failed" else "not there",
+                )
+        assert_within_the_cap(ledger)
+
+
+def assert_within_the_cap(ledger: list[Evaluation]) -> None:
+    """No hour costs more than the cap and what is under way at once; restarts have paid for it in the ledger."""
+    bills = sorted((each.ended_at.timestamp(), each.cost_usd) for each in ledger if each.cost_usd)
+    for start, _ in bills:
+        assert sum(usd for at, usd in bills if start <= at < start + 3600.0) <= 7 * Priced.usd + 1e-9
+
+
+TestPricedWorld = PricedWorld.TestCase
+TestPricedWorld.settings = settings(
+    max_examples=30, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def random_history(chance: random.Random) -> str:
+    """A history whose kinds of steps, pauses and conversations are as unevenly mixed as those of no two others."""
+    weights = {
+        "happen": chance.choice([2, 4, 8]),
+        "arrive": chance.choice([1, 3, 8]),
+        "again": chance.choice([0, 0, 1, 3]),
+        "tick": chance.choice([0, 1, 3]),
+        "deliver": chance.choice([1, 4, 8]),
+        "finish": chance.choice([0, 1, 3]),
+        "commit": chance.choice([0.5, 1, 4]),
+        "crash": chance.choice([0.3, 1, 3]),
+    }
+    names = chance.choice(["a", "ab", "abc", "abc"])
+    pauses = chance.choice([PAUSES, [0.5, 4.0], [4.0, 11.0, 35.0], [0.5, 4.0, 59.0, 62.0]])
+    most = chance.choice([1, 2, 5, 12])
+    details = {
+        "happen": lambda: f" {chance.choice(names)} {chance.choice(pauses)}",
+        "arrive": lambda: f" {chance.choice([0, 0, -1, chance.randrange(20)])}",
+        "again": lambda: f" {chance.choice([0, -1, chance.randrange(20)])}",
+        "deliver": lambda: f" {chance.randint(1, most)}",
+        "finish": lambda: f" {chance.randint(1, 8)}",
+    }
+    steps = chance.choices(list(weights), list(weights.values()), k=chance.choice([20, 40, 80, 120, 200]))
+    return ", ".join(step + details.get(step, str)() for step in steps)
+
+
+HISTORIES = int(os.environ.get("EVALSTREAM_HISTORIES", "40"))
+"""How many are tried of each world; EVALSTREAM_SEED tries others."""
+
+
+@pytest.mark.parametrize("world", [World, SmallWorld, PricedWorld])
+def test_random_histories(world: type[World]) -> None:
+    chance = random.Random(os.environ.get("EVALSTREAM_SEED", "1"))
+    for _ in range(HISTORIES):
+        world().live(random_history(chance))
+
+
+WENT_WRONG = [
+    (
+        SmallWorld,
+        (
+            "happen c 59.0, happen c 62.0, happen a 0.5, happen c 59.0, deliver 1, deliver 1, deliver 1, "
+            "finish 7, commit, crash"
+        ),
+    ),
+    (
+        SmallWorld,
+        (
+            "happen a 0.5, arrive 19, happen b 0.5, arrive 0, happen c 4.0, arrive 0, deliver 2, deliver 1, "
+            "deliver 1, finish 7, commit, crash"
+        ),
+    ),
+    (
+        SmallWorld,
+        (
+            "happen b 0.5, arrive 16, deliver 1, happen b 4.0, arrive 0, finish 5, happen a 4.0, arrive -1, "
+            "happen b 0.5, happen b 0.5, arrive -1, arrive 8, crash, deliver 1, deliver 1, commit, crash"
+        ),
+    ),
+    (
+        SmallWorld,
+        (
+            "happen a 0.5, arrive 0, deliver 3, happen a 62.0, arrive 7, happen a 0.5, deliver 2, "
+            "happen a 4.0, happen a 4.0, tick, crash, deliver 4, crash, arrive 12, tick, deliver 5, deliver 3, "
+            "arrive 0, arrive 0, deliver 2, deliver 4, finish 8, commit, crash"
+        ),
+    ),
+    (
+        SmallWorld,
+        (
+            "happen a 11.0, arrive 0, happen a 11.0, arrive 0, deliver 6, happen a 11.0, finish 6, arrive 0, "
+            "deliver 3, commit, crash"
+        ),
+    ),
+    (
+        World,
+        (
+            "happen a 11.0, happen b 35.0, happen a 11.0, happen b 4.0, happen a 4.0, arrive 0, deliver 5, "
+            "happen a 35.0, happen c 35.0, arrive 5, happen b 35.0, arrive -1, finish 5, deliver 5, deliver 4, "
+            "commit, crash, finish 7, commit, crash"
+        ),
+    ),
+    (
+        World,
+        (
+            "happen a 11.0, happen a 4.0, happen a 35.0, happen a 4.0, happen a 4.0, tick, happen a 11.0, "
+            "happen a 11.0, happen a 35.0, deliver 3, deliver 2, happen a 35.0, tick, deliver 4, "
+            "happen a 35.0, finish 4, finish 5, tick, deliver 5, commit, crash, commit, crash"
+        ),
+    ),
+    (
+        SmallWorld,
+        (
+            "happen b 4.0, happen a 130.0, deliver 1, deliver 1, happen b 62.0, happen a 130.0, deliver 2, "
+            "happen b 130.0, happen b 59.0, happen c 11.0, happen a 4.0, deliver 1, happen b 130.0, deliver 1, "
+            "deliver 2, deliver 2, deliver 2, happen a 130.0, happen c 130.0, deliver 2, happen a 130.0, "
+            "finish 8, finish 7, finish 2, finish 2, deliver 2, finish 2, happen c 62.0, deliver 2, finish 2, "
+            "crash, deliver 2"
+        ),
+    ),
+]
+"""Histories after which something was judged twice or superseded by nobody: evictions and carries that a replay saw in
+part, revisions never made because their successors were, ids of evaluations forgotten too early.
+"""
+
+
+@pytest.mark.parametrize(("world", "history"), WENT_WRONG)
+def test_histories_that_went_wrong_once(world: type[World], history: str) -> None:
+    world().live(history)

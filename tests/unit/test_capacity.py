@@ -108,7 +108,7 @@ def test_without_declared_traffic_nothing_is_said(tmp_path: Path) -> None:
     path = file(tmp_path)
     path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith("traffic")))
     assert list(capacity_lines(load(path, {}))) == []
-    assert checked_json(path) == {"file": str(path), "capacity": None}
+    assert checked_json(path)["capacity"] is None
 
 
 def checked_json(path: Path) -> Any:

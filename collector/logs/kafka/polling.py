@@ -6,10 +6,12 @@ import asyncio
 import logging
 import threading
 import time
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from kafka.consumer import subscription_state
@@ -26,7 +28,7 @@ from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, 
 from collector.logs.kafka.subscription import Assigned, Owner, Polled, Subscription
 from collector.logs.kafka.watchdog import Watchdog
 from collector.logs.kafka.workarounds import give_back_parked_records, keep_joining
-from collector.logs.log import Committed, LogError, LogUnavailable, Stored
+from collector.logs.log import Committed, LogError, LogUnavailable, Stored, Unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -231,22 +233,18 @@ class Polling:
         self._tell(self._owner.assigned, Assigned(number, self._epoch, committed, start))
 
     def _pass_on(self, found: Found) -> None:
-        ends: dict[int, int] = {}
+        records: dict[int, list[Stored]] = {self._topics.number_of(where): each for where, each in found.items()}
         for poison in self._decoding.drain_poison():
             self._on_poison(poison)
             number = self._topics.number_of(TopicPartition(poison.topic, poison.partition))
-            ends[number] = max(poison.end, ends.get(number, 0))
-        polled = [self._polled(self._topics.number_of(where), records, ends) for where, records in found.items()]
-        polled += [Polled(number, (), end, 0) for number, end in ends.items()]
+            at = self._decoding.times.get(number) or time.time()
+            unreadable = Unreadable(number, poison.position, at, None, b"", end=poison.end, reason=poison.error)
+            insort(records.setdefault(number, []), unreadable, key=attrgetter("position"))
+        polled = [_polled(number, each) for number, each in records.items()]
         if polled:
             for each in polled:
                 self._flow.add(each.partition, len(each.records), each.size)
             self._tell(self._owner.polled, polled)
-
-    @staticmethod
-    def _polled(number: int, records: list[Stored], ends: dict[int, int]) -> Polled:
-        end = max(records[-1].position + 1, ends.pop(number, 0))
-        return Polled(number, records, end, sum([len(record.value) for record in records]))
 
     def _commit_commanded(self) -> None:
         while self._commands:
@@ -305,6 +303,12 @@ class Polling:
     def _tell(self, what: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(what, *arguments)
+
+
+def _polled(number: int, records: list[Stored]) -> Polled:
+    last = records[-1]
+    end = last.end if isinstance(last, Unreadable) else last.position + 1
+    return Polled(number, records, end, sum([len(record.value) for record in records]))
 
 
 class _Listener(_RebalanceListener):

@@ -13,8 +13,14 @@ from kafka.producer.kafka import KafkaProducer
 
 from collector.logs.in_flight import InFlight
 from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translate
-from collector.logs.kafka.workarounds import is_broken
+from collector.logs.kafka.workarounds import abandon, is_broken
 from collector.logs.log import LogError, LogUnavailable, Record, RecordTooLarge
+
+OVERDUE = 5.0
+"""Seconds after which, beyond the delivery timeout, a producer that has not even said that it failed is stuck.
+
+kafka-python 3.0.12 waits for ever for a producer id that it has asked a broker for which then stood still.
+"""
 
 CLOSE_WITHIN = 5.0
 """Seconds that what is on its way may take when the producer is closed."""
@@ -91,11 +97,17 @@ class Producing:
 
         answers.all.add_done_callback(done)
         try:
-            await loop.run_in_executor(self._thread, self._send, topic, placed, answers)
+            producer = await loop.run_in_executor(self._thread, self._send, topic, placed, answers)
         except BaseException:
             answers.all.cancel()
             raise
-        await asyncio.shield(answers.all)
+        try:
+            async with asyncio.timeout(self._settings.delivery_timeout + OVERDUE):
+                await asyncio.shield(answers.all)
+        except TimeoutError:
+            await loop.run_in_executor(self._thread, self._discard, producer)
+            answers.all.cancel()
+            raise LogUnavailable("the producer is stuck, and replaced by another") from None
 
     async def close(self) -> None:
         """Wait a little for what is on its way."""
@@ -104,8 +116,10 @@ class Producing:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
             self._thread.shutdown(wait=False)
 
-    def _send(self, topic: str, placed: Mapping[int, Sequence[Record]], answers: _Acknowledgements) -> None:
-        send = self._connected().send
+    def _send(self, topic: str, placed: Mapping[int, Sequence[Record]], answers: _Acknowledgements) -> Any:
+        """Hand the records to a producer; returns which."""
+        producer = self._connected()
+        send = producer.send
         try:
             for partition, records in placed.items():
                 for record in records:
@@ -115,22 +129,24 @@ class Producing:
         except KafkaError as error:
             raise translate(error) from error
         except ValueError as error:  # what it knows of the topic is older than the partition
-            self._discard()
+            self._discard(producer)
             raise LogUnavailable(str(error)) from error
+        return producer
 
     def _connected(self) -> Any:
         if self._closed:
             raise LogUnavailable("the producer is closed")
         if self._producer is not None and is_broken(self._producer):
-            self._discard()
+            self._discard(self._producer)
         if self._producer is None:
             self._producer = connect(KafkaProducer, self._settings, self._options())
         return self._producer
 
-    def _discard(self) -> None:
-        producer, self._producer = self._producer, None
-        with suppress(KafkaError):  # what it had on its way fails at its appends
-            producer.close(timeout=0)
+    def _discard(self, producer: Any) -> None:
+        if producer is not self._producer:
+            return  # somebody else has seen to it
+        self._producer = None
+        abandon(producer)
 
     def _options(self) -> dict[str, Any]:
         settings = self._settings
@@ -150,6 +166,9 @@ class Producing:
 
     def _close(self) -> None:
         producer, self._producer = self._producer, None
-        if producer is not None:
-            with suppress(KafkaError):  # what was not delivered has failed at its append
-                producer.close(timeout=CLOSE_WITHIN)
+        if producer is None:
+            return
+        try:
+            producer.close(timeout=CLOSE_WITHIN)
+        except KafkaError:  # what was not delivered fails at its append
+            abandon(producer)

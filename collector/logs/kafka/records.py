@@ -46,7 +46,7 @@ OnPoison = Callable[[Poison], None]
 def log_poison(poison: Poison) -> None:
     """One line for each."""
     logger.error(
-        "%s[%d]: records %d to %d cannot be read and are passed over (%s)",
+        "%s[%d]: records %d to %d cannot be read (%s)",
         poison.topic, poison.partition, poison.position, poison.end - 1, poison.error,
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ def ensure_topics(
         there = _partitions(admin, topics)
         missing = [topic for topic in topics if topic not in there]
         for topic in missing:
-            config = {**_config(settings), **(configs or {}).get(topic, {})}
+            config = {**_config(settings), **_copies(replication_factor), **(configs or {}).get(topic, {})}
             with suppress(TopicAlreadyExistsError):  # another process has just made it
                 admin.create_topics(
                     {
@@ -98,6 +98,11 @@ def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float
 def _config(settings: KafkaSettings) -> dict[str, str]:
     """A batch holds at least one record; compressed or not, it may be as large as the largest."""
     return {TIMESTAMPS: APPEND_TIME, LARGEST: str(settings.max_record_bytes + (1 << 20))}
+
+
+def _copies(replication_factor: int) -> dict[str, str]:
+    """An acknowledged record is on two brokers at least, wherever there are three that keep it."""
+    return {"min.insync.replicas": "2"} if replication_factor > 2 else {}
 
 
 def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:

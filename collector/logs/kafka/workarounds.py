@@ -81,3 +81,14 @@ def is_broken(producer: Any) -> bool:
     """
     manager = producer._transaction_manager  # noqa: SLF001 - see the module
     return manager is not None and manager.has_fatal_error()
+
+
+def abandon(producer: Any) -> None:
+    """End a producer without waiting: what it has on its way fails.
+
+    `close` waits for all of that first. When it does not go out in time it raises, and the producer goes on in the
+    background for ever, and may yet send what was given up.
+    """
+    producer._unregister_cleanup()  # noqa: SLF001 - see the module
+    producer._sender.force_close()  # noqa: SLF001
+    producer._closed = True  # noqa: SLF001

@@ -2,6 +2,7 @@
 
 async function ask(path, options = {}) {
   const response = await fetch(path, { credentials: "same-origin", ...options });
+  if (response.status === 401) location.reload(); // the session is over: the service asks for a token
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(answer.error || `the service answered ${response.status}`);
   return answer;

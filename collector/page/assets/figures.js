@@ -81,7 +81,7 @@ function pair(name, value) {
 
 function budget({ monitor, period, limit_usd: limit, spent_usd: spent }) {
   const share = limit > 0 ? spent / limit : 1;
-  const text = `${money(spent)} of ${money(limit)} this ${period}`;
+  const text = `${money(spent)} of ${money(limit)} in the last ${period}`;
   return h("div", { class: "budget" },
     h("p", {}, h("b", {}, monitor ?? "all monitors"), ` ${text}`, h("span", { class: "what" }, ` ${percent(share)}`)),
     h("div", { class: "bar", role: "meter", "aria-label": `Budget of ${monitor ?? "all monitors"}`, "aria-valuemin": 0, "aria-valuemax": limit, "aria-valuenow": spent, "aria-valuetext": text },

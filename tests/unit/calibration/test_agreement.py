@@ -101,3 +101,10 @@ def test_the_corrected_mean_is_unbiased_and_narrower_than_people_alone() -> None
     assert abs(sum(errors) / 200) < 0.005
     assert 0.033 < sum(widths) / 200 < 0.040
     assert covered >= 180
+
+
+def test_cohens_kappa_by_hand() -> None:
+    """Of 50 verdicts 35 are shared, by chance 25 would be: Cohen's own kind of example."""
+    verdicts = [(1.0, 1.0)] * 20 + [(1.0, 0.0)] * 5 + [(0.0, 1.0)] * 10 + [(0.0, 0.0)] * 15
+    assert agreement.cohen_kappa(verdicts, 0.5) == pytest.approx(0.4)
+    assert math.isnan(agreement.cohen_kappa([(1.0, 1.0)] * 5, 0.5))

@@ -1,3 +1,4 @@
+import sys
 from typing import Any
 
 import pytest
@@ -97,3 +98,12 @@ def test_a_custom_evaluator_by_module_and_class() -> None:
     assert line.startswith("my.yaml: evaluators.x.kind: 'nowhere.at:All' cannot be imported")
     [line] = mistakes(evaluators=configuration()["evaluators"] | {"x": {"kind": "json:loads"}})
     assert "is no evaluator" in line
+
+
+def test_a_receiver_whose_extra_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = {"otlp_grpc": {"port": 4317}}
+    assert check(configuration(receive=receive), "my.yaml").settings.receive.otlp_grpc is not None
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    assert mistakes(receive=receive) == [
+        "my.yaml: receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'"
+    ]

@@ -133,6 +133,32 @@ SHAPES: dict[str, Any] = {
         {"role": "tool", "parts": [{"type": "text", "content": RESULT}], "tool_call_id": "c1"},
         {"role": "assistant", "parts": [{"type": "text", "content": "Yes."}]},
     ],
+    "autogen": [
+        {"type": "SystemMessage", "content": "Be short."},
+        {"type": "UserMessage", "source": "user", "content": "Is it windy?"},
+        {"type": "AssistantMessage", "source": "boss", "thought": None, "content": [{"id": "c1", "name": "get_wind", "arguments": json.dumps(ARGUMENTS)}]},
+        {"type": "FunctionExecutionResultMessage", "content": [{"content": RESULT, "name": "get_wind", "call_id": "c1", "is_error": False}]},
+        {"type": "AssistantMessage", "source": "boss", "content": "Yes."},
+    ],
+    "pydantic ai": [
+        {"kind": "request", "parts": [{"part_kind": "system-prompt", "content": "Be short."}, {"part_kind": "user-prompt", "content": "Is it windy?", "timestamp": "2026"}]},
+        {"kind": "response", "parts": [{"part_kind": "thinking", "content": "hm"}, {"part_kind": "tool-call", "tool_name": "get_wind", "args": json.dumps(ARGUMENTS), "tool_call_id": "c1"}]},
+        {"kind": "request", "parts": [{"part_kind": "tool-return", "tool_name": "get_wind", "content": RESULT, "tool_call_id": "c1"}]},
+        {"kind": "response", "parts": [{"part_kind": "text", "content": "Yes."}]},
+    ],
+    "semantic kernel": [
+        {"role": {"label": "system"}, "items": [{"$type": "TextContent", "text": "Be short."}]},
+        {"role": {"label": "user"}, "items": [{"$type": "TextContent", "text": "Is it windy?"}]},
+        {"role": {"label": "assistant"}, "items": [{"$type": "FunctionCallContent", "id": "c1", "name": "get_wind", "arguments": ARGUMENTS}]},
+        {"role": {"label": "tool"}, "items": [{"$type": "FunctionResultContent", "id": "c1", "name": "get_wind", "result": RESULT}]},
+        {"role": {"label": "assistant"}, "items": [{"$type": "TextContent", "text": "Yes."}]},
+    ],
+    "ai sdk, for a page": [
+        {"role": "system", "parts": [{"type": "text", "text": "Be short."}]},
+        {"role": "user", "parts": [{"type": "text", "text": "Is it windy?"}]},
+        {"role": "assistant", "parts": [{"type": "step-start"}, {"type": "tool-get_wind", "toolCallId": "c1", "state": "output-available", "input": ARGUMENTS, "output": RESULT}]},
+        {"role": "assistant", "parts": [{"type": "text", "text": "Yes.", "state": "done"}]},
+    ],
 }  # fmt: skip
 
 
@@ -218,6 +244,43 @@ def test_a_cut_document_keeps_what_is_complete() -> None:
         if size > 3:
             assert heard.hole == "truncated"
         assert gist(heard.said) == WANTED[: len(heard.said)] or heard.said[-1].calls == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ({"messages": [["system", "S"], ["human", "Q"]]}, [("system", "S"), ("user", "Q")]),
+        ([["user", "Q"]], [("user", "Q")]),
+        (
+            {"message": "Q", "preamble": "S", "chat_history": [{"role": "USER", "message": "H"}, {"role": "CHATBOT", "message": "I"}]},
+            [("system", "S"), ("user", "H"), ("assistant", "I"), ("user", "Q")],
+        ),
+        ({"prompts": ["Human: Q"]}, [("user", "Human: Q")]),
+        ([{"source": "user", "type": "TextMessage", "content": "Q"}, {"source": "boss", "type": "TextMessage", "content": "A"}], [("user", "Q"), ("assistant", "A")]),
+        ({"choices": [{"message": {"role": "assistant", "content": None, "refusal": "I will not."}}]}, [("assistant", "I will not.")]),
+        ({"choices": [{"message": {"role": "assistant", "content": None, "audio": {"id": "a", "data": "…", "transcript": "A"}}}]}, [("assistant", "A")]),
+        ({"message": {"role": "assistant", "content": "A"}, "done": True, "done_reason": "stop"}, [("assistant", "A")]),
+        (["user", "Q"], [("user", "user"), ("user", "Q")]),
+    ],
+)  # fmt: skip
+def test_other_shapes(value: Any, wanted: list[tuple[str, str]]) -> None:
+    assert [(each.role, each.text) for each in messages(json.dumps(value)).said] == wanted
+
+
+def test_what_a_provider_runs_is_a_call_with_its_answer() -> None:
+    items = [
+        {"type": "mcp_list_tools", "id": "l", "server_label": "s", "tools": []},
+        {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search", "query": "wind"}},
+        {"type": "mcp_call", "id": "m", "name": "get_wind", "arguments": "{}", "output": "11", "server_label": "s"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]},
+    ]
+    said = messages({"output": items}, "assistant").said
+    assert [(call.name, call.arguments) for each in said for call in each.calls] == [
+        ("web_search", {"type": "search", "query": "wind"}),
+        ("get_wind", {}),
+    ]
+    assert [(each.call_id, each.text) for each in said if each.role == "tool"] == [("ws", ""), ("m", "11")]
+    assert said[-1].text == "Yes."
 
 
 def test_order_in_one_message() -> None:

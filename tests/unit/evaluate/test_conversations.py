@@ -134,8 +134,8 @@ def test_the_oldest_is_evicted_closed_early() -> None:
     for name in "abc":
         seen.add(f"t-{name}", 1.0, name)
     (victim,) = seen.conversations.oldest(1)
-    assert victim.conversation_id == "a"
-    (closed,) = seen.conversations.evict(victim, start=0)
+    assert victim == "a"
+    (closed,) = seen.conversations.evict(victim)
     assert (closed.conversation_id, closed.closed_by) == ("a", "evicted")
     assert len(seen.conversations) == 2
     assert [mark.position for mark in seen.conversations.left()] == [0]

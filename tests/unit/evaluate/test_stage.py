@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pytest
@@ -14,6 +15,8 @@ from pydantic import BaseModel
 from collector.evaluate.budget import Limits
 from collector.evaluate.conversations import Ends
 from collector.evaluate.dispatch import Dispatcher
+from collector.evaluate.fold import Bounds
+from collector.evaluate.lanes import Room
 from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.sampling import draw
@@ -120,6 +123,9 @@ class Counts:
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 
+    def silent(self, monitor: str, number: int) -> None:
+        """Counted in test_population.py."""
+
 
 class Bench:
     """Two logs in memory and the counts of turns; the stage can be started and stopped over them."""
@@ -135,17 +141,30 @@ class Bench:
 
     @asynccontextmanager
     async def running(
-        self, *monitors: Monitor, concurrency: int = 8, grace: float = 0.0, shed_after: float | None = None
+        self,
+        *monitors: Monitor,
+        concurrency: int = 8,
+        waiting: int = 0,
+        grace: float = 0.0,
+        shed_after: float | None = None,
+        bounds: Bounds | None = None,
     ) -> AsyncIterator[EvaluateStage]:
         purse = Purse(Plan(monitors), 1)
         stage = EvaluateStage(
             Plan(monitors),
             self.evaluations,
-            Dispatcher(self.evaluations, concurrency=concurrency, retry=0.01, purse=purse, shed_after=shed_after),
+            Dispatcher(
+                self.evaluations,
+                room=Room(places=concurrency, waiting=waiting),
+                retry=0.01,
+                purse=purse,
+                shed_after=shed_after,
+            ),
             purse=purse,
             grace=grace,
             turns=self.turns,
             tally=self.tally,
+            bounds=bounds or Bounds(),
             on_bad_record=lambda _record, error: self.bad.append(str(error)),
         )
         following = asyncio.create_task(self.turns.follow("evaluate", stage.open_fold))
@@ -198,6 +217,18 @@ async def test_a_turn_that_comes_again_is_not_judged_again(bench: Bench) -> None
         await bench.put(turn(1), turn(2))
         ledger = await bench.until(2)
     assert [each.subject.turn_id for each in ledger] == ["turn-1", "turn-2"]
+
+
+async def test_a_turn_that_comes_again_is_known_also_when_a_backlog_lets_time_fly(bench: Bench) -> None:
+    """The times of the turns are hours apart, and all of them come at once."""
+    turns = [turn(hour, ended_at=datetime(2026, 1, 1, hour, tzinfo=UTC)) for hour in range(6)]
+    async with bench.running(monitor(Length(name="a"))):
+        for number, each in enumerate(turns[:5], 1):
+            await bench.put(each)
+            await bench.until(number)
+        await bench.put(turns[0], turns[5])
+        ledger = await bench.until(6)
+    assert [each.subject.turn_id for each in ledger] == [each.turn_id for each in turns]
 
 
 async def test_what_was_under_way_at_a_stop_is_made_after_it_and_nothing_twice(bench: Bench) -> None:
@@ -318,7 +349,7 @@ class Priced:
         self._cost = cost
 
     async def ask(self, prompt: Any, reply: Any, *, logprobs: bool = False, samples: int = 1) -> Any:
-        return Verdict([Answer(reply(), "")], self.model, None, Usage(input_tokens=1, calls=1), self._cost)
+        return Verdict([Answer(reply(), "{}")], self.model, None, Usage(input_tokens=1, calls=1), self._cost)
 
 
 class Asked(Evaluator[Turn]):

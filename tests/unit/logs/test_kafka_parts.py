@@ -22,6 +22,7 @@ from collector.logs.kafka.decompression import TooMuch, decompress
 from collector.logs.kafka.flow import Flow
 from collector.logs.kafka.settings import translate
 from collector.logs.kafka.subscription import Topics
+from collector.logs.kafka.topics import _copies
 from collector.logs.kafka.watchdog import LOOKS, Watchdog
 from collector.logs.kafka.workarounds import replace_decoding
 from collector.logs.log import Committed, LogError, LogUnavailable, RecordTooLarge
@@ -183,3 +184,7 @@ def test_another_kafka_python_is_refused() -> None:
 def test_errors_say_whether_trying_again_may_help(error: Exception, ours: type[LogError]) -> None:
     assert type(translate(error)) is ours
     assert type(error).__name__ in str(translate(error))
+
+
+def test_with_three_copies_an_acknowledged_record_is_on_two_brokers() -> None:
+    assert [_copies(number) for number in (1, 2, 3, 5)] == [{}, {}, *[{"min.insync.replicas": "2"}] * 2]

@@ -193,3 +193,62 @@ def test_durations(seconds: float, text: str):
 
 def test_values_of_labels_are_quoted():
     assert quoted('a"b\\c') == '"a\\"b\\\\c"'
+
+
+def test_alerts_link_to_their_dashboard_and_carry_the_labels_that_are_asked_for():
+    config = configured({"dashboards": "https://grafana.example/", "labels": {"team": "search"}})
+    for name, key in (("prometheus", "groups"), ("grafana", "groups")):
+        groups = FORMATS[name][1](rules_of(config))[key]
+        alerts = [rule for group in groups for rule in group["rules"] if "annotations" in rule]
+        assert alerts
+        assert all(rule["labels"]["team"] == "search" for rule in alerts)
+        boards = {re.sub(r"\?.*", "", rule["annotations"]["dashboard_url"]) for rule in alerts}
+        assert boards <= {
+            f"https://grafana.example/d/{path.stem}" for path in (ROOT / "deploy/grafana/dashboards").iterdir()
+        }
+    below = next(
+        rule
+        for group in FORMATS["prometheus"][1](rules_of(config))["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "EvalstreamScoreBelowTarget"
+    )
+    assert below["annotations"]["dashboard_url"] == (
+        "https://grafana.example/d/evalstream-quality?from=now-24h&to=now&var-monitor=chatbot&var-evaluator=exact"
+    )
+
+
+def test_a_label_that_alerts_have_already_is_refused():
+    with pytest.raises(ConfigError, match=r"alerts.*labels\.severity: alerts have a label of this name already"):
+        configured({"labels": {"severity": "page"}})
+
+
+def test_a_hard_cap_alerts_where_there_is_a_budget():
+    def refusals(config: Config) -> list[str]:
+        return [alert.expr for alert in all_alerts(config) if "over_budget" in alert.expr and "ledger" in alert.expr]
+
+    assert refusals(configured()) == []
+    limited = check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["exact"], "budget": {"usd_per_hour": 1}}},
+        },
+        "test.yaml",
+    )
+    assert len(refusals(limited)) == 1
+
+
+def test_what_is_judged_at_a_rate_of_its_own_is_told_by_that_rate():
+    config = check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
+            "monitors": {
+                "all": {
+                    "evaluators": [{"name": "exact", "sample": 0.5}],
+                    "sample": 0.01,
+                    "alerts": {"turns_per_hour": 1000},
+                }
+            },
+        },
+        "test.yaml",
+    )
+    assert "at 500 judged an hour" in "\n".join(alert_lines(config))

@@ -31,9 +31,12 @@ the names of a Deployment's pods, which never come again, it would wait for nobo
 {{- define "evalstream.config" -}}
 {{- $root := index . 0 }}
 {{- $kafka := ternary (dict "group_instance_id" "${env:POD_NAME}") dict (eq (index . 1) "StatefulSet") }}
+{{- $open := dict "host" "0.0.0.0" "insecure" true }}
 {{- $known := dict
   "log" (dict "kind" "kafka" "kafka" $kafka)
-  "receive" (dict "otlp_http" (dict "host" "0.0.0.0" "insecure" true "port" $root.Values.service.otlpPort))
+  "receive" (dict
+    "otlp_http" (merge (dict "port" $root.Values.service.otlpPort) $open)
+    "otlp_grpc" (merge (dict "port" $root.Values.service.otlpGrpcPort) $open))
   "export" (dict "prometheus" (dict "host" "0.0.0.0" "port" $root.Values.service.metricsPort)) }}
 {{- toYaml (mergeOverwrite $known (deepCopy $root.Values.config)) }}
 {{- end }}

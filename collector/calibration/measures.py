@@ -1,0 +1,89 @@
+"""All measures of agreement at once, for a table and for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from collector.calibration.agreement import (
+    Pair,
+    cohen_kappa,
+    interval,
+    kendall,
+    krippendorff,
+    sensitivity,
+    spearman,
+    specificity,
+    threshold_for,
+    weighted_kappa,
+)
+from evaluators.evaluator import Evaluator
+
+Interval = tuple[float, float] | None
+Measure = Callable[[Sequence[Pair]], float]
+
+FEWEST = 10
+"""Labels below which nothing is said."""
+ENOUGH = 200
+"""Labels from which intervals hold what they say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What passes on an evaluator's scores: those on the good side of `threshold`, which is in 0..1."""
+
+    threshold: float = 0.5
+    lower_is_better: bool = False
+
+    @classmethod
+    def of(cls, evaluator: Evaluator[Any]) -> Scale:
+        """An evaluator's; the middle is its threshold where it has none."""
+        threshold = 0.5 if evaluator.threshold is None else evaluator.threshold
+        return cls(threshold, lower_is_better=evaluator.direction == "lower_is_better")
+
+    def upward(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+        """The pairs on a scale on which higher is better."""
+        return [(1.0 - judge, 1.0 - human) for judge, human in pairs] if self.lower_is_better else pairs
+
+    @property
+    def bar(self) -> float:
+        """The threshold on that scale."""
+        return 1.0 - self.threshold if self.lower_is_better else self.threshold
+
+    def threshold_for(self, pairs: Sequence[Pair], target: float) -> float | None:
+        """The most lenient threshold at which what people call bad fails with at least the share `target`."""
+        found = threshold_for(self.upward(pairs), target)
+        return round(1.0 - found, 12) if found is not None and self.lower_is_better else found
+
+    def measures(self) -> dict[str, Measure]:
+        """Every measure by its name."""
+        return {
+            "spearman": spearman,
+            "kendall_tau_b": kendall,
+            "weighted_kappa": weighted_kappa,
+            "krippendorff_alpha": krippendorff,
+            "cohen_kappa": partial(cohen_kappa, threshold=self.bar),
+            "sensitivity": partial(sensitivity, threshold=self.bar),
+            "specificity": partial(specificity, threshold=self.bar),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The measures of one segment, each with its 95 % interval."""
+
+    segment: str
+    labels: int
+    measures: dict[str, tuple[float, Interval]]
+
+
+def agreement(segment: str, pairs: Sequence[Pair], scale: Scale, *, samples: int = 1000) -> Agreement:
+    """All measures of one segment; `samples` is how often the bootstrap draws for the intervals."""
+    upward = scale.upward(pairs)
+    found = {
+        name: (measure(upward), interval(upward, measure, samples=samples))
+        for name, measure in scale.measures().items()
+    }
+    return Agreement(segment, len(pairs), found)

@@ -1,0 +1,135 @@
+"""The past evaluations that are to be made again: which of the ledger's, or of a file's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from collector.durations import seconds
+from collector.errors import BadInput, ConfigError
+from collector.logs.log import Log, Stored
+from collector.records import evaluation_from_json, is_label
+from evaluators.outcome import Evaluation
+
+REPLAY_OF = "replay_of"
+"""The attribute by which an evaluation says which one it repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An evaluation of the past, and the partition of the log that it is in (None if it is from a file)."""
+
+    evaluation: Evaluation
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Which evaluations are meant: those that ended from `since` on and before `until`; no names mean all."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    monitors: Collection[str] = ()
+    evaluators: Collection[str] = ()
+
+    def holds(self, evaluation: Evaluation) -> bool:
+        """Whether the evaluation is one of them. What a replay wrote never is."""
+        return (
+            (not self.evaluators or evaluation.evaluator in self.evaluators)
+            and (not self.monitors or evaluation.monitor in self.monitors)
+            and (self.since is None or evaluation.ended_at >= self.since)
+            and (self.until is None or evaluation.ended_at < self.until)
+            and REPLAY_OF not in evaluation.attributes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The newest evaluation of each evaluator and subject in a stretch that has a score, and what has none."""
+
+    scored: tuple[Past, ...]
+    unscored: int
+    known: int
+    """How many evaluations there are at all, whether in the stretch or not."""
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """A point in time: ISO 8601, UTC unless it says otherwise, or how long ago, like 24h or 7d.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        ago = seconds(text)
+    except ValueError:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return now - timedelta(seconds=float(str(ago)))
+
+
+def selected(past: Iterable[Past], stretch: Stretch) -> Selected:
+    """The evaluations of a stretch: of each evaluator and subject the newest, none that a later one supersedes."""
+    newest: dict[tuple[Hashable, ...], Past] = {}
+    known = 0
+    superseded: set[str] = set()
+    for each in past:
+        known += 1
+        superseded.update(each.evaluation.supersedes)
+        if stretch.holds(each.evaluation):
+            key = _subject(each.evaluation)
+            held = newest.get(key)
+            if held is None or held.evaluation.ended_at <= each.evaluation.ended_at:
+                newest[key] = each
+    current = [each for each in newest.values() if each.evaluation.evaluation_id not in superseded]
+    scored = tuple(each for each in current if each.evaluation.score is not None)
+    return Selected(scored, len(current) - len(scored), known)
+
+
+def _subject(evaluation: Evaluation) -> tuple[Hashable, ...]:
+    """What was judged by whom. Of one conversation several stretches may have been judged, told by their turns."""
+    subject = evaluation.subject
+    turns = () if evaluation.scope == "turn" else (subject.links, evaluation.attributes.get("turns"))
+    return (evaluation.evaluator, evaluation.scope, subject.turn_id, subject.conversation_id, turns)
+
+
+async def past_in_log(log: Log) -> list[Past]:
+    """Every evaluation of the evaluations log."""
+    return [
+        Past(evaluation, partition)
+        for partition in range(log.partitions)
+        async for batch in log.read(partition, 0)
+        for record in batch
+        if (evaluation := _evaluation(record)) is not None
+    ]
+
+
+def _evaluation(record: Stored) -> Evaluation | None:
+    if record.is_tick or is_label(record.headers):
+        return None
+    try:
+        return evaluation_from_json(record.value)
+    except BadInput:
+        return None  # a decision, or what the exporters report
+
+
+def past_in_file(path: Path) -> Iterator[Past]:
+    """The evaluations of a JSONL file, as `score --output` and the jsonl exporter write them.
+
+    Raises:
+        ConfigError: it cannot be read, or a line is no evaluation.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield Past(evaluation_from_json(line))
+            except BadInput as error:
+                raise ConfigError(
+                    f"{path}: line {number} is no evaluation ({error}); "
+                    "name a file that evalstream score --output or the jsonl exporter wrote"
+                ) from error

@@ -1,0 +1,111 @@
+"""From what was seen to figures, and to what they break of the promise."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from counted_judge import CountedJudge
+from ledger_watch import LedgerWatch
+from rich.console import Console
+from rich.table import Table
+from workers import Worker
+
+CLOCK_GRAIN = 0.005
+"""Seconds by which a broker's stamp may be off the moment at which a record was durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A process that was killed: whose, when it began, when it was killed, when the next began (s since the epoch)."""
+
+    worker: str
+    began: float
+    at: float
+    next: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a run showed. `in_flight` sums, over all kills, the turns that were asked about and not yet written down."""
+
+    turns: int
+    workers: int
+    seconds: float
+    sigkills: int
+    broker_restarts: int
+    ended_by_themselves: int
+    expected: int
+    missing: int
+    written_twice: int
+    other_ids: int
+    strangers: int
+    not_scored: int
+    judge_calls: int
+    judge_failures: int
+    judged_again: int
+    in_flight: int
+    judged_again_without_a_kill: int
+    exported_lines: int
+    exports_missing: int
+    unclean_stops: int
+
+    def broken(self) -> list[str]:
+        """The sentences about what is not as promised."""
+        wrong = {
+            "evaluations are missing": self.missing,
+            "evaluations are in the ledger more than once": self.written_twice,
+            "turns have evaluations under several ids": self.other_ids,
+            "evaluations are about turns that were never sent": self.strangers,
+            "evaluations are no scores, though the judge could be asked again": self.not_scored,
+            "judge calls were repeated that no kill explains": self.judged_again_without_a_kill,
+            "evaluations in the ledger were never exported": self.exports_missing,
+            "workers did not stop in order": self.unclean_stops,
+        }
+        found = [f"{number} {what}" for what, number in wrong.items() if number]
+        if self.judged_again > self.in_flight:
+            found.append(f"{self.judged_again} judge calls were repeated, but only {self.in_flight} were in flight")
+        return found
+
+    def json(self) -> str:
+        return json.dumps(asdict(self) | {"broken": self.broken()})
+
+    def show(self, title: str, also: Iterable[tuple[str, str]] = ()) -> None:
+        table = Table(title=title, show_header=False)
+        for name, value in asdict(self).items():
+            table.add_row(name.replace("_", " "), f"{value:,.1f}" if isinstance(value, float) else f"{value:,}")
+        for name, text in also:
+            table.add_row(name, text)
+        console = Console()
+        console.print(table)
+        for each in self.broken():
+            console.print(f"[bold red]broken:[/] {each}")
+
+
+def exports(workers: Sequence[Worker]) -> Counter[str]:
+    """How often each evaluation was exported."""
+    return Counter(json.loads(line)["evaluation_id"] for each in workers for line in each.exported())
+
+
+def in_flight(kill: Kill, judge: CountedJudge, ledger: LedgerWatch, evaluator: str) -> set[int]:
+    """The turns that the killed process had asked about, and whose evaluation was not durable yet."""
+    return {
+        call.number
+        for call in judge.asked
+        if call.worker == kill.worker
+        and kill.began <= call.asked_at < kill.next  # what was sent before the kill may be read after it
+        and not call.failed
+        and ledger.at.get((evaluator, call.number), float("inf")) > kill.at - CLOCK_GRAIN
+    }
+
+
+def repeated(
+    kills: Iterable[Kill], judge: CountedJudge, ledger: LedgerWatch, evaluator: str
+) -> tuple[int, int, list[int]]:
+    """How many judge calls were repeated; how many were in flight at kills; the turns of those no kill explains."""
+    excused = Counter(number for kill in kills for number in in_flight(kill, judge, ledger, evaluator))
+    again = {number: calls - 1 for number, calls in judge.paid().items() if calls > 1}
+    unexplained = [number for number, calls in again.items() for _ in range(calls - excused[number])]
+    return sum(again.values()), sum(excused.values()), unexplained

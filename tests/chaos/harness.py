@@ -1,0 +1,292 @@
+"""A small cluster under fire: a broker, a judge, workers; what happens to them, and what is left in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from broker import Broker, running_broker
+from counted_judge import CountedJudge
+from figures import Figures, Kill, exports, repeated
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError
+from ledger_watch import LedgerWatch
+from traffic import request
+from workers import Worker, evalstream
+
+from collector.config.settings import LogSettings
+from collector.demo.judge import Faults, serve_judge
+from collector.logs.kafka.workarounds import abandon
+from collector.opening import open_logs
+
+PREFIX = "chaos"
+SOURCE = "otlp_spans"
+PARTITIONS = 6
+PER_MESSAGE = 10
+EVALUATORS = ("helpful", "brief")
+JUDGED = "helpful"
+IN_ORDER = (0, -signal.SIGTERM)
+"""Exit statuses of workers that were told to stop; the second is of one that had not begun to listen for it."""
+HOPELESS = 100
+"""So many processes end by themselves only if something is wrong with all of them."""
+USUAL = Faults(latency=0.1, error_share=0.05)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How large it is. `rate` is in turns a second, `concurrency` evaluations a worker has under way at most.
+
+    `keep` is a folder for what the workers say and export, to look into afterwards. `static` workers have names that
+    outlive their processes.
+    """
+
+    turns: int
+    rate: float
+    workers: int = 3
+    concurrency: int = 32
+    faults: Faults = USUAL
+    seed: int = 1
+    keep: Path | None = None
+    static: bool = True
+    entry: Callable[[Sequence[str], str], None] = evalstream
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Everything that runs, and what was done to it."""
+
+    setup: Setup
+    broker: Broker
+    judge: CountedJudge
+    workers: list[Worker]
+    ledger: LedgerWatch
+    chance: random.Random
+    kills: list[Kill] = field(default_factory=list[Kill])
+    broker_restarts: int = 0
+    ended_by_themselves: int = 0
+    unclean_stops: int = 0
+    produced: int = 0
+    began: float = field(default_factory=time.monotonic)
+    _began: dict[str, float] = field(default_factory=dict[str, float])
+    _down: set[str] = field(default_factory=set[str])
+    _over: bool = False
+
+    @property
+    def expected(self) -> int:
+        return self.produced * len(EVALUATORS)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of the traffic is in the ledger."""
+        return self.produced == self.setup.turns and self.ledger.distinct >= self.expected
+
+    def start(self, worker: Worker) -> None:
+        self._began[worker.name] = time.time()
+        worker.start()
+
+    async def kill(self, worker: Worker, *, down: float = 0.0) -> None:
+        """SIGKILL, and another process in its place after `down` seconds."""
+        self._down.add(worker.name)
+        was_running, began, at = worker.running, self._began[worker.name], time.time()
+        await asyncio.to_thread(worker.kill)
+        await asyncio.sleep(down)
+        self.start(worker)
+        if was_running:
+            self.kills.append(Kill(worker.name, began, at, self._began[worker.name]))
+        self._down.discard(worker.name)
+
+    async def replace(self, worker: Worker) -> None:
+        """SIGTERM, and another process in its place."""
+        self._down.add(worker.name)
+        self.unclean_stops += await asyncio.to_thread(worker.stop) not in IN_ORDER
+        self.start(worker)
+        self._down.discard(worker.name)
+
+    async def restart_broker(self, *, kill: bool = False, away: float = 0.0) -> None:
+        await asyncio.to_thread(self.broker.kill if kill else self.broker.stop)
+        await asyncio.sleep(away)
+        await asyncio.to_thread(self.broker.start)
+        self.broker_restarts += 1
+
+    async def supervise(self) -> None:
+        """Start again what has ended by itself, as whoever runs services does."""
+        while True:
+            await asyncio.sleep(0.5)
+            for worker in self.workers:
+                if worker.name not in self._down and not worker.running and not self._over:
+                    self.ended_by_themselves += 1
+                    if self.ended_by_themselves > HOPELESS:
+                        raise RuntimeError(f"{worker.name} ends again and again; it said: {worker.said()}")
+                    self.start(worker)
+
+    async def watch(self) -> None:
+        while True:
+            await self.ledger.look()
+            await asyncio.sleep(0.5)
+
+    async def produce(self) -> None:
+        """Send the traffic at its rate, however the broker is; what is not acknowledged is sent again."""
+        begin, producer = time.monotonic(), None
+        for first in range(0, self.setup.turns, PER_MESSAGE):
+            numbers = range(first, min(first + PER_MESSAGE, self.setup.turns))
+            producer = await asyncio.to_thread(self._send, producer, request(numbers))
+            self.produced = numbers[-1] + 1
+            await asyncio.sleep(max(0.0, begin + self.produced / self.setup.rate - time.monotonic()))
+        await asyncio.to_thread(producer.close)
+
+    def _send(self, producer: Any, value: bytes) -> Any:
+        while True:
+            try:
+                producer = producer or KafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
+                producer.send(f"{PREFIX}.{SOURCE}", value).get(20)
+            except (KafkaError, TimeoutError):
+                if producer is not None:
+                    abandon(producer)
+                producer = None
+                time.sleep(0.5)
+            else:
+                return producer
+
+    async def finished(self, within: float) -> bool:
+        """Wait until all of the traffic is in the ledger; False if it is not in time."""
+        give_up_at = time.monotonic() + within
+        while not self.done and time.monotonic() < give_up_at:
+            await asyncio.sleep(0.2)
+        return self.done
+
+    async def drain(self, within: float) -> None:
+        """Let the exporters have what is in the ledger, then stop all workers."""
+        give_up_at = time.monotonic() + within
+        while time.monotonic() < give_up_at and set(self.ledger.written) - set(exports(self.workers)):
+            await asyncio.sleep(0.5)
+        self._over = True
+        statuses = await asyncio.gather(*(asyncio.to_thread(each.stop) for each in self.workers))
+        await self.ledger.look()
+        self.unclean_stops += sum(status not in IN_ORDER for status in statuses)
+
+    def figures(self) -> Figures:
+        keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
+        ledger, exported = self.ledger, exports(self.workers)
+        again, in_flight, unexplained = repeated(self.kills, self.judge, ledger, JUDGED)
+        if self.setup.keep is not None:
+            self._write_details(self.setup.keep, sorted(keys - set(ledger.subjects)), unexplained)
+        return Figures(
+            turns=self.produced,
+            workers=len(self.workers),
+            seconds=round(time.monotonic() - self.began, 1),
+            sigkills=len(self.kills),
+            broker_restarts=self.broker_restarts,
+            ended_by_themselves=self.ended_by_themselves,
+            expected=len(keys),
+            missing=len(keys - set(ledger.subjects)),
+            written_twice=sum(number - 1 for number in ledger.written.values()),
+            other_ids=sum(len(ids) > 1 for ids in ledger.subjects.values()),
+            strangers=ledger.strangers,
+            not_scored=sum(number for (_, outcome), number in ledger.outcomes.items() if outcome != "scored"),
+            judge_calls=len(self.judge.asked),
+            judge_failures=sum(call.failed for call in self.judge.asked),
+            judged_again=again,
+            in_flight=in_flight,
+            judged_again_without_a_kill=len(unexplained),
+            exported_lines=sum(exported.values()),
+            exports_missing=len(set(ledger.written) - set(exported)),
+            unclean_stops=self.unclean_stops,
+        )
+
+    def _write_details(self, folder: Path, missing: list[tuple[str, int]], unexplained: list[int]) -> None:
+        """Where to look: which evaluations are missing or there twice, and who asked what when."""
+        wrong = {number for _, number in missing} | set(unexplained)
+        details = {
+            "missing": missing,
+            "written_twice": [each for each, number in self.ledger.written.items() if number > 1],
+            "unexplained": unexplained,
+            "calls": [asdict(call) for call in self.judge.asked if call.number in wrong],
+            "written_at": {number: self.ledger.at.get((JUDGED, number)) for number in wrong},
+            "kills": [asdict(each) for each in self.kills],
+        }
+        (folder / "details.json").write_text(json.dumps(details, indent=1))
+
+
+def configuration(name: str, bootstrap: str, judge: str, concurrency: int, *, static: bool = True) -> dict[str, Any]:
+    """What one worker runs with."""
+    instance = name if static else None
+    source = {"bootstrap_servers": [bootstrap], "traces": [f"{PREFIX}.{SOURCE}"], "group": f"{PREFIX}.receive"}
+    return {
+        "log": log_settings(bootstrap, instance),
+        "receive": {"kafka": [source | {"group_instance_id": instance}]},
+        "assemble": {"quiet": "500ms", "linger": "10s"},
+        "judges": {
+            "main": {
+                "model": "m", "base_url": judge, "api_key": name, "top_logprobs": 0, "timeout": "10s",
+                "concurrency": concurrency,
+            }
+        },
+        "evaluators": {
+            "helpful": {
+                "kind": "g_eval",
+                "evaluation_steps": ["Say whether the actual output answers the input."],
+                "evaluation_params": ["input", "actual_output"],
+            },
+            "brief": {"kind": "length", "maximum": 100},
+        },
+        "evaluate": {"concurrency": concurrency},
+        "monitors": {"all": {"evaluators": list(EVALUATORS), "idle": "5s", "lateness": "5s"}},
+    }  # fmt: skip
+
+
+def log_settings(bootstrap: str, name: str | None = None) -> dict[str, Any]:
+    kafka = {"bootstrap_servers": [bootstrap], "prefix": PREFIX, "partitions": PARTITIONS, "group_instance_id": name}
+    return {"kind": "kafka", "kafka": kafka}
+
+
+def _make_source(bootstrap: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics({f"{PREFIX}.{SOURCE}": {"num_partitions": PARTITIONS, "replication_factor": 1}})
+    admin.close()
+
+
+@asynccontextmanager
+async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
+    """Broker, judge and workers, all running; gone on leaving."""
+    with tempfile.TemporaryDirectory(prefix="evalstream-chaos-") as temporary, running_broker() as broker:
+        folder = setup.keep or Path(temporary)
+        judge = CountedJudge(setup.faults)
+        await asyncio.to_thread(_make_source, broker.bootstrap)
+        settings = LogSettings.model_validate(log_settings(broker.bootstrap))
+        async with serve_judge(judge) as url, open_logs(settings) as logs:
+            workers = [
+                Worker(
+                    folder / name,
+                    name,
+                    configuration(name, broker.bootstrap, url, setup.concurrency, static=setup.static),
+                    "--stages",
+                    "receive,assemble,evaluate,export",
+                    entry=setup.entry,
+                )
+                for name in (f"worker-{number}" for number in range(setup.workers))
+            ]
+            ledger = LedgerWatch(logs.evaluations, setup.turns)
+            running = Cluster(setup, broker, judge, workers, ledger, random.Random(setup.seed))
+            for each in workers:
+                running.start(each)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    mine = [
+                        tasks.create_task(each) for each in (running.produce(), running.watch(), running.supervise())
+                    ]
+                    yield running
+                    for task in mine:
+                        task.cancel()
+            finally:
+                for each in workers:
+                    if each.running:
+                        await asyncio.to_thread(each.kill)

@@ -1,0 +1,195 @@
+"""A steady rate for a quarter of an hour with every fault in turn: `make soak`. Memory has to stay where it is; 1 if not.
+
+The first worker lives through everything, and its memory is measured. Stores that are bounded but fill slowly (the
+ledger's horizon, the ids that exporters know again) are made small, so that they are full before measuring begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from figures import Figures
+from harness import USUAL, Cluster, Setup, cluster
+from workers import evalstream
+
+BETWEEN_FAULTS = 8.0
+SAMPLE_EVERY = 2.0
+FLAT = 0.05
+
+
+def evalstream_of_short_memory(arguments: Sequence[str], stderr: str) -> None:
+    """What the command `evalstream` does, with stores that are full within two minutes."""
+    from collector.evaluate.ledger import Ledger
+    from collector.export import stage
+
+    assert Ledger.__init__.__kwdefaults__["horizon"] == 900.0
+    Ledger.__init__.__kwdefaults__["horizon"] = 60.0
+    stage.REMEMBERED = 200
+    evalstream(arguments, stderr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Resident memory (MiB) of the worker that nobody kills: medians after warming up and at the end, and the most."""
+
+    warm: float
+    end: float
+    most: float
+    samples: int
+
+    @property
+    def growth(self) -> float:
+        return self.end / self.warm - 1
+
+
+def memory_of(samples: Sequence[int]) -> Memory:
+    """The first third is warming up; the second is compared with the last."""
+    mebibytes = [each / (1 << 20) for each in samples]
+    third = len(mebibytes) // 3
+    return Memory(
+        warm=median(mebibytes[third : 2 * third]),
+        end=median(mebibytes[2 * third :]),
+        most=max(mebibytes),
+        samples=len(samples),
+    )
+
+
+async def soak(setup: Setup, seconds: float) -> tuple[Figures, Memory, dict[str, int]]:
+    """Run it; gives the figures, the memory, and how often each fault was made."""
+    made: dict[str, int] = {}
+    samples: list[int] = []
+    async with cluster(setup) as running:
+        tasks = [
+            asyncio.create_task(_faults(running, made)),
+            asyncio.create_task(_sample(running, samples)),
+        ]
+        await asyncio.sleep(seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await _peace(running)
+        await running.finished(120.0)
+        await asyncio.sleep(2.0)
+        await running.drain(30.0)
+        return running.figures(), memory_of(samples), made
+
+
+async def _sample(running: Cluster, samples: list[int]) -> None:
+    while True:
+        samples.append(running.workers[0].resident())
+        await asyncio.sleep(SAMPLE_EVERY)
+
+
+async def _faults(running: Cluster, made: dict[str, int]) -> None:
+    for name, fault in itertools.cycle(FAULTS.items()):
+        await asyncio.sleep(BETWEEN_FAULTS)
+        await fault(running)
+        made[name] = made.get(name, 0) + 1
+
+
+async def _peace(running: Cluster) -> None:
+    """Whatever a fault has left half done."""
+    running.judge.faults = running.setup.faults
+    if running.broker.running:
+        running.broker.go_on()
+    else:
+        await asyncio.to_thread(running.broker.start)
+    for each in running.workers:
+        if each.running:
+            each.send(signal.SIGCONT)
+
+
+async def _kill_worker(running: Cluster) -> None:
+    await running.kill(running.chance.choice(running.workers[1:]))
+
+
+async def _replace_worker(running: Cluster) -> None:
+    await running.replace(running.chance.choice(running.workers[1:]))
+
+
+async def _freeze_worker(running: Cluster) -> None:
+    worker = running.chance.choice(running.workers[1:])
+    if worker.running:
+        worker.send(signal.SIGSTOP)
+        await asyncio.sleep(5.0)
+        worker.send(signal.SIGCONT)
+
+
+def _judge(seconds: float, **faults: float) -> Callable[[Cluster], Awaitable[None]]:
+    async def fault(running: Cluster) -> None:
+        running.judge.faults = replace(USUAL, **faults)
+        await asyncio.sleep(seconds)
+        running.judge.faults = running.setup.faults
+
+    return fault
+
+
+def _broker(*, kill: bool, away: float = 0.0) -> Callable[[Cluster], Awaitable[None]]:
+    async def fault(running: Cluster) -> None:
+        await running.restart_broker(kill=kill, away=away)
+
+    return fault
+
+
+async def _freeze_broker(running: Cluster) -> None:
+    running.broker.pause()
+    await asyncio.sleep(5.0)
+    running.broker.go_on()
+
+
+FAULTS: dict[str, Callable[[Cluster], Awaitable[None]]] = {
+    "worker killed": _kill_worker,
+    "judge fails half of the calls for 10 s": _judge(10.0, error_share=0.5),
+    "broker restarted": _broker(kill=False),
+    "worker stopped and replaced": _replace_worker,
+    "judge answers nothing for 5 s": _judge(5.0, hang=True),
+    "broker frozen for 5 s": _freeze_broker,
+    "worker frozen for 5 s": _freeze_worker,
+    "judge limits for 10 s": _judge(10.0, limited_share=0.5),
+    "broker killed": _broker(kill=True),
+    "judge takes 2 s for 10 s": _judge(10.0, latency=2.0),
+    "broker away for a minute": _broker(kill=False, away=60.0),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=760.0)
+    parser.add_argument("--rate", type=float, default=10.0, help="turns a second")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="a folder for what the workers say and export")
+    given = parser.parse_args()
+    setup = Setup(
+        turns=int(given.seconds * given.rate), rate=given.rate, seed=given.seed, keep=given.keep,
+        entry=evalstream_of_short_memory,
+    )  # fmt: skip
+    began = time.monotonic()
+    figures, memory, made = asyncio.run(soak(setup, given.seconds))
+    shown = [
+        ("memory after warming up, MiB", f"{memory.warm:.1f}"),
+        ("memory at the end, MiB", f"{memory.end:.1f}"),
+        ("most memory, MiB", f"{memory.most:.1f}"),
+        ("growth", f"{memory.growth:+.1%}"),
+        *((name, str(times)) for name, times in made.items()),
+    ]
+    figures.show(f"soak: {given.rate:g} turns a second, all faults in turn", shown)
+    broken = [each for each in figures.broken() if "repeated" not in each]
+    if memory.growth > FLAT:
+        broken.append(f"memory has grown by {memory.growth:.1%}")
+    faults = {"seconds_in_all": round(time.monotonic() - began), "faults": made, "broken": broken}
+    print(json.dumps(asdict(figures) | {"memory": asdict(memory) | {"growth": memory.growth}} | faults))
+    sys.exit(1 if broken else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""`evalstream replay` over logs that the evaluate stage itself has filled, with the stand-in judge."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from collector.app import running
+from collector.cli import app
+from collector.config.loading import load
+from collector.demo.judge import StandInJudge, serve_judge
+from collector.errors import ConfigError, EvalstreamError
+from collector.logs.log import Log, Record
+from collector.opening import open_logs
+from collector.records import evaluation_from_json, evaluation_to_json, turn_to_json
+from evaluators.cases import Turn
+from evaluators.outcome import Evaluation
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+CONVERSATIONS = 8
+
+
+@dataclass
+class World:
+    """A folder with a configuration, logs with a past, and a judge that counts."""
+
+    folder: Path
+    judge: StandInJudge
+    settings: dict[str, Any]
+
+    def configure(self, name: str = "evalstream.yaml", **changes: Any) -> str:
+        path = self.folder / name
+        path.write_text(yaml.safe_dump(self.settings | changes))
+        return str(path)
+
+    async def replay(self, *arguments: str) -> Result:
+        command = ["replay", "-c", str(self.folder / "evalstream.yaml"), *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    async def figures(self, *arguments: str) -> dict[str, Any]:
+        done = await self.replay("--json", *arguments)
+        assert done.exit_code == 0, (done.output, done.exception)
+        return json.loads(done.stdout)
+
+    async def ledger(self) -> list[Evaluation]:
+        async with open_logs(load(self.folder / "evalstream.yaml").settings.log) as logs:
+            return await evaluations_in(logs.evaluations)
+
+
+def turns() -> list[Turn]:
+    """Two turns in each conversation; the second of every other one answers nothing that was asked."""
+    made: list[Turn] = []
+    for n in range(2 * CONVERSATIONS):
+        at = START + timedelta(minutes=n)
+        good = n % 4 != 3
+        made.append(
+            Turn(
+                turn_id=f"t{n}",
+                conversation_id=f"c{n // 2}",
+                trace_id=f"{n:032x}",
+                span_id=f"{n:016x}",
+                input=f"Please tell me, where is the parcel number {n}?",
+                actual_output=f"The parcel number {n} is where I please." if good else "Bananas grow on trees.",
+                started_at=at,
+                ended_at=at,
+                attributes={"last": n % 2 == 1},
+            )
+        )
+    return made
+
+
+@asynccontextmanager
+async def a_world(folder: Path, log: dict[str, Any]) -> AsyncIterator[World]:
+    judge = StandInJudge()
+    async with serve_judge(judge) as url:
+        asked = {"evaluation_steps": ["Does it answer?"], "evaluation_params": ["input", "actual_output"]}
+        prices = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}
+        settings: dict[str, Any] = {
+            "log": log,
+            "judges": {name: {"model": name, "base_url": url, **prices} for name in ("main", "small")},
+            "evaluators": {
+                "helpful": {"kind": "g_eval", "judge": "main", "threshold": 0.5, **asked},
+                "complete": {"kind": "completeness", "judge": "main", "threshold": 0.5},
+                "short": {"kind": "length", "maximum": 2, "threshold": 0.5},
+            },
+            "monitors": {"all": {"evaluators": ["helpful", "complete"], "end": {"attributes": {"last": ["True"]}}}},
+            "export": {},
+        }
+        world = World(folder, judge, settings)
+        async with running(load(Path(world.configure())), {"evaluate"}) as service:
+            records = [Record((turn.conversation_id or "").encode(), turn_to_json(turn)) for turn in turns()]
+            await service.logs.turns.append(records)
+            async with asyncio.timeout(60):
+                while len(await evaluations_in(service.logs.evaluations)) < 3 * CONVERSATIONS:
+                    await asyncio.sleep(0.05)
+        yield world
+
+
+async def evaluations_in(log: Log) -> list[Evaluation]:
+    return [
+        evaluation_from_json(record.value)
+        for partition in range(log.partitions)
+        async for batch in log.read(partition, 0)
+        for record in batch
+        if not record.headers
+    ]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path, {"path": str(tmp_path / "evalstream.db")}) as world:
+        yield world
+
+
+@pytest.mark.kafka
+async def test_topics_have_a_past_too(kafka_broker: Any, tmp_path: Path) -> None:
+    topics = {
+        "bootstrap_servers": [kafka_broker.bootstrap],
+        "prefix": f"replay-{uuid.uuid4().hex[:8]}",
+        "partitions": 3,
+    }
+    async with a_world(tmp_path, {"kind": "kafka", "kafka": topics}) as world:
+        report = await world.figures("--judge", "small", "--into-log")
+        assert [each["pairs"] for each in report["evaluators"]] == [CONVERSATIONS, 2 * CONVERSATIONS]
+        ids = [each.evaluation_id for each in await world.ledger()]
+        assert len(ids) == len(set(ids)) == 6 * CONVERSATIONS
+
+
+async def test_another_judge_over_the_same_conversations(world: World) -> None:
+    before = await world.ledger()
+    calls = world.judge.calls
+    report = await world.figures("--judge", "small", "-o", str(world.folder / "new.jsonl"))
+    complete, helpful = report["evaluators"]
+    assert (complete["pairs"], helpful["pairs"]) == (CONVERSATIONS, 2 * CONVERSATIONS)
+    assert helpful["conversations"] == CONVERSATIONS
+    for each in (complete, helpful):  # the stand-in gives equal questions equal answers, whatever its model is called
+        assert each["mean"]["difference"] == 0.0
+        assert each["mean"]["interval"] == [0.0, 0.0]
+        assert (each["same_verdict"], each["worst_disagreements"]) == (1.0, [])
+        assert each["old"]["cost_usd"] == pytest.approx(each["new"]["cost_usd"])
+    asked = world.judge.calls - calls
+    assert report["spent_usd"] == pytest.approx(helpful["new"]["cost_usd"] + complete["new"]["cost_usd"])
+    assert await world.ledger() == before, "the evaluations log is as it was"
+    assert await world.figures("--judge", "small", "-o", str(world.folder / "new.jsonl")) == report | {"spent_usd": 0.0}
+    assert world.judge.calls - calls == asked, "what the output holds is not judged again"
+
+
+async def test_another_evaluator_beside_the_old_one(world: World) -> None:
+    report = await world.figures("--evaluator", "helpful", "--by", "short", "--worst", "2")
+    [found] = report["evaluators"]
+    assert found["new"] | {"version": ""} == {"evaluator": "short", "version": "", "judge": "", "cost_usd": None}
+    assert found["mean"]["new"] < found["mean"]["old"]
+    assert found["mean"]["interval"][1] < 0.0
+    assert found["pass_to_fail"] > 0
+    first, second = found["worst_disagreements"]
+    assert abs(first["difference"]) >= abs(second["difference"]) > 0
+    shown = (await world.replay("--evaluator", "helpful", "--by", "short", "--worst", "2")).stdout
+    assert "The new scores are lower, beyond chance." in shown
+    assert f"turn {first['turn_id']}, trace {first['trace_id']}" in shown
+    assert "\x1b" not in shown
+
+
+async def test_a_second_configuration(world: World) -> None:
+    stricter = world.settings["evaluators"]["helpful"] | {"threshold": 0.95}
+    new = world.configure("new.yaml", evaluators=world.settings["evaluators"] | {"helpful": stricter})
+    report = await world.figures("--with", new, "--evaluator", "helpful", "--monitor", "all", "--from", "1h")
+    [found] = report["evaluators"]
+    assert found["pairs"] == 2 * CONVERSATIONS
+    assert found["passing"]["new"] < found["passing"]["old"]
+    assert found["mean"]["difference"] == 0.0
+
+
+async def test_into_the_log_if_asked_and_only_once(world: World) -> None:
+    before = await world.ledger()
+    for _ in range(2):
+        await world.figures("--judge", "small", "--into-log")
+    after = await world.ledger()
+    assert after[: len(before)] == before
+    added = after[len(before) :]
+    assert len(added) == 3 * CONVERSATIONS
+    old = {each.evaluation_id: each for each in before}
+    for each in added:
+        repeated = old[str(each.attributes["replay_of"])]
+        assert (each.subject, each.monitor, each.sampling) == (repeated.subject, repeated.monitor, repeated.sampling)
+    report = await world.figures("--judge", "small")
+    assert sum(each["pairs"] for each in report["evaluators"]) == 3 * CONVERSATIONS, "a replay is no past of its own"
+
+
+async def test_the_money_ends_it(world: World) -> None:
+    whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]
+    limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD
+    done = await world.replay("--evaluator", "helpful", "--judge", "small", "--max-usd", f"{limit:.6f}", "--json")
+    assert done.exit_code == 1
+    assert "is spent: " in done.stderr
+    report = json.loads(done.stdout)
+    assert 0 < report["evaluators"][0]["pairs"] < 2 * CONVERSATIONS
+    assert report["left_out"]["no_money"] == 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
+    assert report["spent_usd"] <= limit
+
+
+async def test_files_instead_of_logs(world: World) -> None:
+    old = [each for each in await world.ledger() if each.evaluator == "helpful"]
+    (world.folder / "old.jsonl").write_bytes(b"".join(evaluation_to_json(each) + b"\n" for each in old))
+    (world.folder / "turns.jsonl").write_bytes(b"".join(turn_to_json(each) + b"\n" for each in turns()[:4]))
+    world.configure(log={"kind": "memory"})
+    report = await world.figures(
+        str(world.folder / "turns.jsonl"), "--evaluations", str(world.folder / "old.jsonl"), "--judge", "small"
+    )
+    assert report["evaluators"][0]["pairs"] == 4
+    assert report["left_out"]["text_is_gone"] == 2 * CONVERSATIONS - 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "said"),
+    [
+        (["--from", "yesterday"], {}, "--from: 'yesterday' is no time; write a time like 2026-11-20T09:00"),
+        (["--to", "2020-01-01"], {}, "none of 24 evaluations is in this stretch; widen --from and --to"),
+        (["--judge", "smal"], {}, "--judge: no judge is called 'smal'; did you mean 'small'?"),
+        (["--evaluator", "helpful", "--by", "shrt"], {}, "no evaluator is called 'shrt'; did you mean 'short'?"),
+        (["--evaluator", "complete", "--by", "short"], {}, "short scores a turn, and complete a conversation"),
+        (["--by", "short"], {}, "--by: say with one --evaluator"),
+        (["-o", "new.csv"], {}, "write a name that ends in .jsonl"),
+        ([], {"store_text": False}, "store_text is false, so what was judged is not kept"),
+        ([], {"log": {"kind": "memory"}}, "log.kind is memory: its past is gone"),
+        (["--evaluations", "/nowhere.jsonl"], {}, "/nowhere.jsonl: cannot be read"),
+    ],
+)
+async def test_what_is_wrong_is_one_sentence(
+    arguments: list[str], changes: dict[str, Any], said: str, world: World
+) -> None:
+    world.configure(**changes)
+    done = await world.replay(*arguments)
+    assert isinstance(done.exception, ConfigError)
+    assert said in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+async def test_turns_that_are_gone(world: World) -> None:
+    (world.folder / "turns.jsonl").write_bytes(turn_to_json(Turn(turn_id="x", input="a", actual_output="b")) + b"\n")
+    done = await world.replay(str(world.folder / "turns.jsonl"))
+    assert isinstance(done.exception, EvalstreamError)
+    assert "none of the 24 evaluations has its turns any more" in str(done.exception)

@@ -1,0 +1,45 @@
+"""Every folder with code says in a README what lives there and what may be touched."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOPS = ("collector", "evaluators", "deploy", "tests")
+CODE = {".py", ".js", ".txt", ".yaml", ".tpl", ".xml", ".png"}
+SPOKEN_FOR = ("tests/unit", "tests/golden", "tests/e2e", "deploy/helm", "deploy/grafana")
+"""Folders whose README speaks for all inside: they mirror others, hold data, or are read by somebody else's tool."""
+
+
+def folders() -> list[str]:
+    """The folders with code, or those that speak for them."""
+    found: set[str] = set()
+    for top in TOPS:
+        for path in (ROOT / top).rglob("*"):
+            if path.suffix in CODE and "__pycache__" not in path.parts:
+                folder = path.parent.relative_to(ROOT).as_posix()
+                found.add(next((each for each in SPOKEN_FOR if folder.startswith(f"{each}/")), folder))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_it_has_a_readme(folder: str) -> None:
+    readme = ROOT / folder / "README.md"
+    assert readme.exists(), f"{folder} has no README.md: say in 5 to 15 lines what lives there and what may be touched"
+    lines = [line for line in readme.read_text(encoding="utf-8").splitlines() if line.strip()]
+    assert len(lines) >= 4
+    assert lines[0].startswith("# ")
+
+
+def test_links_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *(page for top in TOPS for page in (ROOT / top).rglob("*.md"))]
+    dead = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []
