@@ -5,7 +5,7 @@ The page shows what the watcher finds. Where none runs beside it, it has one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,7 +90,16 @@ def alerts_for_page(
         if stage.targets:
             tasks.follow(logs.evaluations, "page.watch", stage.open_fold)
             tasks.start(stage.run())
-    return lambda: [_shown(each) for each in stage.firing]
+    return lambda: [_shown(each) for each in _gravest(stage.firing)]
+
+
+def _gravest(firings: Sequence[Firing]) -> Iterable[Firing]:
+    """One alert for each evaluator: two that say the same of its mean are one to who looks at it."""
+    kept: dict[tuple[str, ...], Firing] = {}
+    for each in sorted(firings, key=lambda firing: firing.alert.labels["severity"] != "page"):
+        labels = each.alert.labels
+        kept.setdefault((labels["monitor"], labels["evaluator"], labels["evaluator_version"]), each)
+    return kept.values()
 
 
 def _shown(firing: Firing) -> Alert:

@@ -30,6 +30,7 @@ CONVERSATION_KEYS: tuple[str, ...] = (
     "group_id",
     "thread_id",
     "conversation_id",
+    "conversation.id",
     "langfuse.trace.metadata.*",
     "langfuse.observation.metadata.*",
     "metadata.*",

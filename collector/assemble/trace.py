@@ -58,7 +58,7 @@ class Assembler:
         tree = Tree(gathered.spans)
         reads = read_spans(gathered, tree, self.dialects, self.identity)
         calls = model_calls(reads, tree)
-        told = resolve(exchanges(calls, tree), reads, tree)
+        told = resolve(exchanges(_without_asides(calls, reads, tree), tree), reads, tree)
         told.sort(key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
         turns = with_feedback(self._turns(told, reads, tree), reads, tree)
         assembly = Assembly(tuple(turns), _counts(reads, turns))
@@ -75,6 +75,14 @@ class Assembler:
             turns.append(maker.make(exchange, passages.of(exchange, since)))
             since = exchange.end
         return turns
+
+
+def _without_asides(calls: Sequence[ModelCall], reads: Sequence[Read], tree: Tree) -> Sequence[ModelCall]:
+    """The calls that are not inside a guardrail, an evaluator or a reranker: what those ask is no exchange."""
+    asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
+    if not asides:
+        return calls
+    return [call for call in calls if asides.isdisjoint(tree.line(call.span.span_id))]
 
 
 def turns_of(pieces: Iterable[Piece], assembler: Assembler) -> list[Turn]:

@@ -22,14 +22,17 @@ _TELLING = 16
 
 def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
     """The exchanges that a user saw: each told by the outermost wrapper that is believed, inner ones left out."""
+    kept = dict.fromkeys(found)
     asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
-    kept = dict.fromkeys(each for each in found if not (asides and _is_aside(each, asides, tree)))
     inside = _inside(kept, tree)
     anywhere = _by_beginning(kept)
     orphans = _orphans(kept, tree)
     failed = _around_failures(reads, tree)
     done: set[str] = set()
-    for read in sorted((read for read in reads if read.call.kind in _WRAPPERS), key=lambda read: _depth(read, tree)):
+    wrappers = (
+        read for read in reads if read.call.kind in _WRAPPERS and asides.isdisjoint(tree.line(read.span.span_id))
+    )
+    for read in sorted(wrappers, key=lambda read: _depth(read, tree)):
         wrapper = _since_question(read)
         if not done.isdisjoint(tree.line(wrapper.span.span_id)):
             continue
@@ -112,12 +115,6 @@ def _around_failures(reads: Iterable[Read], tree: Tree) -> frozenset[str]:
     """The ids of the spans that have an agent that failed somewhere below them."""
     failed = (read for read in reads if read.call.kind == "agent" and read.call.error is not None)
     return frozenset(above for read in failed for above in tree.line(read.span.span_id))
-
-
-def _is_aside(exchange: Exchange, asides: set[str], tree: Tree) -> bool:
-    """Whether it happened inside a guardrail, an evaluator or a reranker."""
-    last = exchange.last
-    return last is not None and not asides.isdisjoint(tree.line(last.span.span_id))
 
 
 def _tell(

@@ -1,7 +1,7 @@
 """AWS's distribution of OpenTelemetry: it moves what other instrumentations put on spans into one log record per span.
 
-The record is called like the instrumentation's scope; its body holds `input.messages` and `output.messages`. A message's
-content is the text, or what the instrumentation said in an event: JSON under `content` or `message`.
+The record is called like the instrumentation's scope; its body holds `input.messages` and `output.messages`. The
+content of a message is the text, or what the instrumentation said in an event: JSON under `content` or `message`.
 """
 
 from __future__ import annotations

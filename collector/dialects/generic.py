@@ -32,11 +32,11 @@ _MODELS = (
 )  # fmt: skip
 _INPUTS = (
     "input.value", "llm.input", "llm.prompts", "llm.prompt", "llm.request.messages", "llm.messages", "gen_ai.prompt",
-    "prompt", "input",
+    "lk.chat_ctx", "prompt", "input",
 )  # fmt: skip
 _OUTPUTS = (
     "output.value", "llm.output", "llm.completions", "llm.completion", "llm.response.content", "llm.response",
-    "gen_ai.completion", "completion", "output", "response",
+    "gen_ai.completion", "lk.response.text", "completion", "output", "response",
 )  # fmt: skip
 _BARE = frozenset({"prompt", "input", "completion", "output", "response"})
 """Names that any program may use for anything: they count only on a span that names a model."""
@@ -92,17 +92,18 @@ def _kind(span: Span, said: str | None, given_at: str, came_at: str) -> Kind | N
         return "model"
     if given_at in _BARE or came_at in _BARE or given_at.startswith("gen_ai."):
         return None
-    if given_at.startswith("llm."):
+    if given_at.startswith(("llm.", "lk.")):
         return "model"
     return "chain" if span.parent_span_id else "agent"
 
 
 def _side(value: Json, kind: Kind, role: str) -> Side:
-    if kind == "model" and isinstance(value, (str, list, dict)):
-        texts = as_list(decoded(value))
-        shaped = messages(value, role) if not all(isinstance(each, str) for each in texts) else None
-        if shaped is not None and shaped.shaped and shaped.said:
-            return Side(shaped.said, shaped.hole or masked_hole(value))
+    texts = as_list(decoded(value))
+    is_texts = bool(texts) and all(isinstance(each, str) for each in texts)
+    if kind == "model" and not is_texts:
+        heard = messages(value, role)
+        if heard.shaped and heard.said:
+            return Side(heard.said, heard.hole or masked_hole(value))
     return question_in(value) if role == "user" else answer_in(value)
 
 
@@ -134,11 +135,11 @@ DIALECT = Dialect(
     read=read,
     evidence=(_KIND, *(name for name in (*_INPUTS, *_OUTPUTS) if not name.startswith("gen_ai."))),
     carries=Carries(
-        libraries="Dify, Alibaba's instrumentations, workflow tools, an application's own spans",
+        libraries="Dify, Alibaba's instrumentations, LiveKit, Pipecat, workflow tools, an application's own spans",
         messages="input.value, output.value, llm.prompts, llm.completions and the like",
         tools="tool spans, by gen_ai.span.kind",
         retrieval="retriever spans, by gen_ai.span.kind",
-        conversation="session.id, gen_ai.session.id",
+        conversation="session.id, gen_ai.session.id, conversation.id",
         user="user.id, gen_ai.user.id",
     ),
 )

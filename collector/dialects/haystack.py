@@ -67,8 +67,10 @@ def _model(span: Span) -> Call:
     heard, answered = messages(attributes.get(_INPUT), "user"), messages(attributes.get(_OUTPUT), "assistant")
     system, given = system_and_rest(heard.said if heard.shaped else ())
     output = listed(answered.said) if answered.shaped else None
-    reply = as_dict(next(iter(as_list(as_dict(decoded(attributes.get(_OUTPUT))).get("replies"))), None))
-    meta = as_dict(reply.get("meta") or reply.get("_meta"))
+    came = as_dict(decoded(attributes.get(_OUTPUT)))
+    reply = as_dict(next(iter(as_list(came.get("replies"))), None))
+    beside = next(iter(as_list(came.get("meta"))), None)  # replies that are texts have it there
+    meta = as_dict(reply.get("meta") or reply.get("_meta") or beside)
     return Call(
         dialect="haystack",
         kind="model",

@@ -96,7 +96,7 @@ DIALECT = Dialect(
         libraries="LangSmith SDK's OTel export (LangChain, wrapped OpenAI, traceable functions)",
         messages="raw request and response",
         tools="messages, tool runs",
-        retrieval="retriever runs",
+        retrieval="retriever runs, templates' variables",
         conversation="langsmith.metadata.session_id, .thread_id, .conversation_id",
         user="langsmith.metadata.user_id",
     ),

@@ -89,7 +89,7 @@ DIALECT = Dialect(
         libraries="LiteLLM SDK and proxy",
         messages="by the conventions, in several shapes",
         tools="messages, the raw request's span",
-        conversation="gen_ai.conversation.id (proxy, from a header)",
+        conversation="gen_ai.conversation.id (proxy, from a header), requester_metadata",
         user="llm.user",
     ),
 )

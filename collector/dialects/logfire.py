@@ -34,6 +34,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if span.scope.startswith(_AGENTS_SCOPE):
         if span.name.startswith("Function: "):
             return _tool(attributes, text_at(attributes, "name"), "input", "output")
+        if span.name.startswith("Guardrail"):
+            return Call(dialect="logfire", kind="aside")
         if span.name.startswith("Agent run"):
             return Call(dialect="logfire", kind="chain", agent=text_at(attributes, "name"))
         if span.name.startswith(("Responses API", "Chat completion")):

@@ -426,6 +426,7 @@ _SHAPES: dict[str, Reader] = {
     "prompts": _under("prompts", "user"),
     "parts": _message,
     "content": _roleless,
+    "items": _under("items"),
     "tool_calls": _only_calls,
     "text": _only_text,
 }

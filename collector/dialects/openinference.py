@@ -78,7 +78,8 @@ def _given(span: Span) -> Side:
     raw = span.attributes.get("input.value")
     if said and not (span.dropped_attributes and isinstance(raw, str)):
         return Side(said)
-    prompts = indexed(span.attributes, "llm.prompts.") or span.attributes.get("llm.prompts")
+    prompts = [each.get("prompt.text") for each in indexed(span.attributes, "llm.prompts.")]
+    prompts = prompts or span.attributes.get("llm.prompts")
     if prompts and not said:
         return Side(listed(messages(prompts, "user").said))
     return _raw(raw, "user", said)

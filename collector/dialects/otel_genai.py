@@ -35,7 +35,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("embeddings", "embedding", "create_agent"), "other"),
     "execute_tool": "tool",
     "retrieval": "retrieval",
-    "rerank": "aside",
+    **dict.fromkeys(("rerank", "evaluate", "evaluation", "guardrail", "moderation"), "aside"),
 }  # any other operation is a wrapper
 
 

@@ -228,7 +228,7 @@ DIALECT = Dialect(
         libraries="OpenLLMetry and the Traceloop SDK, all generations",
         messages="gen_ai.prompt.N, gen_ai.completion.N (≤ 0.4x); by the conventions since",
         tools="messages, tool spans",
-        retrieval="tasks that give documents, vector databases' events",
+        retrieval="tasks that give documents, templates' inputs, vector databases' events",
         conversation="traceloop.association.properties.session_id, .thread_id, .chat_id",
         user="traceloop.association.properties.user_id",
     ),

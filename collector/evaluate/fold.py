@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -18,9 +18,10 @@ from collector.evaluate.ledger import Ledger
 from collector.evaluate.marks import Mark, Note
 from collector.evaluate.plan import Job
 from collector.evaluate.purse import Purse
+from collector.evaluate.session import Episode
 from collector.evaluate.state import State
 from collector.evaluate.tally import Due, End, Tally
-from collector.logs.log import Log, LogUnavailable, Record, Stored
+from collector.logs.log import Log, LogUnavailable, RecordTooLarge, Stored
 
 logger = logging.getLogger(__name__)
 
@@ -176,11 +177,11 @@ class EvaluateFold:
         waiting = deque(jobs)
         try:
             while waiting:
-                if self.jobs.known(waiting[0]):
-                    self._count(waiting[0], "duplicate")
+                job = waiting.popleft()
+                if self.jobs.known(job):
+                    self._count(job, "duplicate")
                 else:
-                    await self.jobs.submit(waiting[0])
-                waiting.popleft()
+                    await self.jobs.submit(job)
         finally:
             for job in waiting:  # the partition is given up
                 self._count(job, "handed_over")
@@ -188,8 +189,11 @@ class EvaluateFold:
     async def _evict(self) -> None:
         """Keep within the bounds."""
         while victims := self._victims():
-            await self._decide(Decision(at=self.state.next, evicted=victims))
-            self._hold(self.state.next - 1)
+            await self._close_early(victims)
+
+    async def _close_early(self, victims: Mapping[str, Sequence[str]]) -> None:
+        await self._decide(Decision(at=self.state.next, evicted=victims))
+        self._hold(self.state.next - 1)
 
     def _victims(self) -> dict[str, list[str]]:
         return {
@@ -202,19 +206,24 @@ class EvaluateFold:
         """Carry forward what holds the low watermark back."""
         if self._turns is None:
             return
-        position, since = self.state.next - self._bounds.records, self.state.time - self._bounds.seconds
+        remembered = sum(map(len, self.state.conversations.values()))
+        records = max(self._bounds.records, 2 * remembered)  # or carrying some would be reason to carry the others
+        position, since = self.state.next - records, self.state.time - self._bounds.seconds
         for monitor, conversations in self.state.conversations.items():
-            behind = conversations.behind(position, since, CARRIED_AT_ONCE)
-            records = [carry_record(monitor, *each, self.state.next, self._partition) for each in behind]
-            if records and await self._appended(records, self._turns):
-                for _, episode in behind:
-                    episode.carried = True
+            if behind := conversations.behind(position, since, CARRIED_AT_ONCE):
+                await self._carry_some(self._turns, monitor, behind)
 
-    @staticmethod
-    async def _appended(records: Sequence[Record], turns: Log) -> bool:
+    async def _carry_some(self, turns: Log, monitor: str, behind: Sequence[tuple[str, Episode]]) -> None:
         try:
-            await turns.append(records)
+            await turns.append([carry_record(monitor, *each, self.state.next, self._partition) for each in behind])
         except LogUnavailable as error:
             logger.warning("conversations cannot be carried forward (%s); trying again later", error)
-            return False
-        return True
+        except RecordTooLarge:
+            if len(behind) == 1:
+                await self._close_early({monitor: [behind[0][0]]})
+            else:
+                for each in behind:
+                    await self._carry_some(turns, monitor, [each])
+        else:
+            for _, episode in behind:
+                episode.carried = True

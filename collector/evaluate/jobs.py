@@ -78,6 +78,7 @@ class PartitionJobs:
             await lane.enter(job.size)
         except BaseException:
             del self._places[job.evaluation_id]
+            self._handed_over(job)
             raise
         task = self._tasks.create_task(self._run(job, lane))
         self._on_way.add(task)
@@ -109,7 +110,10 @@ class PartitionJobs:
         self._running.discard(task)
         lane.leave(job.size)
         if job.evaluation_id in self._places:
-            self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "handed_over")
+            self._handed_over(job)
+
+    def _handed_over(self, job: Job) -> None:
+        self._tally.evaluation(job.monitor.name, job.assignment.evaluator.name, "handed_over")
 
     def _count(self, evaluation: Evaluation) -> None:
         names = (evaluation.monitor, evaluation.evaluator)

@@ -28,7 +28,7 @@ MARK_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """When the turns log was at `time` (s), turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
+    """At `time` (s) of the turns log turns up to `turns` had been taken; the evaluations log ended at `evaluations`."""
 
     time: float
     turns: int
@@ -77,11 +77,22 @@ class Ledger:
         """Where the log ended some seconds ago: what is appended from now on lies behind."""
         return self._end
 
-    async def read_back(self, start: int) -> None:
-        """Read the ids, and the decisions, from a position to the end of the log."""
+    async def read_back(self, start: int, wait: float = 1.0) -> None:
+        """Read the ids, and the decisions, from a position to the end of the log; waits until it can be read."""
+        self._marks.append(_Mark(time=0.0, turns=0, evaluations=start))
+        while True:
+            try:
+                return await self._read(start)
+            except LogUnavailable as error:
+                logger.warning("the evaluations log cannot be read back (%s); trying again in %g s", error, wait)
+                await asyncio.sleep(wait)
+
+    async def _read(self, start: int) -> None:
         self._end = start
-        self._marks.append(_Mark(time=0.0, turns=0, evaluations=self._end))
-        async for batch in self._evaluations.read(self._partition, self._end):
+        self._ids.clear()
+        self.decisions.clear()
+        self.spent.clear()
+        async for batch in self._evaluations.read(self._partition, start):
             for record in batch:
                 if record.headers == DECISION:
                     self._read_decision(record)
@@ -135,7 +146,10 @@ class Ledger:
         """
         if turns < self._ahead or (self._marks and time - self._marks[-1].time < MARK_EVERY):
             return
-        self._end = await self._evaluations.end(self._partition)
+        try:
+            self._end = await self._evaluations.end(self._partition)
+        except LogUnavailable:
+            return  # the one before holds for longer
         self._marks.append(_Mark(time=time, turns=turns, evaluations=self._end))
         while (
             len(self._marks) > 1

@@ -24,8 +24,8 @@ TICK_PATIENCE = 10.0
 class Pace:
     """How often things are done.
 
-    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two looks at what is due and
-    `commit_interval` between two commits, in seconds. A chunk holds at most `chunk_records` records and about
+    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two looks at what is due
+    and `commit_interval` between two commits, in seconds. A chunk holds at most `chunk_records` records and about
     `chunk_bytes` bytes. `patience` is how long (s) a log may be out of reach before `follow` gives up.
     """
 

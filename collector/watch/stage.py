@@ -89,11 +89,16 @@ class WatchStage:
         while True:
             await asyncio.sleep(self._interval)
             now = self._clock()
-            active = list(self.look(now))
-            since = {each.alert.key: each.since for each in self.firing}
-            self.firing = tuple(Firing(each, since.get(each.key, now)) for each in active)
+            active = self.note(now)
             if notifier is not None:
                 await notifier.look(active, now)
+
+    def note(self, now: float) -> list[Active]:
+        """Look, and keep what fires."""
+        active = list(self.look(now))
+        since = {each.alert.key: each.since for each in self.firing}
+        self.firing = tuple(Firing(each, since.get(each.key, now)) for each in active)
+        return active
 
     def look(self, now: float) -> Iterator[Active]:
         """What alerts at `now` (seconds since the epoch)."""

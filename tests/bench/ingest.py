@@ -81,7 +81,7 @@ def parts_of(requests: list[bytes], total: int, repeats: int, assembler: Assembl
         ("attributes of the spans that matter", lambda: [_gather(held, assembler) for held in traces]),
         (
             "what dialects and messages say",
-            lambda: [read_spans(each, tree, assembler.dialects) for each, tree in trees],
+            lambda: [read_spans(each, tree, assembler.dialects, assembler.identity) for each, tree in trees],
         ),
         ("the row above, and exchanges and turns", lambda: [assembler.work(each) for each in gathered]),
         ("turns as JSON", lambda: [turn_to_json(each) for each in made]),

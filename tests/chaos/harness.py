@@ -31,6 +31,7 @@ from collector.opening import open_logs
 PREFIX = "chaos"
 SOURCE = "otlp_spans"
 PARTITIONS = 6
+GROUPS = (f"{PREFIX}.receive.traces", "assemble", "evaluate", "export.jsonl")
 PER_MESSAGE = 10
 EVALUATORS = ("helpful", "brief")
 JUDGED = "helpful"
@@ -127,6 +128,12 @@ class Cluster:
                     if self.ended_by_themselves > HOPELESS:
                         raise RuntimeError(f"{worker.name} ends again and again; it said: {worker.said()}")
                     self.start(worker)
+
+    async def assembled(self, within: float = 90.0) -> None:
+        """Wait until every worker has its share: what moves at the start is no fault that anybody makes."""
+        async with asyncio.timeout(within):
+            while not await asyncio.to_thread(_all_have_a_share, self.broker.bootstrap, len(self.workers)):
+                await asyncio.sleep(0.3)
 
     async def watch(self) -> None:
         while True:
@@ -248,6 +255,27 @@ def log_settings(bootstrap: str, name: str | None = None) -> dict[str, Any]:
     return {"kind": "kafka", "kafka": kafka}
 
 
+def _all_have_a_share(bootstrap: str, workers: int) -> bool:
+    """Whether in each group every partition is assigned, and every worker has some."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        described = admin.describe_groups(list(GROUPS)).values()
+    except KafkaError:  # there is no such group yet
+        return False
+    finally:
+        admin.close()
+    return all(_shares(group) == sorted([PARTITIONS // workers] * workers) for group in described)
+
+
+def _shares(group: Any) -> list[int]:
+    """How many partitions each member of a group has."""
+    return sorted(
+        sum(len(topic["partitions"]) for topic in member["member_assignment"]["assigned_partitions"])
+        for member in group["members"]
+        if member["member_assignment"]
+    )
+
+
 def _make_source(bootstrap: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     admin.create_topics({f"{PREFIX}.{SOURCE}": {"num_partitions": PARTITIONS, "replication_factor": 1}})
@@ -276,9 +304,11 @@ async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
             ]
             ledger = LedgerWatch(logs.evaluations, setup.turns)
             running = Cluster(setup, broker, judge, workers, ledger, random.Random(setup.seed))
-            for each in workers:
-                running.start(each)
             try:
+                for each in workers:
+                    running.start(each)
+                await running.assembled()
+                running.began = time.monotonic()
                 async with asyncio.TaskGroup() as tasks:
                     mine = [
                         tasks.create_task(each) for each in (running.produce(), running.watch(), running.supervise())

@@ -7,6 +7,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from collector.logs.clock import SteadyClock
 from collector.logs.following import Pace
 from collector.logs.log import Record
 from collector.records import evaluation_from_json, turn_to_json
+from evaluators.cases import Turn
 from evaluators.outcome import Evaluation
 
 STEPS = ["Say whether the actual output answers the input."]
@@ -62,7 +64,7 @@ async def test_a_full_disk_is_waited_for_and_what_was_accepted_is_judged_once(tm
         await accepted(service, range(20))
         await until_ledger(service, 20)
         longest = (tmp_path / "evalstream.db-wal").stat().st_size
-        with files_at_most(service, longest):
+        with FilesAtMost(service, longest):
             async with asyncio.timeout(60):  # what is in the file already has room for a few
                 while not await refused(service, range(20, 40)) or "cannot be" not in said(service):
                     await asyncio.sleep(0.1)
@@ -92,7 +94,7 @@ def said(service: ServiceProcess) -> str:
     return service.stderr.read_text()
 
 
-class files_at_most:  # noqa: N801 - reads as a phrase
+class FilesAtMost:
     """The service can write no file beyond a length: for SQLite much like a full disk."""
 
     def __init__(self, service: ServiceProcess, length: int) -> None:
@@ -230,10 +232,9 @@ async def test_when_the_clock_jumps_an_hour_conversations_neither_all_close_nor_
                     for record in batch
                 ]
     closed = {each.subject.conversation_id: each.attributes for each in found}
-    assert closed == dict.fromkeys("abc", {"closed_by": "idle", "turns": 2}), "with the turn that came after the jump"
+    assert closed == {key: {"closed_by": "idle", "turns": 2} for key in "abc"}, "with the turn that came after the jump"
 
 
-def timeless(number: int, conversation: str) -> Any:
-    from dataclasses import replace
-
+def timeless(number: int, conversation: str) -> Turn:
+    """A turn that happened when the log took it."""
     return replace(turn(number), conversation_id=conversation, started_at=None, ended_at=None)

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,23 +105,3 @@ class Worker:
     def said(self) -> str:
         """The end of what its processes have said."""
         return self.stderr.read_text(errors="replace")[-3000:] if self.stderr.exists() else ""
-
-    def ready(self) -> bool:
-        """Whether the process that is there now has said so."""
-        return self.said_since_start().count('"ready: ') > 0
-
-    def said_since_start(self) -> str:
-        return self.said()
-
-
-def until(condition: Callable[[], bool], within: float, what: str, every: float = 0.05) -> None:
-    """Wait until it holds.
-
-    Raises:
-        AssertionError: it does not in time.
-    """
-    give_up_at = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > give_up_at:
-            raise AssertionError(f"{what}: not within {within:g} s")
-        time.sleep(every)

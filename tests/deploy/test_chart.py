@@ -59,6 +59,28 @@ def _pods(options: Sequence[str] = ()) -> dict[str, Any]:
     return {each["metadata"]["labels"]["app.kubernetes.io/component"]: each for each in workloads}
 
 
+def test_stages_that_must_be_one_are_never_two_and_reach_what_they_need(location: str):
+    options = ("--set", "stages.watch.enabled=true,stages.page.enabled=true")
+    pods = _pods(options)
+    for stage in ("watch", "page"):
+        spec = pods[stage]["spec"]
+        assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    resources = _resources(options)
+    config = check(
+        substitute(
+            yaml.safe_load(resources["ConfigMap", "live-evalstream"]["data"]["Deployment.yaml"]),
+            "Deployment",
+            {"OPENAI_API_KEY": "x", "POD_NAME": "pod-0"},
+        ),
+        "Deployment",
+    )
+    assert config.settings.page is not None
+    assert config.settings.page.host == "127.0.0.1"
+    (rule,) = resources["NetworkPolicy", "live-evalstream-watch"]["spec"]["egress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 9093}]
+    run("kubeconform", "-strict", "-schema-location", location, "-", given=_rendered(*options))
+
+
 def test_lint():
     run("helm", "lint", "--strict", CHART)
 
@@ -177,6 +199,7 @@ def test_keda_scales_what_is_there(everything: tuple[str, ...]):
         "image.digest=latest",
         "config.log.kind=sqlite",
         "service.otlpPort=0",
+        "stages.watch.replicas=2",
         "replicaCount=3",
     ],
 )

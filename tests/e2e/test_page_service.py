@@ -106,7 +106,7 @@ async def labelled_and_killed(folder: Path, **changes: Any) -> None:
 
 async def until_metric(process: ServiceProcess, prefix: str, value: float) -> None:
     """Wait until a metric whose line begins so has the value."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not any(
             line.startswith(prefix) and float(line.rsplit(" ", 1)[1]) == value
             for line in (await process.metrics()).splitlines()

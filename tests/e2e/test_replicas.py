@@ -117,7 +117,7 @@ async def until_judged(log: Log, count: int) -> None:
     """Wait until the log holds so many different evaluations of the free evaluators."""
     found: list[Evaluation] = []
     positions = [0] * log.partitions
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(180):
         while len({each.evaluation_id for each in found if each.evaluator in FREE}) < count:
             await asyncio.sleep(0.3)
             found += await news(log, positions)
@@ -152,7 +152,7 @@ def balanced(counted: Counter[tuple[str, str]]) -> bool:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 async def test_three_replicas_one_killed_one_added_judge_everything_once_within_the_budget(
     tmp_path: Path, kafka_broker: Any
 ) -> None:

@@ -29,11 +29,12 @@ from evaluators.cases import Json
 DEEP = 3000
 SCOPES = (
     "", "evalstream", "openlit.x", "litellm", "logfire.openai_agents", "com.anthropic.claude_code", "gen_ai",
-    "strands.telemetry.tracer",
+    "strands.telemetry.tracer", "gcp.vertex.agent", "opentelemetry.instrumentation.bedrock", "openlit.otel.tracing",
 )  # fmt: skip
 NAMES = (
     "chat m", "raw_gen_ai_request", "execute_tool (merged tools)", "haystack.agent.run", "Function: x", "Agent run: x",
     "Responses API with m", "Chat completion with m", "openai.chat.completions", "", "a\x00b",
+    "call_llm", "claude_code.interaction", "claude_code.llm_request", "claude_code.tool", "Guardrail x",
 )  # fmt: skip
 OPERATIONS = (
     "chat", "execute_tool", "invoke_agent", "invoke_workflow", "retrieval", "rerank", "embeddings", "step", "LLM",
@@ -59,6 +60,8 @@ SHAPE_KEYS = (
     "additional_kwargs", "meta", "documents", "document", "score", "result", "response", "origin", "thought", "value",
     "call_id", "tool_call_id", "usage", "usage_metadata", "model", "error_code", "question", "answer", "query",
     "server_tool_call", "event.name", "gen_ai.event.content", "instructions", "node", "_role", "_content", "_meta",
+    "chat_history", "prompts", "items", "kind", "part_kind", "refusal", "audio", "transcript", "label", "preamble", "state",
+    "action", "args", "tool_name", "source", "state", "results",
 )  # fmt: skip
 
 
@@ -95,7 +98,7 @@ def _seen() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
                 keep({"body": record.body, **record.attributes})
     for dialect in DIALECTS.all:
         keys.update(dict.fromkeys(dialect.evidence))
-        events.update(dict.fromkeys(dialect.events))
+        events.update(dict.fromkeys(sorted(dialect.events)))
     keys.update(dict.fromkeys((*CONVERSATION_KEYS, *USER_KEYS)))
     return tuple(keys), tuple(values.values()), (*events, *sorted(DIALECTS.records), "exception", "")
 

@@ -14,6 +14,7 @@ class Case(NamedTuple):
 
 
 _HTTP = "integration/test_otlp_http.py::"
+_GRPC = "integration/test_otlp_grpc.py::"
 _JUDGE = "integration/test_openai_judge.py::"
 _FAULTS = "e2e/test_judge_faults.py::"
 _TRAPS = "integration/test_kafka_traps.py::"
@@ -27,20 +28,43 @@ _CHAOS = "chaos/test_chaos.py::"
 _AROUND = "chaos/test_faults.py::"
 
 CASES = {
-    1: Case("gzip bomb 1000:1", "413, memory bounded", (_HTTP + "test_gzip_bomb_is_413_without_growing",)),
-    2: Case("5 MiB body", "413", (_HTTP + "test_too_large_bodies_are_413",)),
+    1: Case(
+        "gzip bomb 1000:1",
+        "413, memory bounded",
+        (_HTTP + "test_gzip_bomb_is_413_without_growing", _GRPC + "test_a_bomb_is_not_unpacked"),
+    ),
+    2: Case(
+        "5 MiB body",
+        "413",
+        (_HTTP + "test_too_large_bodies_are_413", _GRPC + "test_giant_requests_are_refused_for_good"),
+    ),
     3: Case("unknown content encodings", "415", (_HTTP + "test_other_encodings_are_415",)),
     4: Case(
         "bad, truncated, trailing gzip",
         "400",
-        (_HTTP + "test_broken_gzip_is_400", "unit/receive/test_inflate.py::test_broken_streams_are_bad_input"),
+        (
+            _HTTP + "test_broken_gzip_is_400",
+            "unit/receive/test_inflate.py::test_broken_streams_are_bad_input",
+            _GRPC + "test_broken_gzip_is_invalid",
+        ),
     ),
     5: Case(
         "half and dripping requests",
         "closed or 408, others are answered",
-        (_HTTP + "test_half_sent_requests_do_not_hold_up_others", _HTTP + "test_dripping_headers_are_cut_off"),
+        (
+            _HTTP + "test_half_sent_requests_do_not_hold_up_others",
+            _HTTP + "test_dripping_headers_are_cut_off",
+            _GRPC + "test_half_sent_requests_do_not_hold_up_others",
+        ),
     ),
-    6: Case("one connection too many", "503", (_HTTP + "test_connections_beyond_the_cap_are_told_to_come_again",)),
+    6: Case(
+        "one connection too many",
+        "503",
+        (
+            _HTTP + "test_connections_beyond_the_cap_are_told_to_come_again",
+            _GRPC + "test_connections_beyond_the_cap_are_closed",
+        ),
+    ),
     7: Case(
         "wrong content type, GET, empty body",
         "415, 405, 200",
@@ -53,7 +77,13 @@ CASES = {
     8: Case(
         "random and mutated bytes",
         "400, no other exception",
-        (_HTTP + "test_random_bytes_never_do_more_than_400", "hostile/test_fuzz.py::test_requests"),
+        (
+            _HTTP + "test_random_bytes_never_do_more_than_400",
+            _GRPC + "test_random_bytes_are_invalid_at_most",
+            "hostile/test_fuzz.py::test_requests",
+            "hostile/test_fuzz.py::test_changed_payloads",
+            "hostile/test_fuzz.py::test_traces_of_every_dialect_at_once",
+        ),
     ),
     9: Case("two million empty spans", "413", (_HTTP + "test_two_million_empty_spans_are_413_at_once",)),
     10: Case("deep AnyValue", "400", (_HTTP + "test_deep_protobuf_is_400",)),
@@ -67,7 +97,11 @@ CASES = {
     14: Case(
         "huge attributes and conversations",
         "cut with a marker, closed by a cap",
-        (_HTTP + "test_large_attributes_pass", "unit/evaluators/test_g_eval.py::test_long_texts_are_cut_visibly"),
+        (
+            "hostile/test_fuzz.py::test_every_attribute_with_every_wrong_type",
+            _HTTP + "test_large_attributes_pass",
+            "unit/evaluators/test_g_eval.py::test_long_texts_are_cut_visibly",
+        ),
     ),
     15: Case(
         "missing and almost right tokens, a certificate of another authority",
@@ -77,6 +111,8 @@ CASES = {
             _ACCESS + "test_every_token_is_compared_whole",
             _ACCESS + "test_token_files_rotate_without_a_restart",
             _ACCESS + "test_mutual_tls_lets_only_our_clients_in",
+            _GRPC + "test_only_a_whole_token_lets_in",
+            _GRPC + "test_mutual_tls_lets_only_our_clients_in",
         ),
     ),
     16: Case(

@@ -1,6 +1,6 @@
 """Random bytes and hostile traces: nothing but BadInput ever comes out of reading and assembling them.
 
-`make test` tries 130,000 cases, always the same; `make fuzz` as many as FUZZ_CASES says, of a seed that changes. What fails
+`make test` tries 150,000 cases, always the same; `make fuzz` as many as FUZZ_CASES says, of a seed that changes. What fails
 names its case: `Hostile("…")` makes it again.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from hostile import DIALECTS, Hostile, names_of, typical, wrong_values
@@ -26,7 +28,10 @@ from collector.receive.intake import take_in
 from collector.records import turn_from_json, turn_to_json
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
+from evaluators.cases import Feedback
 
+ADDRESS = re.compile(rb"ada@example\.com(?![\w\x80-\xff-])")
+"""With a digit after it, it is none: no top-level domain ends in one."""
 REDACTOR = Redactor((find,), b"a key")
 ALL = 130_000
 CASES = int(os.environ.get("FUZZ_CASES", ALL))
@@ -34,7 +39,7 @@ SEED = os.environ.get("FUZZ_SEED", "0")
 
 
 def share(of: int) -> range:
-    """Numbers for the cases of one test, which are `of` when they are 130,000 in all."""
+    """Numbers for the cases of one test, which are `of` in `make test`."""
     return range(max(1, of * CASES // ALL))
 
 
@@ -48,10 +53,17 @@ def case(name: str) -> Iterator[Hostile]:
         raise AssertionError(f'{type(error).__name__} in the case of Hostile("{seed}")') from error
 
 
+def _as_read(feedback: Feedback) -> Feedback:
+    """Its value is a float by definition, also where somebody sent a whole number that no float is."""
+    return replace(feedback, value=float(feedback.value)) if isinstance(feedback.value, int) else feedback
+
+
 def readable(assembly: Assembly) -> int:
     """How many turns there are; each of them can be written and read again."""
     for each in assembly.turns:
-        assert turn_from_json(turn_to_json(each.turn)) == each.turn
+        read = turn_from_json(turn_to_json(each.turn))
+        feedback = tuple(_as_read(one) for one in each.turn.feedback)
+        assert read == replace(each.turn, feedback=feedback)
     return len(assembly.turns)
 
 
@@ -92,7 +104,7 @@ def test_requests(form, signal):
     chance = random.Random(f"{SEED} {form} {signal}")
     originals = (valid(), JSON)
     outcomes = {True: 0, False: 0}
-    for number in share(10_000):
+    for number in share(15_000):
         data = chance.randbytes(chance.randint(0, 60)) if number % 4 == 0 else mutated(chance, originals[number % 2])
         try:
             intake = take_in(data, signal, form, max_items=100, redactor=REDACTOR)
@@ -100,7 +112,7 @@ def test_requests(form, signal):
             outcomes[False] += 1
         else:
             outcomes[True] += 1
-            assert all(b"ada@example.com" not in record.value for record in intake.records)
+            assert not any(ADDRESS.search(record.value) for record in intake.records)
     assert min(outcomes.values()) > 0
 
 
@@ -139,7 +151,7 @@ def test_every_attribute_with_every_wrong_type(dialect: Dialect):
 def test_spoilt_traces_of(dialect: Dialect):
     """Captured traces of a dialect with hostile values among their attributes."""
     turns = 0
-    for number in share(2300):
+    for number in share(1300):
         with case(f"{dialect.name} {number}") as hostile:
             turns += readable(ASSEMBLER.work(hostile.trace(dialect)).assembly)
     assert turns > 0

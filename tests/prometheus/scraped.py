@@ -73,7 +73,7 @@ class Prometheus:
     def get(self, path: str, **parameters: Any) -> Any:
         query = urllib.parse.urlencode(parameters)
         try:
-            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
@@ -126,10 +126,11 @@ def _configuration(target: int) -> dict[str, Any]:
     }
 
 
-def _ready(prometheus: Prometheus, within: float = 40.0) -> Prometheus:
+def _ready(prometheus: Prometheus, within: float = 90.0) -> Prometheus:
     give_up_at = time.monotonic() + within
     while time.monotonic() < give_up_at:
         try:
+            urllib.request.urlopen(f"{prometheus.url}/-/ready", timeout=10).close()  # 503 until it is; an OSError
             if prometheus.now('min(count_over_time(up{job="evalstream"}[1m])) >= 8') and prometheus.now("ALERTS"):
                 return prometheus
         except OSError:
@@ -161,7 +162,7 @@ def _fed() -> Iterator[int]:
 
     thread = threading.Thread(target=lambda: asyncio.run(feed()), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield port[0]
     finally:

@@ -21,6 +21,8 @@ from collector.rules.generate import rules_of
 from collector.rules.model import Timing
 from evaluators.outcome import Evaluation, Subject
 
+pytestmark = pytest.mark.timeout(300)  # deadlines within are for busy machines
+
 NAMES = {"alertname": "EvalstreamScoreDropped", "severity": "page", "monitor": "all", "evaluator": "exact"}
 
 
@@ -71,7 +73,7 @@ class Feed:
             await asyncio.sleep(0.1)
 
 
-async def until(true: Callable[[], object], within: float = 20.0) -> None:
+async def until(true: Callable[[], object], within: float = 90.0) -> None:
     async with asyncio.timeout(within):
         while not true():
             await asyncio.sleep(0.05)
@@ -108,9 +110,8 @@ async def test_a_restart_reads_the_state_back_and_a_webhook_that_was_down_is_tol
         await Feed(service).at(0.3, seconds=2)
     async with webhook() as hook, running(configured(tmp_path, webhook=hook.url), {"watch"}):
         await until(lambda: hook.firing(**NAMES))
-        told = len(hook.alerts)
         await asyncio.sleep(2.5)
-        assert len(hook.alerts) == told, "a webhook hears of changes only"
+        assert len(hook.firing(**NAMES)) == 1, "a webhook hears of changes only"
 
 
 @pytest.mark.slow

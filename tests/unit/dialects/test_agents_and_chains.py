@@ -153,3 +153,142 @@ def test_a_stack_trace_is_no_part_of_an_error() -> None:
     }
     event = ("exception", {"exception.message": "Boom('x')Traceback (most recent call last):\n  File \"a.py\", line 1"})
     assert Trace().span(1, "ChatOpenAI", held, events=[event]).turn().error == "Boom('x')"
+
+
+AGENTS = "logfire.openai_agents"
+
+
+def responses_api(response_id: str, question: str, answer: str) -> dict[str, Any]:
+    output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": answer}]}]
+    response = {"id": response_id, "model": "m-1", "output": output, "status": "completed", "instructions": "Be short."}
+    return {"raw_input": json.dumps([{"role": "user", "content": question}]), "response": json.dumps(response)}
+
+
+def test_a_guardrails_call_is_no_exchange_even_if_it_says_the_same() -> None:
+    trace = Trace().span(1, "OpenAI Agents trace: {name}", {"name": "chat", "group_id": "g"}, took=20, scope=AGENTS)
+    trace.span(2, "Agent run: {name!r}", {"name": "boss"}, parent=1, took=18, scope=AGENTS)
+    trace.span(3, "Guardrail {name!r} {triggered=}", {"name": "g", "triggered": False}, parent=2, took=4, scope=AGENTS)
+    trace.span(
+        4, "Responses API with {gen_ai.request.model!r}", responses_api("r-1", "Hi", "Hello."), parent=3, scope=AGENTS
+    )
+    trace.span(
+        9, "Responses API with {gen_ai.request.model!r}", responses_api("r-2", "Hi", "Hello."), parent=2, scope=AGENTS
+    )
+    turn = trace.turn()
+    assert (turn.span_id, turn.input, turn.actual_output, turn.conversation_id) == (f"{9:016x}", "Hi", "Hello.", "g")
+
+
+def test_an_agent_that_is_a_tool_is_part_of_the_outer_exchange() -> None:
+    asks = json.dumps(
+        [
+            {
+                "role": "assistant",
+                "parts": [{"type": "tool_call", "id": "c", "name": "expert", "arguments": {"input": "Wind?"}}],
+            }
+        ]
+    )
+    after = json.dumps([
+        {"role": "user", "parts": [{"type": "text", "content": "Is it windy?"}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "expert", "arguments": {"input": "Wind?"}}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "11 m/s"}]},
+    ])  # fmt: skip
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "expert", "gen_ai.tool.call.id": "c"}
+    inner = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "expert"}
+    trace = Trace().span(1, "invoke_agent boss", {"gen_ai.operation.name": "invoke_agent"}, took=20)
+    trace.span(2, "chat", chat("Is it windy?", None, **{"gen_ai.output.messages": asks}), parent=1)
+    trace.span(3, "execute_tool expert", tool, parent=1, took=4).span(4, "invoke_agent expert", inner, parent=3, took=3)
+    trace.span(5, "chat", chat("Wind?", "11 m/s"), parent=4)
+    trace.span(8, "chat", chat("", "Yes, 11 m/s.", **{"gen_ai.input.messages": after}), parent=1)
+    assert facts(trace.turn()) == {
+        "input": "Is it windy?",
+        "answer": "Yes, 11 m/s.",
+        "tools": [("expert", {"input": "Wind?"}, "11 m/s")],
+        "tokens": (14, 6),
+        "model": "m-1",
+    }
+
+
+def test_a_handoff_is_one_exchange() -> None:
+    hand = json.dumps(
+        [
+            {
+                "role": "assistant",
+                "parts": [{"type": "tool_call", "id": "h", "name": "transfer_to_wind", "arguments": {}}],
+            }
+        ]
+    )
+    after = json.dumps([
+        {"role": "user", "parts": [{"type": "text", "content": "Is it windy?"}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "h", "name": "transfer_to_wind", "arguments": {}}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "h", "response": '{"assistant": "wind"}'}]},
+    ])  # fmt: skip
+    trace = Trace().span(1, "workflow", took=20)
+    trace.span(
+        2,
+        "invoke_agent router",
+        {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "router"},
+        parent=1,
+        took=3,
+    )
+    trace.span(3, "chat", chat("Is it windy?", None, **{"gen_ai.output.messages": hand}), parent=2)
+    trace.span(
+        6, "invoke_agent wind", {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "wind"}, parent=1, took=5
+    )
+    trace.span(7, "chat", chat("", "Yes.", **{"gen_ai.input.messages": after}), parent=6)
+    turn = trace.turn()
+    assert (turn.input, turn.actual_output, facts(turn)["tools"]) == (
+        "Is it windy?", "Yes.", [("transfer_to_wind", {}, {"assistant": "wind"})],
+    )  # fmt: skip
+
+
+def test_a_failure_that_was_repeated_stays_a_failure() -> None:
+    trace = Trace().span(1, "handle", took=20).span(2, "chat", chat("Hi", None), parent=1, error="429")
+    turns = trace.span(3, "chat", chat("Hi", "Hello."), parent=1).turns()
+    assert [(turn.error, turn.actual_output) for turn in turns] == [("429", None), (None, "Hello.")]
+
+
+def test_a_gateway_and_its_client_are_one_call() -> None:
+    trace = Trace().span(1, "chat", chat("Hi", "Hello there, how are you?", **{"gen_ai.response.id": "r"}), took=3)
+    trace.span(2, "POST", {"http.method": "POST"}, parent=1, took=2)
+    turn = trace.span(
+        3,
+        "litellm_request",
+        chat("Hi", "Hello there, how are you?", **{"gen_ai.response.id": "r"}),
+        parent=2,
+        scope="litellm",
+    ).turn()
+    assert facts(turn)["tokens"] == (7, 3)
+
+
+def test_the_same_question_twice_is_two_turns() -> None:
+    trace = Trace().span(1, "chat", chat("Hi", "Hello.")).span(3, "chat", chat("Hi", "Hello."))
+    assert len({turn.turn_id for turn in trace.turns()}) == 2
+
+
+def test_a_delta_conversation_has_no_history() -> None:
+    held = chat(
+        "And in May?", "Calmer.", **{"gen_ai.conversation.id": "c", "gen_ai.request.previous_response.id": "r-0"}
+    )
+    assert facts(Trace().span(1, "chat", held).turn()) == {
+        "input": "And in May?", "answer": "Calmer.", "tokens": (7, 3), "model": "m-1", "conversation": "c",
+    }  # fmt: skip
+
+
+def test_several_choices_are_one_answer() -> None:
+    output = json.dumps(
+        [
+            {"role": "assistant", "parts": [{"type": "text", "content": text}], "finish_reason": "stop"}
+            for text in ("One.", "Two.")
+        ]
+    )
+    assert (
+        Trace().span(1, "chat", chat("Hi", None, **{"gen_ai.output.messages": output})).turn().actual_output == "One."
+    )
+
+
+def test_an_agent_inside_a_guardrail_is_not_asked_by_the_user() -> None:
+    guard = {"openinference.span.kind": "GUARDRAIL"}
+    agent = {"openinference.span.kind": "AGENT", "input.value": "Is this fine: Hi", "output.value": "It is fine."}
+    trace = Trace().span(1, "handle", took=9).span(2, "guard", guard, parent=1, took=3)
+    trace.span(3, "checker", agent, parent=2).span(5, "chat", chat("Hi", "Hello."), parent=1)
+    assert [turn.input for turn in trace.turns()] == ["Hi"]

@@ -586,3 +586,182 @@ def test_adot_moves_the_contents_of_openinference() -> None:
     )
     turn = Trace().span(1, "ChatOpenAI", held, scope=name).record(1, name, body, scope=name).turn()
     assert (turn.input, turn.actual_output, turn.model) == (QUESTION, ANSWER, "m-1")
+
+
+def test_vercel_6_leaves_an_empty_answer_out() -> None:
+    leaf = vercel(
+        "ai.generateText.doGenerate",
+        **{
+            "ai.prompt.messages": json.dumps(REQUEST),
+            "ai.response.finishReason": "stop",
+            "ai.usage.inputTokens": 12,
+            "ai.usage.outputTokens": 0,
+        },
+    )
+    root = vercel(
+        "ai.generateText",
+        **{"ai.prompt": json.dumps({"system": "Be short.", "prompt": QUESTION}), "ai.response.finishReason": "stop"},
+    )
+    turn = Trace().span(1, "ai.generateText", root, took=3).span(2, "doGenerate", leaf, parent=1).turn()
+    assert (turn.input, turn.actual_output, turn.incomplete) == (QUESTION, "", None)
+
+
+def test_vercel_7_keeps_its_names_in_the_settings_context() -> None:
+    agent = {
+        "gen_ai.operation.name": "invoke_agent",
+        "ai.settings.context.sessionId": "s",
+        "ai.settings.context.userId": "u",
+    }
+    trace = Trace().span(1, "invoke_agent", agent, took=3, scope="gen_ai")
+    turn = trace.span(2, "chat", chat(QUESTION, ANSWER), parent=1, scope="gen_ai").turn()
+    assert (turn.conversation_id, turn.user_id) == ("s", "u")
+
+
+# --- MLflow, LangSmith, Haystack
+
+
+def test_mlflow_quotes_everything() -> None:
+    root = {
+        "mlflow.spanType": '"AGENT"',
+        "mlflow.spanInputs": json.dumps({"question": QUESTION}),
+        "mlflow.spanOutputs": json.dumps(ANSWER),
+    }
+    model = {
+        "mlflow.spanType": '"CHAT_MODEL"',
+        "mlflow.spanInputs": json.dumps({"model": "m-1", "messages": REQUEST}),
+        "mlflow.spanOutputs": json.dumps({"choices": [{"message": REPLY, "finish_reason": "stop"}]}),
+        "mlflow.chat.tokenUsage": json.dumps({"input_tokens": 12, "output_tokens": 5, "total_tokens": 17}),
+        "mlflow.llm.model": '"m-1"',
+    }
+    found = {
+        "mlflow.spanType": '"RETRIEVER"',
+        "mlflow.spanInputs": json.dumps({"query": QUESTION}),
+        "mlflow.spanOutputs": json.dumps([{"page_content": "30 euros.", "metadata": {"doc_uri": "d"}, "id": None}]),
+    }
+    trace = (
+        Trace()
+        .span(1, "ask", root, took=9)
+        .span(2, "retrieve", found, parent=1)
+        .span(3, "Completions", model, parent=1)
+    )
+    assert told(trace, "tokens", "model", "context") == {
+        **TOLD,
+        "tokens": (12, 5),
+        "model": "m-1",
+        "context": ["30 euros."],
+    }
+
+
+def test_mlflow_fails_without_a_message() -> None:
+    model = {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.spanInputs": json.dumps({"messages": REQUEST})}
+    event = ("exception", {"exception.type": "RateLimitError", "exception.message": "429"})
+    assert Trace().span(1, "Completions", model, error="", events=[event]).turn().error == "RateLimitError: 429"
+
+
+def lc(name: str, text: str) -> dict[str, Any]:
+    return {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "schema", "messages", name],
+        "kwargs": {"content": text},
+    }
+
+
+def test_langsmith_runs_of_langchain() -> None:
+    given = {"messages": [[lc("SystemMessage", "Be short."), lc("HumanMessage", QUESTION)]]}
+    came = {
+        "generations": [[{"text": ANSWER, "type": "ChatGeneration", "message": lc("AIMessage", ANSWER)}]],
+        "llm_output": None,
+    }
+    model = {
+        "langsmith.span.kind": "llm",
+        "gen_ai.operation.name": "chat",
+        "gen_ai.prompt": json.dumps(given),
+        "gen_ai.completion": json.dumps(came),
+        "gen_ai.usage.input_tokens": 12,
+        "gen_ai.usage.output_tokens": 5,
+        "langsmith.metadata.thread_id": "t",
+        "langsmith.trace.session_id": "a project",
+        "langsmith.metadata.ls_model_name": "m-1",
+    }
+    assert told(Trace().span(1, "ChatOpenAI", model), "tokens", "conversation", "model") == {
+        **TOLD,
+        "tokens": (12, 5),
+        "conversation": "t",
+        "model": "m-1",
+    }
+
+
+def test_haystack_generators_of_texts() -> None:
+    """The generator that is no chat generator: a prompt, and replies that are texts."""
+    held = {
+        "haystack.component.name": "llm",
+        "haystack.component.type": "OpenAIGenerator",
+        "haystack.component.input": json.dumps({"prompt": QUESTION, "generation_kwargs": {}}),
+        "haystack.component.output": json.dumps(
+            {
+                "replies": [ANSWER],
+                "meta": [
+                    {"model": "m-1", "finish_reason": "stop", "usage": {"prompt_tokens": 12, "completion_tokens": 5}}
+                ],
+            }
+        ),
+    }
+    assert facts(Trace().span(1, "haystack.component.run", held).turn()) == {
+        "input": QUESTION,
+        "answer": ANSWER,
+        "tokens": (12, 5),
+        "model": "m-1",
+    }
+
+
+# --- voice: a whole conversation in one trace
+
+
+def test_pipecat() -> None:
+    trace = Trace().span(1, "conversation", {"conversation.id": "c", "conversation.type": "voice"}, took=30)
+    before: list[dict[str, str]] = []
+    for number, (question, answer) in enumerate(((QUESTION, ANSWER), ("And boats?", "Forty."))):
+        before.append({"role": "user", "content": question})
+        turn = {"turn.number": number + 1, "turn.type": "conversation"}
+        model = {
+            "gen_ai.system": "openai",
+            "gen_ai.request.model": "m-1",
+            "gen_ai.operation.name": "chat",
+            "input": json.dumps(before),
+            "output": answer,
+            "gen_ai.usage.input_tokens": 9,
+            "gen_ai.usage.output_tokens": 4,
+        }
+        trace.span(2 + 10 * number, "turn", turn, parent=1, took=5).span(
+            3 + 10 * number, "llm", model, parent=2 + 10 * number
+        )
+        before.append({"role": "assistant", "content": answer})
+    assert [(turn.input, turn.actual_output, turn.conversation_id) for turn in trace.turns()] == [
+        (QUESTION, ANSWER, "c"),
+        ("And boats?", "Forty.", "c"),
+    ]
+
+
+def test_livekit() -> None:
+    context = {
+        "items": [
+            {"id": "i", "type": "message", "role": "system", "content": ["Be short."]},
+            {"id": "j", "type": "message", "role": "user", "content": [QUESTION]},
+        ]
+    }
+    node = {"lk.chat_ctx": json.dumps(context), "lk.response.text": ANSWER}
+    trace = Trace().span(1, "agent_turn", {}, took=5).span(2, "llm_node", node, parent=1, took=3)
+    trace.span(
+        3,
+        "llm_request",
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "m-1",
+            "gen_ai.usage.input_tokens": 12,
+            "gen_ai.usage.output_tokens": 5,
+        },
+        parent=2,
+        at=2.5,
+    )
+    assert told(trace, "tokens") == {**TOLD, "tokens": (12, 5)}

@@ -1,5 +1,9 @@
+from collections.abc import AsyncIterator, Sequence
+
+from collector.evaluate.decisions import Decision
 from collector.evaluate.ledger import Ledger
-from collector.logs.log import Record
+from collector.logs.following import Pace
+from collector.logs.log import LogUnavailable, Record, Stored
 from collector.logs.memory import MemoryLog
 from collector.records import LABEL
 
@@ -62,6 +66,21 @@ async def test_a_restart_at_any_mark_knows_every_evaluation_of_turns_in_play() -
     assert len(ledger) < 60
 
 
+async def test_nothing_is_forgotten_of_turns_that_an_earlier_owner_took_and_did_not_commit() -> None:
+    """It had judged turns up to 50; its successor takes them all again, from 10 on, and long ago they are."""
+    log = MemoryLog("evaluations", partitions=1)
+    await append(log, *(f"e{turn}" for turn in range(50)))
+    ledger = Ledger(log, 0, horizon=10.0, ahead=50)
+    await ledger.read_back(0)
+    for turn in range(10, 50):
+        assert f"e{turn}" in ledger
+        await ledger.mark(turns=turn + 1, low_watermark=turn + 1, time=1000.0 * turn)
+    assert ledger.note == 0
+    for turn in range(50, 55):
+        await ledger.mark(turns=turn + 1, low_watermark=turn + 1, time=1000.0 * turn)
+    assert (len(ledger), ledger.note) == (0, 50)
+
+
 async def test_a_persons_label_is_no_entry_of_the_ledger() -> None:
     log = MemoryLog("evaluations", partitions=1)
     await append(log, "a")
@@ -69,3 +88,38 @@ async def test_a_persons_label_is_no_entry_of_the_ledger() -> None:
     ledger = Ledger(log, 0)
     await ledger.read_back(0)
     assert ["a" in ledger, "label" in ledger, len(ledger)] == [True, False, 1]
+
+
+class Unsteady(MemoryLog):
+    """A log that is away for the next few questions."""
+
+    away = 0
+
+    async def end(self, partition: int) -> int:
+        if self.away:
+            self.away -= 1
+            raise LogUnavailable("away")
+        return await super().end(partition)
+
+    async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[Stored]]:
+        batches = super().read(partition, start)
+        yield await anext(batches)
+        await self.end(partition)
+        async for batch in batches:
+            yield batch
+
+
+async def test_a_log_that_is_away_delays_reading_back_and_marks() -> None:
+    log = Unsteady("evaluations", partitions=1, pace=Pace(chunk_records=2))
+    await append(log, *"abc")
+    await log.append([Decision(at=0).record(0)])
+    log.away = 3
+    ledger = Ledger(log, 0, horizon=0.0)
+    await ledger.read_back(0, wait=0.001)
+    assert (len(ledger), len(ledger.decisions), log.away) == (3, 1, 0)
+    log.away = 1
+    await ledger.mark(turns=10, low_watermark=10, time=1000.0)
+    assert ledger.note == 0, "nothing is marked, nothing forgotten"
+    await ledger.mark(turns=10, low_watermark=10, time=1001.0)
+    await ledger.mark(turns=20, low_watermark=20, time=1020.0)
+    assert (ledger.note, len(ledger)) == (4, 0)

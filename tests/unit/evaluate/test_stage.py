@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -239,12 +240,15 @@ async def test_what_was_under_way_at_a_stop_is_made_after_it_and_nothing_twice(b
         await bench.until(5)  # those of `free`; the others hang
         await asyncio.sleep(0.05)  # a commit
     assert gate.begun == 5
+    assert bench.tally.evaluations["gated", "handed_over"] == 5
     gate.open.set()
     await bench.put(turn(6))
     async with bench.running(gated):
         ledger = await bench.until(12)
     assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
     assert Counter(each.evaluator for each in ledger) == {"gated": 6, "free": 6}
+    due = sum(number for (_, what), number in bench.tally.evaluations.items() if what in ("matched", "resumed"))
+    assert due == bench.tally.evaluations.total() - due, "the sums of both lives agree"
 
 
 async def test_running_evaluations_may_end_within_the_grace(bench: Bench) -> None:
@@ -436,3 +440,43 @@ async def test_where_keys_suffice_what_is_left_out_is_not_even_decoded(bench: Be
     assert bench.tally.turns == {("all", "sampled_out"): 1}
     assert not bench.bad
     assert bench.tally.evaluations == {("a", "matched"): 1, ("a", "sampled_out"): 1}
+
+
+async def test_what_is_too_large_to_be_carried_forward_is_closed_early(bench: Bench) -> None:
+    bench.turns = MemoryLog("turns", partitions=1, pace=PACE, max_record_bytes=1500)
+    small, large = turn(1, "small"), [turn(n, "large", input=random.Random(n).randbytes(350).hex()) for n in (2, 3, 4)]
+    watched = monitor(Turns(name="turns"), ends=Ends(idle=1000.0, lateness=0.0))
+    async with bench.running(watched, bounds=Bounds(records=1)) as stage:
+        await bench.put(small, *large, *(turn(n, "other") for n in range(5, 12)))
+        (evaluation,) = await bench.until(1)
+        assert stage.open_conversations == 2
+    assert (evaluation.explanation, evaluation.attributes["closed_by"]) == ("turn-2 turn-3 turn-4", "evicted")
+
+
+async def test_the_bound_in_bytes_holds_and_what_leaves_for_it_is_judged(bench: Bench) -> None:
+    watched = monitor(Turns(name="turns"), ends=Ends(idle=1000.0, lateness=0.0))
+    async with bench.running(watched, bounds=Bounds(bytes=5000)) as stage:
+        await bench.put(*(turn(n, f"c{n}") for n in range(1, 31)))
+        ledger = await bench.until(15)
+        kept = next(iter(stage._folds.values())).state.conversations["all"]
+        assert kept.size <= 5000
+    assert {each.attributes["closed_by"] for each in ledger} == {"evicted"}
+    assert [each.explanation for each in ledger] == [f"turn-{n}" for n in range(1, len(ledger) + 1)]
+
+
+async def test_evaluators_of_a_monitor_share_the_draw_unless_told_otherwise(bench: Bench) -> None:
+    await bench.put(*(turn(n, f"c{n}") for n in range(1, 101)))
+    names = ("one", "other", "apart")
+    assignments = tuple(
+        Assignment(Length(name=name), NoJudge(), "v", salt="of its own" if name == "apart" else None) for name in names
+    )
+    chosen = {
+        name: {n for n in range(1, 101) if draw("of its own" if name == "apart" else "evalstream", f"c{n}") < 0.3}
+        for name in names
+    }
+    async with bench.running(Monitor(name="m", assignments=assignments, match={}, rate=0.3)):
+        ledger = await bench.until(sum(map(len, chosen.values())))
+    assert {name: {each.subject.turn_id for each in ledger if each.evaluator == name} for name in names} == {
+        name: {f"turn-{n}" for n in some} for name, some in chosen.items()
+    }
+    assert chosen["one"] == chosen["other"] != chosen["apart"]

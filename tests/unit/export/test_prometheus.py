@@ -162,6 +162,15 @@ async def test_everything_evaluated_has_its_weight_whatever_came_of_it():
     assert seen["evalstream_evaluation_weight_total"] == pytest.approx(expected)
 
 
+async def test_traffic_is_what_came_to_us_and_means_are_of_all():
+    """A sampler before us let a tenth through, we judged half of that: one stands for 2 that came, and 20 in all."""
+    seen = await exported(scored(1, score=0.5, sampling=Sampling(probability=0.05, stratum="error", upstream=0.1)))
+    assert seen["evalstream_evaluation_weight_total"] == pytest.approx(2.0)
+    assert seen["evalstream_estimator_w_total"] == pytest.approx(20.0)
+    stratum = {"evaluator": "answers_question", "monitor": "helpdesk", "stratum": "error"}
+    assert seen.value("evalstream_sampling_probability", **stratum) == 0.05
+
+
 async def test_a_judge_that_calls_itself_otherwise_is_counted_once():
     def by(number: int, fingerprint: str):
         return scored(number, judge=JudgeStamp(model="m", fingerprint=fingerprint))

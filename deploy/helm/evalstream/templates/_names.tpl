@@ -38,5 +38,6 @@ the names of a Deployment's pods, which never come again, it would wait for nobo
     "otlp_http" (merge (dict "port" $root.Values.service.otlpPort) $open)
     "otlp_grpc" (merge (dict "port" $root.Values.service.otlpGrpcPort) $open))
   "export" (dict "prometheus" (dict "host" "0.0.0.0" "port" $root.Values.service.metricsPort)) }}
+{{- if $root.Values.stages.page.enabled }}{{ $_ := set $known "page" dict }}{{ end }}
 {{- toYaml (mergeOverwrite $known (deepCopy $root.Values.config)) }}
 {{- end }}
