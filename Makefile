@@ -7,11 +7,7 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help setup demo test chaos soak lint format dashboards reference tools bench bench-compare
-=======
-.PHONY: help setup demo test fuzz chaos soak lint format dashboards reference tools
->>>>>>> main
+.PHONY: help setup demo test fuzz chaos soak lint format dashboards reference tools bench bench-compare
 
 help: ## say what can be done
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
