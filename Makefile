@@ -10,7 +10,7 @@ export UV_PYTHON_DOWNLOADS ?= never
 .PHONY: help setup demo test fuzz chaos soak lint format dashboards reference tools bench bench-compare
 
 help: ## say what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## create .venv with the locked dependencies
 

@@ -280,7 +280,7 @@ class TrafficSettings(Section):
     spans_per_turn: float = Field(default=5.0, ge=1, description="Spans for each turn, all that come included.")
     bytes_per_span: float = Field(default=1000.0, gt=0, description="Of OTLP protobuf, uncompressed.")
     bytes_per_turn: float = Field(default=4000.0, gt=0, description="Of the texts of a turn, its history included.")
-    turns_per_conversation: float = Field(default=5.0, ge=1)
+    turns_per_conversation: float = Field(default=5.0, ge=1, description="On average.")
     input_tokens: float = Field(default=1500.0, ge=0, description="That a judge reads for one evaluation.")
     output_tokens: float = Field(default=200.0, ge=0, description="That it writes.")
 
