@@ -347,7 +347,7 @@ def _cohere(item: Dict, _role: str, said: list[Said], _depth: int) -> bool:
 def _pydantic(item: Dict, _role: str, said: list[Said], _depth: int) -> bool:
     """Pydantic AI's own messages: a request or a response, each part with a kind of its own."""
     parts = [as_dict(each) for each in as_list(item.get("parts"))]
-    if item["kind"] not in {"request", "response"} or not all("part_kind" in part for part in parts):
+    if item["kind"] not in ("request", "response") or not all("part_kind" in part for part in parts):  # any JSON
         return False
     spoken: list[Dict] = []
     for part in parts:
@@ -392,6 +392,11 @@ def _roleless(item: Dict, role: str, said: list[Said], depth: int) -> bool:
     return _message({**item, "type": None, "role": role}, role, said)
 
 
+def _nameless(item: Dict, role: str, said: list[Said], depth: int) -> bool:
+    """Gemini's message without a role."""
+    return isinstance(item["parts"], list) and _message(item, role, said, depth)
+
+
 def _inner_message(item: Dict, role: str, said: list[Said], depth: int) -> bool:
     """An answer of Ollama or LlamaIndex: the message is an object inside."""
     return _walk(item["message"], "assistant" if isinstance(item["message"], dict) else role, said, depth)
@@ -424,7 +429,7 @@ _SHAPES: dict[str, Reader] = {
     "input": _responses_request,
     "prompt": _under("prompt", "user", system=True),
     "prompts": _under("prompts", "user"),
-    "parts": _message,
+    "parts": _nameless,
     "content": _roleless,
     "items": _under("items"),
     "tool_calls": _only_calls,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from traffic import trace_id
 
 from collector.logs.log import Log, LogUnavailable
-from collector.records import evaluation_from_json, is_label
+from collector.records import evaluation_from_json
 from evaluators.outcome import Evaluation
 
 
@@ -36,7 +36,7 @@ class LedgerWatch:
             try:
                 async for batch in self._log.read(partition, self._next[partition]):
                     for record in batch:
-                        if not (record.is_tick or is_label(record.headers)):
+                        if not record.headers:  # a decision, or a label
                             self._take(evaluation_from_json(record.value), record.timestamp)
                     self._next[partition] = batch[-1].position + 1
             except LogUnavailable:

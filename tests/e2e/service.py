@@ -21,7 +21,7 @@ from collector.opening import open_logs
 from collector.records import evaluation_from_json, is_label
 from evaluators.outcome import Evaluation
 
-READY_WITHIN = 90.0
+READY_WITHIN = 150.0
 
 
 def free_port() -> int:

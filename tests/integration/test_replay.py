@@ -125,6 +125,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.kafka
+@pytest.mark.timeout(240)
 async def test_topics_have_a_past_too(kafka_broker: Any, tmp_path: Path) -> None:
     topics = {
         "bootstrap_servers": [kafka_broker.bootstrap],

@@ -224,6 +224,7 @@ def test_responses_output_and_lists_of_whole_responses() -> None:
         "Yes.",
         '{"answer": "84 euros", "role": "clerk"}',
         '{"price": 84}',
+        '{"kind": {"of": "request"}, "parts": 5}',
         "[doc-17] is a source",
         "[1, 2, 3]",
         '"quoted"',
