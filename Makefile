@@ -7,10 +7,10 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz chaos soak lint format dashboards reference tools
+.PHONY: help setup demo test fuzz chaos soak lint format dashboards reference tools bench bench-compare
 
 help: ## say what can be done
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## create .venv with the locked dependencies
 
@@ -58,6 +58,12 @@ dashboards: setup ## write deploy/grafana/dashboards anew from deploy/dashboards
 
 reference: setup ## write deploy/CONFIGURATION.md anew from the models that check the configuration
 	.venv/bin/python -m deploy.reference
+
+bench: setup ## measure speed beside floors and peers; writes tests/bench/RESULTS.md (at most ten minutes; ARGS=--long for all)
+	.venv/bin/python tests/bench/run.py $(ARGS)
+
+bench-compare: setup ## the last results beside older ones: make bench-compare OLD=old.json
+	.venv/bin/python tests/bench/run.py --compare $(OLD)
 
 # Tools that check deploy/: built from the Go module proxy, with their checksums; the tests that need one are skipped without it.
 GOBIN := $(CURDIR)/.cache/go/bin

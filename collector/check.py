@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from collector.capacity import capacity_lines
 from collector.config.loading import Config
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, LogSettings, MonitorSettings
 from collector.golden.cases import read_cases
@@ -37,6 +38,7 @@ def report(config: Config) -> Iterator[str]:
         yield f"page       http://{settings.page.host}:{settings.page.port}/{shown}"
     yield ""
     yield from alert_lines(config)
+    yield from capacity_lines(config)
     yield from _golden(config)
     yield from _warnings(config)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from collector.capacity import capacity_of
 from collector.config.loading import Config
 from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.golden.cases import read_cases
@@ -20,6 +22,7 @@ Counts = Mapping[tuple[str, str], Mapping[str, float]]
 def plan_json(config: Config, counts: Counts | None) -> str:
     """One JSON object; `counts` is what the running service has counted, None where it was not asked."""
     settings = config.settings
+    needed = capacity_of(config)
     document = {
         "configuration": config.source,
         "log": settings.log.model_dump(mode="json"),
@@ -36,6 +39,7 @@ def plan_json(config: Config, counts: Counts | None) -> str:
         "golden_cases": None if settings.golden is None else len(read_cases(Path(settings.golden.path))),
         "unused_evaluators": sorted(set(config.evaluators) - _used(config)),
         "traffic": None if counts is None else _traffic(counts),
+        "capacity": None if needed is None else asdict(needed),
     }
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 

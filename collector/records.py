@@ -135,6 +135,8 @@ def _plain(value: Any) -> Any:
     """Dataclasses to dicts, without what is None or empty; everything else is JSON already."""
     if isinstance(value, tuple):
         return [_plain(each) for each in cast("tuple[Any, ...]", value)]
+    if type(value) is Message and not value.tool_calls and value.tool_call_id is None:
+        return {"role": value.role, "content": value.content}  # histories are full of them
     if not is_dataclass(value):
         return value
     plain: dict[str, Any] = {}

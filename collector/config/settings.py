@@ -273,6 +273,18 @@ class EvaluateSettings(Section):
     sampling_salt: str = Field(default="evalstream", min_length=1, description="Another salt draws another sample.")
 
 
+class TrafficSettings(Section):
+    """The traffic that is expected. It changes nothing but what `evalstream check` says of the capacity it needs."""
+
+    spans_per_second: float = Field(gt=0, description="All spans that are sent, those of other work among them.")
+    spans_per_turn: float = Field(default=5.0, ge=1, description="Spans for each turn, all that come included.")
+    bytes_per_span: float = Field(default=1000.0, gt=0, description="Of OTLP protobuf, uncompressed.")
+    bytes_per_turn: float = Field(default=4000.0, gt=0, description="Of the texts of a turn, its history included.")
+    turns_per_conversation: float = Field(default=5.0, ge=1, description="On average.")
+    input_tokens: float = Field(default=1500.0, ge=0, description="That a judge reads for one evaluation.")
+    output_tokens: float = Field(default=200.0, ge=0, description="That it writes.")
+
+
 class Settings(Section):
     """The whole file."""
 
@@ -297,6 +309,9 @@ class Settings(Section):
     evaluate: EvaluateSettings = EvaluateSettings()
     alerts: AlertSettings = AlertSettings()
     golden: GoldenSettings | None = None
+    traffic: TrafficSettings | None = Field(
+        default=None, description="The traffic that is expected, for `evalstream check` to say what it needs."
+    )
     export: dict[str, dict[str, Any]] = Field(
         default_factory=lambda: {"prometheus": {}}, description="Exporters by name, with their settings."
     )

@@ -1,65 +1,146 @@
 """From OTLP bytes to turns, against two floors of the same run: parsing alone, and parsing with attribute dicts.
 
-`python tests/bench/ingest.py [spans] [--profile]`. One core, no I/O. The aims: 4 times the second floor for spans of
-model calls (12 attributes, 2 kB of messages each), 1.5 times for spans that cannot matter. A sampled-out turn is
-assembled all the same; what is not done for it is judging.
+One core, no I/O. The aims: 4 times the second floor for spans of model calls (12 attributes, 2 kB of messages each), 1.5
+times for spans that cannot matter. A sampled-out turn is assembled all the same; what is not done for it is judging.
 """
 
 from __future__ import annotations
 
-import cProfile
+import asyncio
 import json
-import pstats
-import sys
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
+from figures import Figure, arguments, beside, by_turns, cpu_of
+from folds import plan
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.assemble.gather import Piece
+from collector.assemble.gather import Gathered, Piece, gather
+from collector.assemble.reading import read_spans
 from collector.assemble.trace import Assembler
+from collector.assemble.tree import Tree
 from collector.dialects.registry import Dialects
+from collector.evaluate.marks import Mark
+from collector.evaluate.state import State
+from collector.logs.log import Stored
 from collector.otlp import request_from_protobuf, split_by_trace
+from collector.receive.intake import take_in
 from collector.records import turn_to_json
 
 BATCH = 512
 
 
+GROUP = "ingest"
+DIALECTS = (
+    "otel-genai-openai-span",
+    "openinference-openai",
+    "traceloop-sdk",
+    "langfuse-openai",
+    "vercel-ai-7",
+    "logfire-openai",
+    "langsmith-openai",
+    "litellm-v1",
+)
+"""Captured traffic under tests/golden/otlp."""
+
+
 def main() -> None:
-    total = next((int(each) for each in sys.argv[1:] if each.isdigit()), 20_000)
+    given = arguments(__doc__ or "")
+    total, repeats = (512, 1) if given.smoke else (50_000, 9) if given.long else (10_000, 5)
     assembler = Assembler(Dialects.installed())
-    for name, fill, per_trace in (
-        ("model calls, parts as JSON", parts_span, 1),
-        ("model calls, indexed attributes", indexed_span, 1),
-        ("model calls below an HTTP span", mixed_span, 2),
-        ("spans that cannot matter", plain_span, 10),
+    for name, fill, per_trace, aim in (
+        ("model calls, parts as JSON (OpenTelemetry)", parts_span, 1, 4.0),
+        ("model calls, indexed attributes (OpenInference)", indexed_span, 1, 4.0),
+        ("model calls below an HTTP span", mixed_span, 2, 4.0),
+        ("spans that are no model calls", plain_span, 10, 1.5),
     ):
         requests = list(batches(total, fill, per_trace))
-        if "--profile" in sys.argv:
-            profile(requests, assembler)
-        parse = per_span(lambda requests=requests: parsed(requests), total)
-        floor = per_span(lambda requests=requests: dicts(requests), total)
-        split = per_span(lambda requests=requests: pieces(requests), total)
-        whole = per_span(lambda requests=requests: turns(requests, assembler), total)
-        print(
-            f"{name:34} parse {parse:5.2f}  +dict {floor:5.2f}  split {split:5.2f}  "
-            f"to turns {whole:6.2f} µs/span = {whole / floor:4.2f} x the floor"
-        )
+        floors, works = by_turns(repeats, partial(dicts, requests), partial(turns, requests, assembler))
+        parse = min(cpu_of(partial(parsed, requests)) for _ in range(3)) / total * 1e6
+        note = f"floor: parse and attribute dicts; parsing alone takes {parse:.2f}"
+        beside(GROUP, name, "µs CPU/span", floors, works, 1e6 / total, aim=aim, note=note).show()
+    requests = list(batches(total, parts_span, 1))
+    parts_of(requests, total, repeats, assembler)
+    floors, works = by_turns(repeats, partial(dicts, requests), partial(taken_in, requests))
+    note = "floor: parse and attribute dicts; reading and cutting up by trace, before anything is decoded"
+    beside(GROUP, "intake of a batch of 512 traces", "µs CPU/span", floors, works, 1e6 / total, note=note).show()
+    not_sampled(total, repeats, assembler)
+    for name in DIALECTS[: 1 if given.smoke else None]:
+        captured(name, max(1, total // 400), repeats, assembler)
 
 
-def per_span(work: Callable[[], object], spans: int) -> float:
-    best = float("inf")
-    for _ in range(5):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return best / spans * 1e6
+def parts_of(requests: list[bytes], total: int, repeats: int, assembler: Assembler) -> None:
+    """Where the time of a model call goes: each part by itself, on what the part before it made."""
+    traces = list(pieces(requests).values())
+    gathered = [_gather(held, assembler) for held in traces]
+    trees = [(each, Tree(each.spans)) for each in gathered]
+    made = [each.turn for held in gathered for each in assembler.work(held).assembly.turns]
+    for name, work in (
+        ("reading and cutting up by trace", partial(pieces, requests)),
+        ("attributes of the spans that matter", lambda: [_gather(held, assembler) for held in traces]),
+        (
+            "what dialects and messages say",
+            lambda: [read_spans(each, tree, assembler.dialects, assembler.identity) for each, tree in trees],
+        ),
+        ("the row above, and exchanges and turns", lambda: [assembler.work(each) for each in gathered]),
+        ("turns as JSON", lambda: [turn_to_json(each) for each in made]),
+    ):
+        costs = tuple(cpu_of(work) / total * 1e6 for _ in range(repeats))
+        Figure(GROUP, f"of model calls, parts as JSON: {name}", "µs CPU/span", costs).show()
 
 
-def profile(requests: list[bytes], assembler: Assembler) -> None:
-    profiler = cProfile.Profile()
-    profiler.runcall(turns, requests, assembler)
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+def _gather(held: list[Piece], assembler: Assembler) -> Gathered:
+    found = gather(held, assembler.dialects, assembler.identity, lambda _error: None)
+    assert found is not None
+    return found
+
+
+def taken_in(requests: list[bytes]) -> None:
+    for request in requests:
+        take_in(request, "traces", "protobuf", max_items=20_000)
+
+
+def not_sampled(total: int, repeats: int, assembler: Assembler) -> None:
+    """What the evaluate stage does with a turn whose conversation is not in the sample: it is not decoded."""
+    requests = list(batches(total, parts_span, 1))
+    made = [each.turn for held in pieces(requests).values() for each in assembler.assemble(held).turns]
+    records = [
+        Stored(0, position, 1e9 + position, (turn.conversation_id or "").encode(), turn_to_json(turn))
+        for position, turn in enumerate(made)
+    ]
+
+    def fold() -> None:
+        async def apply() -> None:
+            state = State(plan(sample=1e-9), Mark(0))
+            for record in records:
+                assert not await state.apply(record)
+
+        asyncio.run(apply())
+
+    floors, works = by_turns(repeats, partial(dicts, requests), fold)
+    note = "floor: parse and attribute dicts; only what comes after the turn was assembled"
+    beside(
+        GROUP, "a turn that is not sampled, in evaluate", "µs CPU/turn", floors, works, 1e6 / total, aim=1.5, note=note
+    ).show()
+
+
+def captured(name: str, times: int, repeats: int, assembler: Assembler) -> None:
+    folder = Path(__file__).parents[1] / "golden" / "otlp" / name
+    bodies = [each.read_bytes() for each in sorted(folder.glob("*-traces.pb"))]
+    spans = sum(split_by_trace(request_from_protobuf(body, "traces")).items for body in bodies)
+    made = turns(bodies, assembler)
+
+    def repeat(work: Callable[[], object]) -> Callable[[], None]:
+        def many() -> None:
+            for _ in range(times):
+                work()
+
+        return many
+
+    floors, works = by_turns(repeats, repeat(partial(dicts, bodies)), repeat(partial(turns, bodies, assembler)))
+    note = f"captured: {spans} spans, {made} turns"
+    beside(GROUP, f"{name}, as captured", "µs CPU/span", floors, works, 1e6 / spans / times, aim=4.0, note=note).show()
 
 
 def parsed(requests: list[bytes]) -> None:

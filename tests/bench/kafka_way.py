@@ -1,0 +1,219 @@
+"""Kafka in, Kafka out, on a real broker on this machine: a process for each stage, and a rebalance.
+
+OTLP as the Collector's exporter writes it, fifty traces a message, through topics of three partitions. The rebalance is of
+two processes that assemble and judge, one of which is killed: the time without progress is the longest in which no
+evaluation was appended although turns came all the while.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "kafka"))
+
+import itertools
+
+from broker import BrokerUnavailable, running_broker
+from figures import Figure, arguments, beside, cpu_seconds
+from judge_server import serving
+from kafka import KafkaAdminClient, KafkaProducer
+from processes import Process, configuration, free_port, processes
+from whole_way import PER_REQUEST, QUIET, STAGES, body, send, until_done
+
+GROUP = "whole way"
+PARTITIONS = 3
+OTELCOL = Path(__file__).parents[2] / ".cache" / "go" / "otelcol" / "otelcol"
+
+
+class Topics:
+    """Topics of their own for a measurement."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        self.bootstrap, self.name = bootstrap, name
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        admin.create_topics({f"{name}.otlp_spans": {"num_partitions": PARTITIONS, "replication_factor": 1}})
+        admin.close()
+        self.producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
+
+    def config(self, judge: str, sample: float) -> dict[str, Any]:
+        given = configuration(judge, sample=sample, quiet=QUIET)
+        kafka = {"bootstrap_servers": [self.bootstrap], "prefix": self.name, "partitions": PARTITIONS}
+        given["log"] = {"kind": "kafka", "kafka": kafka}
+        source = {"bootstrap_servers": [self.bootstrap], "traces": [f"{self.name}.otlp_spans"], "group": self.name}
+        given["receive"] = {"kafka": [source]}
+        return given
+
+    def send(self, first: int, traces: int) -> None:
+        self.producer.send(f"{self.name}.otlp_spans", body(first, traces, time.time()))
+
+    def close(self) -> None:
+        self.producer.close()
+
+
+def way(bootstrap: str, judge: str, sample: float, turns: int, folder: Path) -> None:
+    topics = Topics(bootstrap, f"way{round(sample * 100)}")
+    with processes(folder, topics.config(judge, sample), *STAGES) as running:
+        before, start = [each.cpu for each in running], time.monotonic()
+        for first in range(0, turns, PER_REQUEST):
+            topics.send(first, PER_REQUEST)
+        topics.producer.flush()
+        rate = turns / (until_done(running[2], turns) - start - QUIET)
+        time.sleep(1.0)
+        costs = [(each.cpu - cpu) / turns * 1e6 for each, cpu in zip(running, before, strict=True)]
+        memory = sum(each.memory for each in running)
+    topics.close()
+    name = f"Kafka to Kafka, {sample:.0%} judged"
+    for stage, cost in zip(STAGES, costs, strict=True):
+        Figure(
+            GROUP, f"{name}: {stage}", "µs CPU/turn", (cost,), note=f"{turns} turns, a process for each stage"
+        ).show()
+    Figure(GROUP, f"{name}: CPU", "µs CPU/turn", (sum(costs),), note="all stages").show()
+    Figure(GROUP, f"{name}: burst", "turns/s", (rate,), note="broker and judge on this machine").show()
+    Figure(GROUP, f"{name}: memory", "MB resident", (memory,), note="four processes").show()
+
+
+def beside_collector(bootstrap: str, judge: str, requests: int, folder: Path) -> None:
+    """OTLP/HTTP into Kafka: our `receive`, and the OpenTelemetry Collector's receiver, batch and Kafka exporter."""
+    topics = Topics(bootstrap, "beside")
+    bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, 10 * PER_REQUEST, PER_REQUEST)]
+    spans = requests * 2 * PER_REQUEST
+    config, port = topics.config(judge, 1.0), free_port()
+    config["receive"] = {"otlp_http": {"port": port}}
+    costs, floors = [], []
+    with processes(folder, config, "receive") as (ours,), collector(bootstrap, topics, folder) as (pid, other):
+        for _ in range(3):
+            for at, cpu, found in ((port, lambda: ours.cpu, costs), (other, lambda: cpu_seconds(pid), floors)):
+                before = cpu()
+                send(at, [bodies[number % 10] for number in range(requests)])
+                time.sleep(2.0)
+                found.append((cpu() - before) / spans)
+    topics.close()
+    note = (
+        "floor: the OpenTelemetry Collector 0.155 (otlp, batch, kafka), which keeps nothing durable before it answers"
+    )
+    beside(GROUP, "OTLP/HTTP into Kafka: receive", "µs CPU/span", floors, costs, 1e6, note=note).show()
+
+
+@contextmanager
+def collector(bootstrap: str, topics: Topics, folder: Path) -> Iterator[tuple[int, int]]:
+    """A Collector that runs; gives its process id and port."""
+    port = free_port()
+    config = {
+        "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
+        "processors": {"batch": {}},
+        "exporters": {
+            "kafka": {
+                "brokers": [bootstrap],
+                "partition_traces_by_id": True,
+                "traces": {"topic": f"{topics.name}.otlp_spans", "encoding": "otlp_proto"},
+                "producer": {"required_acks": -1, "max_message_bytes": 4_000_000},
+            }
+        },
+        "service": {
+            "telemetry": {"metrics": {"level": "none"}},
+            "pipelines": {"traces": {"receivers": ["otlp"], "processors": ["batch"], "exporters": ["kafka"]}},
+        },
+    }
+    path = folder / "otelcol.yaml"
+    path.write_text(yaml.safe_dump(config))
+    with (folder / "otelcol.txt").open("wb") as said:
+        process = subprocess.Popen([OTELCOL, "--config", str(path)], stdout=said, stderr=said)
+        try:
+            until_listening(port, process)
+            yield process.pid, port
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
+    while True:
+        with socket.socket() as probe:
+            if not probe.connect_ex(("127.0.0.1", port)):
+                return
+        if process.poll() is not None:
+            raise RuntimeError("the Collector does not start")
+        time.sleep(0.05)
+
+
+def rebalance(bootstrap: str, judge: str, folder: Path, *, killed: bool) -> None:
+    topics = Topics(bootstrap, "rebalance")
+    config = topics.config(judge, 1.0)
+    first = Process(folder, config, "receive,export")
+    workers = [Process(folder, config, "assemble,evaluate") for _ in range(2)]
+    stop, seen = threading.Event(), [(time.monotonic(), 0.0)]
+
+    def traffic() -> None:
+        number = 0
+        while not stop.wait(0.1):
+            topics.send(number, 3)
+            number += 3
+
+    def watch() -> None:
+        while not stop.wait(0.1):
+            total = first.metric("evalstream_evaluations_total")
+            if total > seen[-1][1]:
+                seen.append((time.monotonic(), total))
+
+    threads = [threading.Thread(target=each) for each in (traffic, watch)]
+    for each in threads:
+        each.start()
+    try:
+        found = []
+        time.sleep(8.0)
+        for how, wait in ((workers[0].stop, 15.0), (workers[1].kill, 60.0))[: 1 + killed]:
+            at = time.monotonic()
+            how()
+            workers.append(Process(folder, config, "assemble,evaluate"))
+            time.sleep(wait)
+            times = [moment for moment, _ in seen if moment >= at - 2.0]
+            found.append(max((b - a for a, b in itertools.pairwise(times)), default=float("inf")))
+    finally:
+        stop.set()
+        for each in threads:
+            each.join()
+        for each in (first, *workers):
+            each.stop()
+        topics.close()
+    note = "two processes over three partitions; 30 turns a second"
+    Figure("recovery", "rebalance: one is stopped, one starts", "s without progress", (found[0],), note=note).show()
+    if not killed:
+        return
+    note = "after a crash Kafka waits for the session's end, 45 s, before it gives the partitions away"
+    Figure("recovery", "rebalance: one is killed, one starts", "s without progress", (found[1],), note=note).show()
+
+
+def main() -> None:
+    given = arguments(__doc__ or "")
+    try:
+        with (
+            running_broker() as broker,
+            serving(0.02) as judge,
+            tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder,
+        ):
+            for sample, turns in ((1.0, 50),) if given.smoke else ((0.1, 6000), (1.0, 2000)):
+                way(broker.bootstrap, judge, sample, turns, Path(folder))
+            if OTELCOL.exists() and not given.smoke:
+                beside_collector(broker.bootstrap, judge, 300, Path(folder))
+            elif not given.smoke:
+                print(json.dumps({"left_out": "the OpenTelemetry Collector beside: `make tools` builds it (needs Go)"}))
+            if not given.smoke:
+                rebalance(broker.bootstrap, judge, Path(folder), killed=given.long)
+    except BrokerUnavailable as error:
+        print(json.dumps({"left_out": f"Kafka: {error}"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The environment of the peers: other libraries that do what ours does, and matplotlib. Nothing of ours depends on it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / ".cache" / "bench-peers"
+PACKAGES = (
+    "arize-phoenix-evals==3.9.4",
+    "deepeval==4.3.1",
+    "matplotlib==3.11.2",
+    "openai==3.54.0",
+    "pydantic-ai-slim[openai]",
+    "pydantic-evals==2.62.0",
+    "uvloop",
+)
+
+
+def peers_python() -> Path | None:
+    """Its interpreter, installed at the first use; None, with a sentence on stderr, where that fails."""
+    python, ready = FOLDER / "bin" / "python", FOLDER / ".ready"
+    wanted = "\n".join(PACKAGES)
+    if ready.exists() and ready.read_text() == wanted:
+        return python
+    uv = shutil.which("uv") or str(Path(__file__).parents[2] / ".tools" / "bin" / "uv")
+    try:
+        subprocess.run(
+            [uv, "venv", "-q", "--clear", "--python", sys.executable, FOLDER], check=True, capture_output=True
+        )
+        install = [uv, "pip", "install", "-q", "--python", python, *PACKAGES]
+        subprocess.run(install, check=True, capture_output=True, timeout=300)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"the peers cannot be installed ({type(error).__name__}); they are left out", file=sys.stderr)
+        return None
+    ready.write_text(wanted)
+    return python

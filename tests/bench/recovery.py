@@ -1,0 +1,107 @@
+"""A restart with open state: how long until all of it is there again.
+
+The turns log in a SQLite file holds turns of open conversations, six each with 1 kB of text, all of them judged when they
+are over; a group has committed that it read them all and needs them all. Measured is from the start of following until
+the first new turn is taken. 1,000,000 turns with `--long`, else as many as take seconds; beside it reading the log alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+from figures import Figure, arguments, resident
+from folds import plan, records
+
+from collector.evaluate.dispatch import Dispatcher
+from collector.evaluate.fold import Bounds
+from collector.evaluate.marks import Mark, Note
+from collector.evaluate.stage import EvaluateStage
+from collector.logs.log import Committed, Record
+from collector.logs.sqlite import SqliteLog
+
+GROUP = "recovery"
+PARTITIONS = 8
+TURNS_EACH = 6
+
+
+async def filled(path: Path, turns: int) -> dict[str, SqliteLog]:
+    logs = await SqliteLog.open(path, ["turns", "evaluations"], PARTITIONS)
+    batch: list[Record] = []
+    for each in records(turns // TURNS_EACH, TURNS_EACH, text=650):
+        batch.append(Record(each.key, each.value))
+        if len(batch) == 2000:
+            await logs["turns"].append(batch)
+            batch = []
+    await logs["turns"].append(batch)
+    states = {
+        partition: Committed(0, await logs["turns"].end(partition), Note(start=Mark(0)).text())
+        for partition in range(PARTITIONS)
+    }
+    await logs["turns"]._file.write(lambda each: each.commit(logs["turns"]._number, "evaluate", states))
+    return logs
+
+
+async def measure(turns: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder:
+        logs = await filled(Path(folder) / "bench.db", turns)
+        started, cpu = time.monotonic(), time.process_time()
+        for partition in range(PARTITIONS):
+            async for _ in logs["turns"].read(partition, 0):
+                pass
+        reading, reading_cpu = time.monotonic() - started, time.process_time() - cpu
+        stage = EvaluateStage(
+            plan(of_turn=0, of_conversation=1),
+            logs["evaluations"],
+            Dispatcher(logs["evaluations"], concurrency=64),
+            turns=logs["turns"],
+            bounds=Bounds(conversations=10**9, bytes=10**12),
+        )
+        before, started, cpu = resident(), time.monotonic(), time.process_time()
+        following = asyncio.create_task(logs["turns"].follow("evaluate", stage.open_fold))
+        while stage.open_conversations < turns // TURNS_EACH and not following.done():
+            await asyncio.sleep(0.02)
+        last = await _whole(stage, turns)
+        ready, ready_cpu = time.monotonic() - started, time.process_time() - cpu
+        grown = resident() - before
+        following.cancel()
+        await asyncio.wait([following])
+        for log in logs.values():
+            await log.close()
+    assert last == turns, last
+    note = f"{turns:,} turns; floor: reading the log alone"
+    scale = 1e6 / turns
+    more = {"floor": reading_cpu * scale, "ratio": ready_cpu / reading_cpu}
+    Figure(GROUP, "restart: CPU", "µs CPU/turn", (ready_cpu * scale,), note=note, **more).show()
+    aim = 60.0
+    if turns < 1_000_000:
+        note = f"measured with {turns:,}, in proportion: {ready:.1f} s; reading alone {reading:.1f} s"
+    Figure(GROUP, "restart with 1 M turns of open state", "s", (ready * 1_000_000 / turns,), aim=aim, note=note).show()
+    Figure(GROUP, "memory of the open state", "bytes/turn", (grown * 1e6 / turns,), note="of 975 bytes of text").show()
+
+
+async def _whole(stage: EvaluateStage, turns: int) -> int:
+    """Wait until all turns are in the state."""
+    while True:
+        known = sum(
+            len(session.turns)
+            for fold in stage._folds.values()
+            for conversations in fold.state.conversations.values()
+            for session in conversations._by_age
+        )
+        if known >= turns:
+            return known
+        await asyncio.sleep(0.1)
+
+
+def main() -> None:
+    given = arguments(__doc__ or "")
+    turns = 600 if given.smoke else 999_996 if given.long else 120_000
+    uvloop.run(measure(turns))
+
+
+if __name__ == "__main__":
+    main()

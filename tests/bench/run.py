@@ -1,0 +1,257 @@
+"""Runs the benchmarks on this machine and writes RESULTS.md, results.json and growth.png: `make bench`.
+
+    python tests/bench/run.py                     all of it, in at most ten minutes
+    python tests/bench/run.py --long              full sizes and everything else under tests/bench, however long it takes
+    python tests/bench/run.py --minutes 30        the same on a busy machine, where ten minutes are not enough
+    python tests/bench/run.py --only "judge path" one group; nothing is written
+    python tests/bench/run.py --smoke             whether it works at all, in seconds; nothing is written
+    python tests/bench/run.py --compare OLD.json  no measuring: the results as they are beside older ones
+
+Each script measures in a process of its own. What was tried, and what it gave, is kept by hand in LEVERS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from figures import Figure, read_figure
+from peers_env import peers_python
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SCRIPTS = {
+    "judge path": "judge_path.py",
+    "ingest": "ingest.py",
+    "growth": "growth.py",
+    "whole way": "whole_way.py",
+    "kafka": "kafka_way.py",
+    "recovery": "recovery.py",
+    "footprint": "footprint.py",
+}
+FURTHER = {"redaction": ("redaction.py",)}
+"""Scripts that print text of their own."""
+LONGER = {
+    "logs": ("logs.py", "sqlite"),
+    "receiver": ("otlp_http.py",),
+    "open conversations": ("conversations.py",),
+    "budgets": ("budget_simulation.py",),
+    "drops": ("drop_detection.py", "--quick"),
+}
+ORDER = ("judge path", "ingest", "whole way", "growth", "recovery", "start-up and footprint")
+PACKAGES = ("evalstream", "aiohttp", "httpx2", "kafka-python", "openai", "orjson", "protobuf", "pydantic", "uvloop")
+READING = """A figure is the median of its repeats, in brackets the least and the most. A ratio is to the floor of the same
+row, measured by turns in the same process: it is the median of the pairs' ratios. CPU is user and system time, which
+another load disturbs less than it does wall time."""
+SMOKED = ("judge path", "ingest", "growth")
+"""What needs no second process of the service."""
+
+
+def main() -> int:
+    given = _arguments()
+    if given.compare:
+        compare(json.loads(given.compare.read_text()), json.loads((HERE / "results.json").read_text()))
+        return 0
+    began = time.monotonic()
+    names = given.only or (SMOKED if given.smoke else tuple(SCRIPTS))
+    mode = [flag for flag in ("--smoke", "--long") if getattr(given, flag[2:])]
+    figures, left_out = [], []
+    for name in names:
+        left = None if given.long else 60 * given.minutes - (time.monotonic() - began)
+        for each in measured(SCRIPTS[name], mode, left):
+            if isinstance(each, Figure):
+                figures.append(each)
+                print(line_of(each), flush=True)
+            else:
+                left_out.append(each)
+                print(f"left out: {each}", flush=True)
+    if given.only or given.smoke:
+        return 1 if left_out else 0
+    texts = {name: printed(*command) for name, command in (FURTHER | (LONGER if given.long else {})).items()}
+    machine = about_machine() | {"minutes": round((time.monotonic() - began) / 60, 1), "long": given.long}
+    results = {"machine": machine, "figures": [asdict(each) for each in figures], "left_out": left_out}
+    (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    plotted = plot()
+    (HERE / "RESULTS.md").write_text(page(machine, figures, left_out, texts, plotted=plotted))
+    return 1 if left_out else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--minutes", type=float, default=9.5, help="what is not measured by then is left out")
+    parser.add_argument("--only", action="append", choices=list(SCRIPTS))
+    parser.add_argument("--compare", type=Path, metavar="OLD.json")
+    return parser.parse_args()
+
+
+def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator[Figure | str]:
+    """The figures of a script as they come, and a sentence for each that could not be measured."""
+    if within is not None and within < 1.0:
+        yield f"{script}: no time was left for it; the machine is slow or busy, and --minutes gives more"
+        return
+    command = [sys.executable, str(HERE / script), *mode]
+    late = threading.Event()
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=said, text=True, cwd=ROOT, start_new_session=True
+        ) as process,
+    ):
+        stop = threading.Timer(within or threading.TIMEOUT_MAX, _end, (process, late))
+        stop.daemon = True
+        stop.start()
+        for line in process.stdout or ():
+            if line.startswith('{"left_out"'):
+                yield json.loads(line)["left_out"]
+            elif line.startswith("{"):
+                yield read_figure(line)
+        status = process.wait()
+        stop.cancel()
+        said.seek(0)
+        why = (
+            f"no time was left for it after {within:.0f} s"
+            if late.is_set()
+            else said.read().strip().rpartition("\n")[2]
+        )
+    if status:
+        yield f"the rest of {script}: {why}"
+
+
+def _end(process: subprocess.Popen[str], late: threading.Event) -> None:
+    """End a script with all that it has started: its servers would keep its output open."""
+    late.set()
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def printed(script: str, *more: str) -> str:
+    """What a script prints."""
+    try:
+        done = subprocess.run(
+            [sys.executable, str(HERE / script), *more],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+            timeout=3600,
+        )
+    except subprocess.TimeoutExpired:
+        return "took too long"
+    return done.stdout if not done.returncode else f"failed: {done.stderr.strip().splitlines()[-1]}"
+
+
+def about_machine() -> dict[str, object]:
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) / 1e6
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
+    ).stdout.strip()
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit,
+        "processor": f"{os.cpu_count()} x {model[0].partition(':')[2].strip() if model else platform.machine()}",
+        "memory": f"{memory:.0f} GB",
+        "load": round(os.getloadavg()[2], 1),
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+
+
+def plot() -> bool:
+    python = peers_python()
+    if python is None:
+        return False
+    done = subprocess.run([python, HERE / "plot.py", HERE / "results.json", HERE / "growth.png"], check=False)
+    return not done.returncode
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def line_of(figure: Figure) -> str:
+    beside = f", floor {shown(figure.floor)}, {figure.ratio:.2f} times" if figure.floor and figure.ratio else ""
+    return f"{figure.group}: {figure.name}: {shown(figure.value)} {figure.unit}{beside}"
+
+
+def page(
+    machine: dict[str, object],
+    figures: Sequence[Figure],
+    left_out: Sequence[str],
+    texts: dict[str, str],
+    *,
+    plotted: bool,
+) -> str:
+    lines = ["# Speed", "", "Written by `make bench`; do not edit. What was tried is in [LEVERS.md](LEVERS.md).", ""]
+    versions = ", ".join(f"{name} {each}" for name, each in machine["versions"].items())  # type: ignore[attr-defined]
+    about = ", ".join(str(machine[each]) for each in ("date", "processor", "memory", "system"))
+    lines += [
+        f"{about}; {versions}; commit {machine['commit']}.",
+        f"It took {machine['minutes']} minutes; load average over 15 minutes at the end: {machine['load']}.",
+        "",
+        READING,
+    ]
+    groups = [*ORDER, *dict.fromkeys(each.group for each in figures if each.group not in ORDER)]
+    for group in groups:
+        rows = [row(each) for each in figures if each.group == group]
+        if rows:
+            head = "| what | figure | floor | ratio | aim | |\n|---|---|---|---|---|---|"
+            lines += ["", f"## {group.capitalize()}", "", head, *rows]
+        if group == "growth" and plotted:
+            lines += ["", "![CPU per item at 1, 4 and 16 times the size](growth.png)"]
+    if left_out:
+        lines += ["", "## Left out", "", *(f"- {each}" for each in left_out)]
+    for name, text in texts.items():
+        lines += ["", f"## {name.capitalize()}", "", "```", text.strip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def row(figure: Figure) -> str:
+    spread = f" ({shown(min(figure.repeats))} to {shown(max(figure.repeats))})" if len(figure.repeats) > 1 else ""
+    floor = "" if figure.floor is None else shown(figure.floor)
+    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+    aim = "" if figure.aim is None else f"≤ {figure.aim:g}: {'reached' if figure.reached else '**missed**'}"
+    return (
+        f"| {figure.name} | {shown(figure.value)} {figure.unit}{spread} | {floor} | {ratio} | {aim} | {figure.note} |"
+    )
+
+
+def compare(old: dict[str, object], new: dict[str, object]) -> None:
+    """Two results, a line for each figure in both; the ratio to the floor where there is one, for machines differ."""
+
+    def by_name(results: dict[str, object]) -> dict[tuple[str, str], Figure]:
+        read = [read_figure(json.dumps(each)) for each in results["figures"]]  # type: ignore[attr-defined]
+        return {(each.group, each.name): each for each in read}
+
+    before, after = by_name(old), by_name(new)
+    print(f"{old['machine']['commit']} -> {new['machine']['commit']}")  # type: ignore[index]
+    changes = []
+    for key in before.keys() & after.keys():
+        one, other = before[key], after[key]
+        use = one.ratio is not None and other.ratio is not None
+        first, second = (one.ratio, other.ratio) if use else (one.value, other.value)
+        if first:
+            changes.append((second / first, key, first, second, "times the floor" if use else other.unit))
+    for change, (group, name), first, second, unit in sorted(changes):
+        print(f"{change - 1:+7.1%}  {group}: {name}: {shown(first)} -> {shown(second)} {unit}")
+    if changes:
+        print(f"{statistics.median(each[0] for each in changes) - 1:+7.1%}  median of {len(changes)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The whole way: OTLP in, evaluations durable; in one process, and with a process for each stage to see what each costs.
+
+A turn is a model call of 2 kB in two spans. The judge answers after 20 ms, with twenty alternatives per token. CPU is
+that of the service's processes. Turns per second are those of a burst, from its first request to its last evaluation,
+without the half second for which a trace is waited for; the sender, the judge and the service share this machine.
+Latency is of single turns at an even rate: from the end of a turn's last span until its evaluation is in the log, without
+that half second and without what the evaluation itself took.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import statistics
+import tempfile
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from figures import Figure, arguments
+from ingest import mixed_span
+from judge_server import serving
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from processes import Process, configuration, free_port, processes
+
+GROUP = "whole way"
+QUIET = 0.5
+PER_REQUEST = 50
+STAGES = ("receive", "assemble", "evaluate", "export")
+
+
+def body(first: int, traces: int, ended: float) -> bytes:
+    """Spans of so many traces, each a model call below an HTTP span."""
+    made = ExportTraceServiceRequest()
+    scope = made.resource_spans.add().scope_spans.add()
+    for trace in range(first, first + traces):
+        for each in range(2):
+            number = 2 * trace + each
+            span = scope.spans.add(trace_id=(trace + 1).to_bytes(16, "big"), span_id=(number + 1).to_bytes(8, "big"))
+            if each:
+                span.parent_span_id = number.to_bytes(8, "big")
+            span.end_time_unix_nano = int(ended * 1e9)
+            span.start_time_unix_nano = span.end_time_unix_nano - 900_000_000
+            mixed_span(span, number)
+    return made.SerializeToString()
+
+
+def send(port: int, bodies: list[bytes]) -> None:
+    def post(each: bytes) -> None:
+        headers = {"Content-Type": "application/x-protobuf"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/traces", each, headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.status == 200
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(post, bodies))
+
+
+def until_done(process: Process, turns: int, within: float = 150.0) -> float:
+    """When everything was done, on the monotonic clock."""
+    give_up = time.monotonic() + within
+    while time.monotonic() < give_up:
+        if process.metric("evalstream_turns_total") >= turns and not process.metric("evalstream_evaluations_in_flight"):
+            return time.monotonic()
+        time.sleep(0.1)
+    raise RuntimeError(f"{process.metric('evalstream_turns_total'):.0f} of {turns} turns in {within:g} s")
+
+
+@contextmanager
+def service(judge: str, sample: float, *stages: str | None) -> Any:
+    with tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder:
+        port = free_port()
+        config = configuration(judge, sample=sample, quiet=QUIET, port=port)
+        with processes(Path(folder), config, *stages) as running:
+            yield port, running, Path(folder)
+
+
+def burst(judge: str, sample: float, turns: int, repeats: int) -> None:
+    rates, costs, memory = [], [], []
+    for _ in range(repeats):
+        with service(judge, sample, None) as (port, (process,), _):
+            bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
+            before, start = process.cpu, time.monotonic()
+            send(port, bodies)
+            rates.append(turns / (until_done(process, turns) - start - QUIET))
+            costs.append((process.cpu - before) / turns * 1e6)
+            memory.append(process.memory)
+    name = f"OTLP/HTTP, SQLite, {sample:.0%} judged"
+    Figure(GROUP, f"{name}: CPU", "µs CPU/turn", tuple(costs), note=f"{turns} turns, one process").show()
+    Figure(GROUP, f"{name}: burst", "turns/s", tuple(rates), note="all processes on this machine").show()
+    Figure(GROUP, f"{name}: memory", "MB resident", tuple(memory), note="at the end of the burst").show()
+
+
+def by_stage(judge: str, sample: float, turns: int) -> None:
+    with service(judge, sample, *STAGES) as (port, running, _):
+        bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
+        before = [each.cpu for each in running]
+        send(port, bodies)
+        until_done(running[2], turns)
+        time.sleep(1.0)  # the exporters follow
+        for stage, process, cpu in zip(STAGES, running, before, strict=True):
+            cost = (process.cpu - cpu) / turns * 1e6
+            note = "a process for each stage, over one SQLite file"
+            Figure(GROUP, f"{stage}, {sample:.0%} judged", "µs CPU/turn", (cost,), note=note).show()
+
+
+def latency(judge: str, turns: int, rate: float) -> None:
+    with service(judge, 1.0, None) as (port, (process,), folder):
+        send(port, [body(turns + 1, 1, time.time())])
+        until_done(process, 1)
+        ended: dict[str, float] = {}
+        start = time.monotonic()
+        for number in range(turns):
+            time.sleep(max(0.0, start + number / rate - time.monotonic()))
+            ended[f"{number + 1:032x}"] = now = time.time()
+            send(port, [body(number, 1, now)])
+        until_done(process, turns + 1)
+        waits = [
+            1e3 * (at - ended[trace] - QUIET - took)
+            for trace, at, took in durable(folder / "bench.db")
+            if trace in ended
+        ]
+    assert len(waits) == turns, (len(waits), turns)
+    cuts = statistics.quantiles(waits, n=100)
+    note = f"{turns} turns at {rate:g} a second, all judged; judge time and the wait for the trace left out"
+    Figure(GROUP, "added latency, p50", "ms", (cuts[49],), note=note).show()
+    Figure(GROUP, "added latency, p99", "ms", (cuts[98],), aim=250.0, note=note).show()
+
+
+def durable(path: Path) -> list[tuple[str, float, float]]:
+    """Of each evaluation in a file: the trace, when it was appended, and how many seconds judging took."""
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+        rows = connection.execute(
+            "SELECT timestamp, value FROM records WHERE headers IS NULL AND id >> 57 ="
+            " (SELECT number FROM logs WHERE name = 'evaluations')"
+        ).fetchall()
+    found = []
+    for timestamp, value in rows:
+        evaluation = json.loads(value)
+        took = _seconds(evaluation["ended_at"]) - _seconds(evaluation["started_at"])
+        found.append((evaluation["subject"]["trace_id"], timestamp, took))
+    return found
+
+
+def _seconds(moment: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def main() -> None:
+    given = arguments(__doc__ or "")
+    repeats = 1 if given.smoke else 5 if given.long else 3
+    with serving(0.02) as judge:
+        if given.smoke:
+            burst(judge, 1.0, 50, repeats)
+            return
+        for sample, turns in ((0.01, 6000), (0.1, 6000), (1.0, 2000)):
+            burst(judge, sample, turns, repeats)
+        by_stage(judge, 0.1, 6000)
+        by_stage(judge, 1.0, 2000)
+        latency(judge, 600, 40.0)
+
+
+if __name__ == "__main__":
+    main()
