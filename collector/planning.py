@@ -38,7 +38,9 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
             max_turns=settings.max_turns,
             max_bytes=settings.max_bytes,
         ),
-        end_rule=EndRule(_wanted(settings.end.attributes), frozenset(settings.end.tools)),
+        end_rule=EndRule(
+            _wanted(settings.end.attributes), frozenset(settings.end.tools), frozenset(settings.end.events)
+        ),
         strata=_strata(settings.boost, config.evaluators),
         limits=_limits(settings.budget),
     )

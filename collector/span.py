@@ -24,6 +24,10 @@ class SpanEvent(NamedTuple):
     attributes: Attributes
 
 
+EVENT_NAME = r"\S{1,100}"
+"""What a name of an event of the application's own looks like; some loggers put whole sentences there."""
+
+
 class Span(NamedTuple):
     """One OTLP span. Ids are lower-case hex, `parent_span_id` None at the root; times in nanoseconds since the epoch.
 

@@ -72,7 +72,8 @@ class Turn:
     `input` is the user's text, `actual_output` the answer the user got, `history` what preceded `input`. A failed
     call is a turn with `error` and no `actual_output`. `incomplete` says why a turn cannot be judged, None if it can.
     `conversation_id` is None where the trace names none: such a turn is a conversation of its own. Times are UTC.
-    `trace_state` is the W3C tracestate, where the trace had one: samplers write into it what they let through.
+    `trace_state` is the W3C tracestate, where the trace had one: samplers write into it what they let through. `events`
+    are names of events of the application's own in the same part of the trace, each once, the latest last; at most 16.
     """
 
     turn_id: str
@@ -101,6 +102,7 @@ class Turn:
     incomplete: Incomplete | None = None
     feedback: tuple[Feedback, ...] = ()
     trace_state: str | None = None
+    events: tuple[str, ...] = ()
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.assemble.events import with_events
 from collector.assemble.exchanges import Exchange, exchanges
 from collector.assemble.feedback import with_feedback
 from collector.assemble.gather import Gathered, Piece, gather
@@ -61,6 +62,7 @@ class Assembler:
         told = resolve(exchanges(_without_asides(calls, reads, tree), tree), reads, tree)
         told.sort(key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
         turns = with_feedback(self._turns(told, reads, tree), reads, tree)
+        turns = with_events(turns, gathered.noted, tree)
         assembly = Assembly(tuple(turns), _counts(reads, turns))
         return Workings(gathered, tree, tuple(reads), tuple(calls), tuple(told), assembly)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
@@ -17,6 +18,7 @@ from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.redact.opening import RedactSettings
 from collector.safeguards import CanarySettings
+from collector.span import EVENT_NAME
 
 
 class KafkaLogSettings(Section):
@@ -142,6 +144,18 @@ class EndSettings(Section):
         default_factory=dict, description="Names of a turn's attributes, and the values that end its conversation."
     )
     tools: list[str] = Field(default_factory=list, description="Names of tools whose call ends it.")
+    events: list[str] = Field(
+        default_factory=list,
+        description="Names of span events or log records in the turn's trace that end it; not of those with messages.",
+    )
+
+    @field_validator("events")
+    @classmethod
+    def _names(cls, events: list[str]) -> list[str]:
+        for each in events:
+            if not re.fullmatch(EVENT_NAME, each):
+                raise ValueError("no such event is noted: its name is 1 to 100 characters without white space")
+        return events
 
 
 Factor = Annotated[float, Field(ge=1.0, le=MOST)]

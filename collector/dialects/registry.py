@@ -33,6 +33,10 @@ class Dialects:
         self._known: dict[str, int] = {}
         for index, each in enumerate(self.all):
             self._register(each, 1 << index)
+        self.records: frozenset[str] = frozenset(self._records)
+        """The names of the log records that any dialect asks for."""
+        self.telling: frozenset[str] = self.records | self._events.keys() | {"exception"}
+        """The names of events that readers look into, on spans or as log records."""
 
     @classmethod
     def installed(cls) -> Dialects:
@@ -42,11 +46,6 @@ class Dialects:
             ConfigError: one cannot be loaded, or is no Dialect.
         """
         return cls(_load(name) for name in names(DIALECTS))
-
-    @property
-    def records(self) -> frozenset[str]:
-        """The names of the log records that any dialect asks for."""
-        return frozenset(self._records)
 
     def _register(self, dialect: Dialect, bit: int) -> None:
         for name in dialect.evidence:

@@ -88,14 +88,17 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class EndRule:
-    """By what a turn says that its conversation is over: an attribute's value, or the name of a tool it called."""
+    """By what a turn says that its conversation is over: an attribute's value, or the name of a tool or an event."""
 
     attributes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     tools: frozenset[str] = frozenset()
+    events: frozenset[str] = frozenset()
 
     def met_by(self, turn: Turn) -> bool:
         """Whether the turn is the last of its conversation."""
         if self.tools and any(each.name in self.tools for each in turn.tools_called):
+            return True
+        if not self.events.isdisjoint(turn.events):
             return True
         return any(text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items())
 

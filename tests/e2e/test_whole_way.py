@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from made_up import Trace, chat
 from payloads import WHOLE_WAY, exchanges, requests
 from service import free_port, service, until_ledger
 from topics import Topics
@@ -87,6 +88,29 @@ async def test_captured_payloads_by_grpc_are_each_judged_once(tmp_path: Path) ->
         assert await process.stop() == 0
     assert len(ledger) == len(exchanged)
     assert {each.subject.trace_id for each in ledger} == {each["trace_ids"][0] for each in exchanged}
+
+
+async def test_a_conversation_ends_by_an_event_of_the_applications_own(judge: str, tmp_path: Path) -> None:
+    """On a span that no dialect reads, and as a log record."""
+    config = configuration(judge)
+    config["evaluators"] = {"kind": {"kind": "conversational_g_eval", "criteria": "Is the assistant kind?"}}
+    config["monitors"] = {
+        "all": {"evaluators": ["kind"], "idle": "1d", "end": {"events": ["conversation.ended", "session.end"]}}
+    }
+    conversations = ("by a span", "by a record", "not yet")
+    traces = [Trace(f"{number + 1:032x}") for number in range(len(conversations))]
+    for trace, conversation in zip(traces, conversations, strict=True):
+        events = [("conversation.ended", {})] if conversation == "by a span" else [("saved", {})]
+        trace.span(1, "POST /chat", events=events)
+        trace.span(2, "chat", chat("Bye?", "Bye!", **{"gen_ai.conversation.id": conversation}), parent=1)
+    traces[1].record(1, "session.end")
+    async with service(tmp_path, config) as process:
+        for trace in traces:
+            for piece in trace.pieces():
+                assert await process.post(piece.signal, piece.value) == 200
+        ledger = await until_ledger(process, 2)
+    assert {each.subject.conversation_id for each in ledger} == {"by a span", "by a record"}
+    assert {each.attributes["closed_by"] for each in ledger} == {"explicit"}
 
 
 @pytest.mark.kafka

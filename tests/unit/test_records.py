@@ -33,12 +33,17 @@ TURN = Turn(
     retrieval_context=("a", "b"),
     usage=TokenCount(input_tokens=3),
     feedback=(Feedback(name="thumbs", value=True, comment="good"),),
+    events=("session.end",),
     attributes={"agent": "a", "deep": {"x": [1.5, False]}},
 )
 
 
 def test_a_turn_reads_back_the_same() -> None:
     assert turn_from_json(turn_to_json(TURN)) == TURN
+
+
+def test_a_turn_from_before_a_field_was_there_reads_as_without_it() -> None:
+    assert turn_from_json(b'{"turn_id":"t","input":"hi"}') == Turn(turn_id="t", input="hi")
 
 
 def test_nothing_is_written_but_what_says_something() -> None:

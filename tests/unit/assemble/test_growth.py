@@ -32,7 +32,7 @@ class Trace:
         self._scope = self.request.resource_spans.add().scope_spans.add()
         self._count = 0
 
-    def span(self, parent: int | None, attributes: dict[str, str]) -> int:
+    def span(self, parent: int | None, attributes: dict[str, str], *events: str) -> int:
         self._count += 1
         span = self._scope.spans.add(trace_id=b"\1" * 16, span_id=self._count.to_bytes(8, "big"), name="a span")
         if parent is not None:
@@ -41,6 +41,8 @@ class Trace:
         span.end_time_unix_nano = span.start_time_unix_nano + (100_000 if parent == 1 else 500)
         for key, value in attributes.items():
             span.attributes.add(key=key).value.string_value = value
+        for event in events:
+            span.events.add(name=event, time_unix_nano=span.end_time_unix_nano)
         return self._count
 
     def chat(self, parent: int, given: list[Any], came: list[Any]) -> None:
@@ -54,6 +56,11 @@ def said(role: str, text: str) -> dict[str, Any]:
 
 def calls(trace: Trace, number: int) -> None:
     trace.chat(1, [said("user", f"What does item {number} cost?")], [said("assistant", f"Item {number} is {number}.")])
+
+
+def with_events(trace: Trace, number: int) -> None:
+    trace.span(trace.span(1, {}, "request.read"), {}, "request.checked", f"request.{number}.done")
+    calls(trace, number)
 
 
 def without_content(trace: Trace, number: int) -> None:
@@ -117,6 +124,6 @@ def per_turn(fill: Callable[[Trace, int], None], turns: int) -> float:
     return instructions(lambda: assembler().assemble([piece])) / turns
 
 
-@pytest.mark.parametrize("fill", [calls, without_content, agents, retrieval])
+@pytest.mark.parametrize("fill", [calls, with_events, without_content, agents, retrieval])
 def test_a_turn_costs_no_more_in_a_long_trace(fill: Callable[[Trace, int], None]) -> None:
     assert per_turn(fill, LONG) < 1.15 * per_turn(fill, SHORT)

@@ -51,6 +51,13 @@ def test_a_missing_required_key_says_what_to_write() -> None:
     ]
 
 
+def test_the_name_of_an_event_that_is_never_noted() -> None:
+    monitor = {"evaluators": ["helpful"], "end": {"events": ["session.end", "the user left"]}}
+    assert mistakes(monitors={"all": monitor}) == [
+        "my.yaml: monitors.all.end.events: no such event is noted: its name is 1 to 100 characters without white space"
+    ]
+
+
 def test_an_evaluator_without_its_required_field() -> None:
     helpful = {"kind": "g_eval", "evaluation_params": ["input"]}
     lines = mistakes(evaluators={"helpful": helpful, "exact": {"kind": "exact_match"}})

@@ -18,7 +18,7 @@ from collector.evaluate.conversations import Ends
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds
 from collector.evaluate.lanes import Room
-from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
+from collector.evaluate.plan import Assignment, EndRule, Monitor, NoJudge, Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.sampling import draw
 from collector.evaluate.stage import EvaluateStage
@@ -27,7 +27,7 @@ from collector.logs.following import Pace
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
 from collector.records import evaluation_from_json, turn_to_json
-from evaluators.cases import Conversation, Turn
+from evaluators.cases import Conversation, ToolCall, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Answer, Judge, Prompt, Verdict
 from evaluators.outcome import Evaluation, Score, Skipped, Usage
@@ -281,6 +281,25 @@ async def test_a_conversation_is_judged_when_it_has_been_idle(bench: Bench) -> N
     assert found["c"].explanation == "turn-1 turn-2"
     assert found["c"].subject.links == ()
     assert found["other"].attributes == {"closed_by": "idle", "turns": 1}
+
+
+@pytest.mark.parametrize(
+    ("rule", "last"),
+    [
+        (EndRule(events=frozenset({"session.end", "left"})), {"events": ("saved", "left")}),
+        (EndRule(tools=frozenset({"end_chat"})), {"tools_called": (ToolCall(name="end_chat"),)}),
+        (EndRule(attributes={"status": frozenset({"closed"})}), {"attributes": {"status": "closed"}}),
+    ],
+)
+async def test_a_conversation_ends_by_a_turns_own_word(bench: Bench, rule: EndRule, last: dict[str, Any]) -> None:
+    others = {"events": ("saved",), "tools_called": (ToolCall(name="look"),), "attributes": {"status": "open"}}
+    await bench.put(turn(1, **others), turn(2, "other", **others), turn(3, **{**others, **last}))
+    patient = monitor(Turns(name="turns"), ends=Ends(idle=1000.0), end_rule=rule)
+    async with bench.running(patient) as stage:
+        (evaluation,) = await bench.until(1)
+        assert stage.open_conversations == 1
+    assert evaluation.explanation == "turn-1 turn-3"
+    assert evaluation.attributes == {"closed_by": "explicit", "turns": 2}
 
 
 async def test_a_late_turn_makes_the_next_revision_also_after_a_restart(bench: Bench) -> None:
