@@ -73,10 +73,10 @@ class _Notes:
         self._telling = dialects.telling
 
     def of_span(self, message: Any, names: list[str]) -> None:
-        """Look through the events of a span, given with their names."""
+        """Look through the events of a span, given with their names; the last of a name stands for all of them."""
         if not self._telling.issuperset(names):
             span_id = message.span_id.hex()
-            for event, name in zip(message.events, names, strict=True):
+            for name, event in dict(zip(names, message.events, strict=True)).items():
                 self.add(event.time_unix_nano, name, span_id)
 
     def add(self, time: int, name: str, span_id: str) -> None:

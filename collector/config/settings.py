@@ -146,7 +146,8 @@ class EndSettings(Section):
     tools: list[str] = Field(default_factory=list, description="Names of tools whose call ends it.")
     events: list[str] = Field(
         default_factory=list,
-        description="Names of span events or log records in the turn's trace that end it; not of those with messages.",
+        description="Names of span events or log records that end it, if they come with the turn's trace; those "
+        "that carry messages or exceptions do not count.",
     )
 
     @field_validator("events")
@@ -154,7 +155,7 @@ class EndSettings(Section):
     def _names(cls, events: list[str]) -> list[str]:
         for each in events:
             if not re.fullmatch(EVENT_NAME, each):
-                raise ValueError("no such event is noted: its name is 1 to 100 characters without white space")
+                raise ValueError("an event's name has 1 to 100 characters and no white space; others are not noted")
         return events
 
 

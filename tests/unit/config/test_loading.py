@@ -54,7 +54,7 @@ def test_a_missing_required_key_says_what_to_write() -> None:
 def test_the_name_of_an_event_that_is_never_noted() -> None:
     monitor = {"evaluators": ["helpful"], "end": {"events": ["session.end", "the user left"]}}
     assert mistakes(monitors={"all": monitor}) == [
-        "my.yaml: monitors.all.end.events: no such event is noted: its name is 1 to 100 characters without white space"
+        "my.yaml: monitors.all.end.events: an event's name has 1 to 100 characters and no white space; others are not noted"
     ]
 
 
