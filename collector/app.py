@@ -73,6 +73,7 @@ from collector.telemetry import (
     OPEN_TRACES,
     Telemetry,
 )
+from evaluators.judges.openai import prepare
 
 logger = logging.getLogger(__name__)
 
@@ -184,6 +185,8 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
             otlp_port = await _start_http(config, logs, telemetry, stack, guards)
             grpc_port = await _start_grpc(config, logs, telemetry, stack, guards)
         guards.health.start()
+        if judges and purse is not None:
+            tasks.start(prepare())
         try:
             yield Running(logs, plan, telemetry, otlp_port, page_port, grpc_port)
         finally:

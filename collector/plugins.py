@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from importlib.metadata import EntryPoint, entry_points
+import sys
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from collector.errors import ConfigError
@@ -18,7 +20,7 @@ REDACTORS = "evalstream.redactors"
 
 def names(group: str) -> list[str]:
     """The names of all plug-ins of a group, sorted."""
-    return sorted({point.name for point in entry_points(group=group)})
+    return sorted({point.name for point in _of(group)})
 
 
 def load(group: str, name: str) -> Any:
@@ -27,7 +29,7 @@ def load(group: str, name: str) -> Any:
     Raises:
         ConfigError: there is none of this name, or it cannot be imported.
     """
-    found: list[EntryPoint] = list(entry_points(group=group, name=name))
+    found: list[EntryPoint] = [point for point in _of(group) if point.name == name]
     if not found:
         near = difflib.get_close_matches(name, names(group), n=1, cutoff=0.6)
         known = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names(group))}"
@@ -48,6 +50,16 @@ def evaluator_class(kind: str) -> type[Evaluator[Any]]:
     if not (isinstance(found, type) and issubclass(found, Evaluator)):
         raise ConfigError(f"{kind!r} is no evaluator; it should be a class derived from evaluators.Evaluator")
     return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _of(group: str) -> EntryPoints:
+    return _installed(group, tuple(sys.path))
+
+
+@lru_cache(maxsize=8)
+def _installed(group: str, _path: tuple[str, ...]) -> EntryPoints:
+    """A group's entry points on this path. Finding them reads a file of each package there is: once is enough."""
+    return entry_points(group=group)
 
 
 def _import(reference: str) -> Any:

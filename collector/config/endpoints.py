@@ -20,6 +20,7 @@ def checked_endpoint(url: str) -> str:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".").lower()
         userinfo = parts.username is not None or parts.password is not None
+        _ = parts.port  # raises where it is no port
     except ValueError:
         raise ValueError("is no URL; write it like https://host/v1") from None
     if userinfo:

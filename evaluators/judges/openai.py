@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
-import aiohttp
-import httpx2
 import orjson
-from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
@@ -19,17 +16,29 @@ from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.bills import Bill, Prices
 from evaluators.judges.completions import Choice, Completion, completion_of
 from evaluators.judges.features import Features
-from evaluators.judges.refusals import complaint_of, error_of, status_error
+from evaluators.judges.refusals import Refused, complaint_of, error_of
 from evaluators.judges.requests import GO, Chat, Request, chat_of
 from evaluators.reading import read
 from evaluators.schemas import schema_of
 
+if TYPE_CHECKING:
+    from evaluators.judges.connection import Connection
+
 _SAMPLING_TEMPERATURE = 1.0
 _COMPLAINTS = frozenset({400, 422, 501})  # statuses with which servers refuse a parameter they do not know
 _LESSONS = 12  # more than there are features to take away
-_BODY_LIMIT = 16 * 2**20
 _QUOTED = 2000
-_JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+
+
+async def prepare() -> None:
+    """Import, in a thread, what the first question needs; without this that question waits for it."""
+    await asyncio.to_thread(_connection_class)
+
+
+def _connection_class() -> type[Connection]:
+    from evaluators.judges.connection import Connection  # the openai client, which takes long to come
+
+    return Connection
 
 
 class OpenAIJudge:
@@ -81,21 +90,9 @@ class OpenAIJudge:
         self._on_headers = on_headers
         self._features = self._hoped_for = Features(top_logprobs=top_logprobs)
         self._proven = False
-        # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is
-        # ours alone, for the client's would start anew with each packet.
-        self._http = DefaultAioHttpClient(
-            timeout=None, follow_redirects=False, event_hooks={"response": [_limit_body]}, base_url=base_url
-        )
-        self._client = AsyncOpenAI(
-            base_url=base_url,
-            api_key=api_key,
-            max_retries=0,
-            timeout=None,
-            http_client=self._http,
-            default_headers=dict(headers or {}),
-        )
-        self._url = httpx2.URL(f"{base_url.rstrip('/')}/chat/completions")
-        self._headers: httpx2.Headers | None = None
+        self._connect: Callable[[], Connection] = lambda: _connection_class()(base_url, api_key, headers or {})
+        self._connecting = asyncio.Lock()
+        self._connection: Connection | None = None
 
     @property
     def model(self) -> str:
@@ -117,11 +114,13 @@ class OpenAIJudge:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        if self._connection is not None:
+            await self._connection.aclose()
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
         bill = Bill(self._prices)
+        await self._connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._ask(prompt, reply, logprobs, samples, bill)
@@ -192,7 +191,7 @@ class OpenAIJudge:
             features = self._features
             try:
                 body = await self._post(request.body(chat, features, samples))
-            except APIStatusError as error:
+            except Refused as error:
                 if not self._learn(features, error):
                     if not self._proven:
                         self._features = self._hoped_for  # nothing helped, so nothing was learnt
@@ -204,35 +203,33 @@ class OpenAIJudge:
             return completion
         raise AssertionError("there are fewer features than lessons")
 
+    async def _connected(self) -> Connection:
+        """The connection, made in a thread for the first question: imports and certificates would hold the loop."""
+        if self._connection is not None:
+            return self._connection
+        async with self._connecting:
+            if self._connection is None:
+                try:
+                    self._connection = await asyncio.to_thread(self._connect)
+                except (OSError, ValueError) as error:  # certificates or proxies that the environment names
+                    raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+            return self._connection
+
     async def _post(self, body: dict[str, Json]) -> bytes:
-        try:
-            response = await self._http.send(self._post_of(orjson.dumps(body)))
-        except (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError) as error:
-            # some pass through the client unchanged; the last is what it says of headers that are none
-            raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
-        except _TooLarge:
-            raise JudgeReplyInvalid(f"the response is larger than {_BODY_LIMIT} bytes") from None
+        connection = await self._connected()
+        response = await connection.post(orjson.dumps(body))
         self._on_headers(response.headers)
         if not response.is_success:
-            raise status_error(response)
+            raise Refused(response.status_code, response.headers, response.content)
         return response.content
 
-    def _post_of(self, content: bytes) -> httpx2.Request:
-        """The request, made of parts that are the same every time: the client makes them anew, which costs as much CPU
-        as everything else in a call.
-        """
-        if self._headers is None:
-            every: dict[str, Any] = {**self._client.default_headers, **self._client.auth_headers, **_JSON_HEADERS}
-            self._headers = httpx2.Headers({name: value for name, value in every.items() if isinstance(value, str)})
-        return httpx2.Request("POST", self._url, headers=self._headers, content=content)
-
-    def _learn(self, sent: Features, error: APIStatusError) -> bool:
+    def _learn(self, sent: Features, error: Refused) -> bool:
         """Take a feature away after a refusal; says whether it makes sense to ask again.
 
         A refusal that names no feature may have any reason. Only before the first success is it taken for a lack of
         features; after, it is about this one question.
         """
-        if error.status_code not in _COMPLAINTS:
+        if error.status not in _COMPLAINTS:
             return False
         if self._features != sent:
             return True  # another question has learnt meanwhile
@@ -265,31 +262,3 @@ def _read_one(choice: Choice, reply: type[R]) -> Answer[R]:
     if choice.finish_reason == "length":
         raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
     return Answer(read(choice.text, reply), choice.text, choice.tokens)
-
-
-class _TooLarge(Exception):
-    """A response beyond the limit."""
-
-
-class _Limited(httpx2.AsyncByteStream):
-    """A response's body that ends in an error where it goes beyond the limit."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = _BODY_LIMIT
-        async for chunk in self._stream:
-            left -= len(chunk)
-            if left < 0:
-                raise _TooLarge("too large")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-async def _limit_body(response: httpx2.Response) -> None:
-    """Called between the headers and the body."""
-    stream: Any = response.stream
-    response.stream = _Limited(stream)

@@ -1,4 +1,4 @@
-"""From the openai client's exceptions to ours: which reaction each asks for."""
+"""From an endpoint's refusals to our errors: which reaction each asks for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
-import httpx2
 import orjson
-from openai import APIStatusError
 
 from evaluators.errors import JudgeError, JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
 
@@ -21,32 +19,39 @@ _REFUSALS = frozenset({"content_filter", "content_policy_violation", "responsibl
 _CODE = re.compile(r"[\w.\-]{1,64}")
 
 
-def status_error(response: httpx2.Response) -> APIStatusError:
-    """A response of status 300 or above as the client's exception: with its `error`, where the body is JSON."""
+class Refused(Exception):
+    """A response of status 300 or above. `body` is its `error`, or all of it, where it is JSON; else its text."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+        self.headers = headers
+        self.body = _body_of(content)
+
+
+def _body_of(content: bytes) -> object:
     try:
-        body: object = orjson.loads(response.content)
+        body: object = orjson.loads(content)
     except orjson.JSONDecodeError:
-        body = response.text.strip()
-    if isinstance(body, dict):
-        body = cast("dict[str, object]", body).get("error", cast("object", body))
-    return APIStatusError(f"HTTP {response.status_code}", response=response, body=body)
+        return content.decode(errors="replace").strip()
+    return cast("dict[str, object]", body).get("error", cast("object", body)) if isinstance(body, dict) else body
 
 
-def error_of(error: APIStatusError) -> JudgeError:
+def error_of(error: Refused) -> JudgeError:
     """What a response of status 300 or above means. The message holds the status and the error's code, no free text."""
-    status = error.status_code
+    status = error.status
     code = _code(error.body)
     message = f"the judge answered HTTP {status}" + (f" ({code})" if code else "")
     if status == _RATE_LIMITED:
-        return JudgeUnavailable(message, retry_after=retry_after(error.response.headers), type="judge_rate_limited")
+        return JudgeUnavailable(message, retry_after=retry_after(error.headers), type="judge_rate_limited")
     if status >= 500 or status in _PASSING:
-        return JudgeUnavailable(message, retry_after=retry_after(error.response.headers))
+        return JudgeUnavailable(message, retry_after=retry_after(error.headers))
     if code is not None and code.lower() in _REFUSALS:
         return JudgeReplyInvalid(message, type="judge_refused")
     return JudgeRejected(message)
 
 
-def complaint_of(error: APIStatusError) -> str:
+def complaint_of(error: Refused) -> str:
     """All that the endpoint says about a refusal, for finding out which feature it lacks. Not for people to read."""
     body = error.body
     if isinstance(body, Mapping):

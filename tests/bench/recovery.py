@@ -18,6 +18,7 @@ from folds import plan, records
 
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds
+from collector.evaluate.lanes import Room
 from collector.evaluate.marks import Mark, Note
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.log import Committed, Record
@@ -56,7 +57,7 @@ async def measure(turns: int) -> None:
         stage = EvaluateStage(
             plan(of_turn=0, of_conversation=1),
             logs["evaluations"],
-            Dispatcher(logs["evaluations"], concurrency=64),
+            Dispatcher(logs["evaluations"], room=Room(places=64)),
             turns=logs["turns"],
             bounds=Bounds(conversations=10**9, bytes=10**12),
         )
@@ -90,7 +91,8 @@ async def _whole(stage: EvaluateStage, turns: int) -> int:
             len(session.turns)
             for fold in stage._folds.values()
             for conversations in fold.state.conversations.values()
-            for session in conversations._by_age
+            for episode in conversations._episodes.values()
+            for session in episode.sessions
         )
         if known >= turns:
             return known

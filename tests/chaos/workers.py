@@ -12,7 +12,14 @@ from typing import Any
 
 import yaml
 
-PRELOADED = ["collector.cli", "collector.app", "collector.logs.kafka", "collector.logs.sqlite", "uvloop", "openai"]
+PRELOADED = [
+    "collector.cli",
+    "collector.app",
+    "collector.logs.kafka",
+    "collector.logs.sqlite",
+    "uvloop",
+    "evaluators.judges.connection",
+]
 """What a start would spend its time on. The process that imports it starts no thread and opens nothing."""
 
 _processes: Any = multiprocessing.get_context("forkserver")

@@ -34,7 +34,7 @@ def test_traps_are_errors(tmp_path, text):
     [
         "http://169.254.169.254/latest", "http://[fe80::1]/v1", "http://[::ffff:169.254.169.254]/v1", "http://2852039166/v1",
         "http://0xa9fea9fe/v1", "http://metadata.google.internal/v1", "http://metadata.google.internal./v1",
-        "http://[fd00:ec2::254]/v1", "https://name:password@example.com/v1", "http:///v1", "http://[::1/v1",
+        "http://[fd00:ec2::254]/v1", "https://name:password@example.com/v1", "http:///v1", "http://[::1/v1", "http://judge:99999/v1",
     ],
 )  # fmt: skip
 def test_endpoints_where_no_judge_is(url):

@@ -10,6 +10,7 @@ from chat_server import completion, rating, refusal, serving
 from evaluators import GEval, OpenAIJudge
 from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.judge import Prompt
+from evaluators.judges.connection import Connection
 from evaluators.run import run
 from evaluators.scale import Scale
 from evaluators.testing import a_moment, a_turn
@@ -251,6 +252,26 @@ async def test_nobody_there():
         with pytest.raises(JudgeUnavailable) as caught:
             await judge.ask(PROMPT, REPLY)
     assert caught.value.type == "judge_unavailable"
+
+
+async def test_certificates_that_are_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    error = await failing(lambda body, n: rating(), JudgeUnavailable)
+    assert "no connection to the judge: FileNotFoundError" in str(error)
+
+
+async def test_many_first_questions_make_one_connection(monkeypatch):
+    made = []
+
+    class Counted(Connection):
+        def __init__(self, *given):
+            made.append(self)
+            super().__init__(*given)
+
+    monkeypatch.setattr("evaluators.judges.connection.Connection", Counted)
+    async with judging(lambda body, n: rating()) as (server, judge):
+        await asyncio.gather(*(judge.ask(PROMPT, REPLY) for _ in range(8)))
+    assert (len(made), len(server.requests)) == (1, 8)
 
 
 async def test_the_connection_breaks():

@@ -1,0 +1,96 @@
+"""The openai client's HTTP connections to one endpoint.
+
+The openai package takes longer to import than all the rest of a judge, so nothing imports this module at its top: see
+`OpenAIJudge`, which has it imported in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import httpx2
+from openai import AsyncOpenAI, DefaultAioHttpClient
+
+from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable
+
+_BODY_LIMIT = 16 * 2**20
+_JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+
+
+class Connection:
+    """Posts chat completion requests. Made in any thread, used in one event loop. Close it with `aclose`."""
+
+    def __init__(self, base_url: str, api_key: str, headers: Mapping[str, str]) -> None:
+        # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
+        # judge's alone, for the client's would start anew with each packet.
+        self._http = DefaultAioHttpClient(
+            timeout=None, follow_redirects=False, event_hooks={"response": [_limit_body]}, base_url=base_url
+        )
+        self._client = AsyncOpenAI(
+            base_url=base_url,
+            api_key=api_key,
+            max_retries=0,
+            timeout=None,
+            http_client=self._http,
+            default_headers=dict(headers),
+        )
+        self._url = httpx2.URL(f"{base_url.rstrip('/')}/chat/completions")
+        self._headers: httpx2.Headers | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def post(self, content: bytes) -> httpx2.Response:
+        """The response to a request's JSON, read to its end, whatever its status.
+
+        Raises:
+            JudgeUnavailable: there is no connection, or it broke.
+            JudgeReplyInvalid: the response is larger than any answer.
+        """
+        try:
+            return await self._http.send(self._request_of(content))
+        except (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError) as error:
+            # some pass through the client unchanged; the last is what it says of headers that are none
+            raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+        except _TooLarge:
+            raise JudgeReplyInvalid(f"the response is larger than {_BODY_LIMIT} bytes") from None
+
+    def _request_of(self, content: bytes) -> httpx2.Request:
+        """The request, made of parts that are the same every time: the client makes them anew, which costs as much CPU
+        as everything else in a call.
+        """
+        if self._headers is None:
+            every: dict[str, Any] = {**self._client.default_headers, **self._client.auth_headers, **_JSON_HEADERS}
+            self._headers = httpx2.Headers({name: value for name, value in every.items() if isinstance(value, str)})
+        return httpx2.Request("POST", self._url, headers=self._headers, content=content)
+
+
+class _TooLarge(Exception):
+    """A response beyond the limit."""
+
+
+class _Limited(httpx2.AsyncByteStream):
+    """A response's body that ends in an error where it goes beyond the limit."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = _BODY_LIMIT
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise _TooLarge("too large")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _limit_body(response: httpx2.Response) -> None:
+    """Called between the headers and the body."""
+    stream: Any = response.stream
+    response.stream = _Limited(stream)
