@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from pydantic import ValidationError
 
-from collector.logs.memory import MemoryLog
 from collector.errors import ConfigError
+from collector.logs.memory import MemoryLog
 from collector.receive.access import LOOK_EVERY, AuthSettings, Tokens
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
 from collector.telemetry import Telemetry
