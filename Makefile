@@ -7,7 +7,7 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz chaos soak lint format dashboards reference tools bench bench-compare
+.PHONY: help setup demo test long fuzz chaos soak lint format dashboards reference tools bench bench-compare
 
 help: ## say what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,8 +27,11 @@ setup: .venv/.ready ## create .venv with the locked dependencies
 demo: setup ## watch the whole system on this machine: no key and no broker needed
 	@.venv/bin/evalstream demo $(ARGS)
 
-test: setup ## run all tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
-	.venv/bin/pytest $(ARGS)
+test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
+	.venv/bin/pytest -m "not long" $(ARGS)
+
+long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
+	.venv/bin/pytest -m long $(ARGS)
 
 # Millions of hostile cases, for a nightly run: 500,000 took 47 s of one core. A seed makes a run again.
 FUZZ_CASES ?= 5000000

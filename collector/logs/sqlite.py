@@ -152,11 +152,13 @@ class SqliteLog:
     def _start(self, connection: sqlite3.Connection, partition: int, committed: Committed | None) -> int:
         if committed is not None:
             return committed.low_watermark
+        wanted = "SELECT next FROM ends WHERE log = ? AND partition = ?"  # first: what comes after it is then found
+        end: int = connection.execute(wanted, [self._number, partition]).fetchone()[0]
         oldest = connection.execute(
             "SELECT MIN(id) FROM records WHERE id >= ? AND id < ?",
             [row_id(self._number, partition, 0), row_id(self._number, partition + 1, 0)],
         ).fetchone()[0]
-        return self._file.ends[self._number, partition] if oldest is None else position_of(oldest)
+        return end if oldest is None else position_of(oldest)
 
     def _read_rows(self, connection: sqlite3.Connection, partition: int, rows: tuple[int, int]) -> list[Stored]:
         found: list[Stored] = []

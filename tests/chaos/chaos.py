@@ -31,8 +31,9 @@ async def chaos(setup: Setup, fire: Fire) -> Figures:
     async with cluster(setup) as running:
         under_fire = asyncio.gather(_kill(running, fire), _restart_broker(running, fire))
         finished = await running.finished(fire.deadline)
-        under_fire.cancel()
-        await asyncio.gather(under_fire, return_exceptions=True)
+        if not finished:
+            under_fire.cancel()
+        await asyncio.gather(under_fire, return_exceptions=not finished)  # a kill that has begun comes to its end
         for each in running.workers:
             if not each.running:
                 running.start(each)

@@ -19,7 +19,7 @@ CLOCK_GRAIN = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A process that was killed: whose, when it began, when it was killed, when the next began (s since the epoch)."""
+    """The end of a process that nobody asked for: whose, when it began and ended, when the next began (s since the epoch)."""
 
     worker: str
     began: float
@@ -29,7 +29,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a run showed. `in_flight` sums, over all kills, the turns that were asked about and not yet written down."""
+    """What a run showed. `in_flight` sums, over all ends, the turns that were asked about and not yet written down."""
 
     turns: int
     workers: int
@@ -60,7 +60,7 @@ class Figures:
             "turns have evaluations under several ids": self.other_ids,
             "evaluations are about turns that were never sent": self.strangers,
             "evaluations are no scores, though the judge could be asked again": self.not_scored,
-            "judge calls were repeated that no kill explains": self.judged_again_without_a_kill,
+            "judge calls were repeated that no end of a process explains": self.judged_again_without_a_kill,
             "evaluations in the ledger were never exported": self.exports_missing,
             "workers did not stop in order": self.unclean_stops,
         }

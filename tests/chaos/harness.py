@@ -72,8 +72,9 @@ class Cluster:
     ledger: LedgerWatch
     chance: random.Random
     kills: list[Kill] = field(default_factory=list[Kill])
+    ends: list[Kill] = field(default_factory=list[Kill])
+    """Of processes that ended by themselves; when is known to half a second: the last time they were seen."""
     broker_restarts: int = 0
-    ended_by_themselves: int = 0
     unclean_stops: int = 0
     produced: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -120,14 +121,19 @@ class Cluster:
 
     async def supervise(self) -> None:
         """Start again what has ended by itself, as whoever runs services does."""
+        seen: dict[str, float] = {}
         while True:
-            await asyncio.sleep(0.5)
             for worker in self.workers:
-                if worker.name not in self._down and not worker.running and not self._over:
-                    self.ended_by_themselves += 1
-                    if self.ended_by_themselves > HOPELESS:
-                        raise RuntimeError(f"{worker.name} ends again and again; it said: {worker.said()}")
+                if worker.running:
+                    seen[worker.name] = time.time()
+                elif worker.name not in self._down and not self._over:
+                    began = self._began[worker.name]
                     self.start(worker)
+                    at = max(began, seen.get(worker.name, began))
+                    self.ends.append(Kill(worker.name, began, at, self._began[worker.name]))
+                    if len(self.ends) > HOPELESS:
+                        raise RuntimeError(f"{worker.name} ends again and again; it said: {worker.said()}")
+            await asyncio.sleep(0.5)
 
     async def assembled(self, within: float = 90.0) -> None:
         """Wait until every worker has its share: what moves at the start is no fault that anybody makes."""
@@ -183,7 +189,7 @@ class Cluster:
     def figures(self) -> Figures:
         keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
         ledger, exported = self.ledger, exports(self.workers)
-        again, in_flight, unexplained = repeated(self.kills, self.judge, ledger, JUDGED)
+        again, in_flight, unexplained = repeated([*self.kills, *self.ends], self.judge, ledger, JUDGED)
         if self.setup.keep is not None:
             self._write_details(self.setup.keep, sorted(keys - set(ledger.subjects)), unexplained)
         return Figures(
@@ -192,7 +198,7 @@ class Cluster:
             seconds=round(time.monotonic() - self.began, 1),
             sigkills=len(self.kills),
             broker_restarts=self.broker_restarts,
-            ended_by_themselves=self.ended_by_themselves,
+            ended_by_themselves=len(self.ends),
             expected=len(keys),
             missing=len(keys - set(ledger.subjects)),
             written_twice=sum(number - 1 for number in ledger.written.values()),

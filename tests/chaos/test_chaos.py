@@ -10,7 +10,7 @@ from broker import BrokerUnavailable, jars
 from chaos import Fire, chaos
 from harness import Setup, cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,7 @@ def assert_each_once(ledger: list[Evaluation], numbers: range) -> None:
     assert {each.outcome for each in ledger} == {"scored"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_full_disk_is_waited_for_and_what_was_accepted_is_judged_once(tmp_path: Path) -> None:
     """The process may not make files longer for a while. Whoever sends is told to come again; memory stays bounded."""
     judge = CountedJudge(Faults(latency=0.05))
@@ -110,7 +110,7 @@ class FilesAtMost:
         resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (self._hard, self._hard))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_sigterm_under_load_ends_in_order_and_costs_no_question(tmp_path: Path) -> None:
     """What runs may end, the rest is left in the log: the next process goes on exactly there."""
     judge, turns = CountedJudge(Faults(latency=0.3)), range(120)
@@ -147,7 +147,7 @@ async def send_what_was_not_taken(service: ServiceProcess, taken: set[int], turn
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(200)
 async def test_a_source_topic_that_is_deleted_and_made_again_is_read_again(tmp_path: Path, kafka_broker: Any) -> None:
     topics = Topics(kafka_broker.bootstrap)

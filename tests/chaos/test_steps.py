@@ -38,13 +38,13 @@ WITHIN = 60.0
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.slow
+@pytest.mark.long
 async def test_on_sqlite(tmp_path: Path) -> None:
     await killed_at_each_step(tmp_path, {"kind": "sqlite", "path": str(tmp_path / "evalstream.db")})
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.kafka
 async def test_on_kafka(tmp_path: Path, kafka_broker: Any) -> None:
     log = log_settings(kafka_broker.bootstrap, "the-only-one")

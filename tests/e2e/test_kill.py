@@ -19,8 +19,10 @@ from evaluators.outcome import Evaluation
 
 EXPECTED = EVALUATORS * len(exchanges())
 
+LATER_SEEDS = [pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3)]
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+
+@pytest.mark.parametrize("seed", [1, *LATER_SEEDS])
 async def test_on_sqlite_a_service_that_is_killed_again_and_again_judges_everything_once(
     seed: int, tmp_path: Path
 ) -> None:
@@ -35,7 +37,7 @@ async def test_on_sqlite_a_service_that_is_killed_again_and_again_judges_everyth
 
 @pytest.mark.kafka
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *LATER_SEEDS])
 async def test_on_kafka_a_service_that_is_killed_again_and_again_judges_everything_once(
     seed: int, tmp_path: Path, kafka_broker: Any
 ) -> None:

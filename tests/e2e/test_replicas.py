@@ -151,7 +151,7 @@ def balanced(counted: Counter[tuple[str, str]]) -> bool:
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_three_replicas_one_killed_one_added_judge_everything_once_within_the_budget(
     tmp_path: Path, kafka_broker: Any

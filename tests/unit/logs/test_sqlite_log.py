@@ -15,6 +15,8 @@ from folds import Recorders, following
 
 from collector.logs.log import LogError, LogUnavailable, Record
 from collector.logs.sqlite import SqliteLog
+from collector.logs.sqlite_file import _Write
+from collector.logs.sqlite_transaction import Transaction
 
 WRITER = """
 import asyncio, sys
@@ -246,4 +248,38 @@ async def test_chunks_are_bounded_by_bytes(tmp_path: Path) -> None:
     log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1, pace=Pace(chunk_bytes=1000)))["spans"]
     await log.append([Record(b"k", b"x" * 400)] * 10)
     assert [len(batch) async for batch in log.read(0, 0)] == [3, 3, 3, 1]
+    await log.close()
+
+
+class AppendsMeanwhile:
+    """A connection behind whose first statement somebody appends a record."""
+
+    def __init__(self, log: SqliteLog) -> None:
+        self._log = log
+        self._first = True
+
+    def execute(self, statement: str, values: list[int]) -> sqlite3.Cursor:
+        file = self._log._file
+        rows = file._reading.execute(statement, values).fetchall()
+        if self._first:
+            self._first = False
+            _, appended = file._transact([_Write(self._append, asyncio.Future())])
+            file._notice(appended)
+        return Rows(rows)
+
+    def _append(self, transaction: Transaction) -> None:
+        transaction.append(self._log._number, self._log._placing.place([Record(None, b"new", partition=0)])[0])
+
+
+class Rows:
+    def __init__(self, rows: list[tuple[int | None]]) -> None:
+        self._rows = rows
+
+    def fetchone(self) -> tuple[int | None]:
+        return self._rows[0]
+
+
+async def test_a_group_that_begins_while_records_come_misses_none(tmp_path: Path) -> None:
+    log = (await SqliteLog.open(tmp_path / "logs.db", ["spans"], 1))["spans"]
+    assert log._start(AppendsMeanwhile(log), 0, None) == 0
     await log.close()
