@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -121,10 +121,7 @@ class Reading:
     @asynccontextmanager
     async def _reader(self) -> AsyncGenerator[_Reader]:
         async with self._places:
-            if self._idle:
-                reader = self._idle.pop()
-            else:
-                reader = await self._in_thread(_Reader, self._settings, self._on_poison)
+            reader = self._idle.pop() if self._idle else await self._new()
             try:
                 yield reader
             except LogUnavailable:
@@ -139,5 +136,19 @@ class Reading:
                 raise
             self._idle.append(reader)
 
+    async def _new(self) -> _Reader:
+        making = self._threads.submit(_Reader, self._settings, self._on_poison)
+        try:
+            return await asyncio.wrap_future(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_close_unused)
+            raise
+
     async def _in_thread(self, operation: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, operation, *arguments)
+
+
+def _close_unused(making: Future[_Reader]) -> None:
+    """A reader was made that nobody waits for any more."""
+    if not making.cancelled() and making.exception() is None:
+        making.result().close()

@@ -101,3 +101,29 @@ async def test_a_reader_is_lent_out_again(consumers):
     assert await source.end(A) == END
     assert len(made) == 1
     await source.close()
+
+
+async def test_a_reader_that_nobody_waits_for_any_more_is_closed(consumers, monkeypatch):
+    made, go = consumers
+    connect, connecting = reading.connect, threading.Event()
+
+    def slowly(*arguments: Any) -> Any:
+        connecting.set()
+        assert go.wait(10)
+        return connect(*arguments)
+
+    monkeypatch.setattr(reading, "connect", slowly)
+    source = Reading(KafkaSettings(bootstrap_servers=["nowhere:1"]), log_poison)
+    given_up = asyncio.create_task(source.end(B))
+    assert await asyncio.to_thread(connecting.wait, 10)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    go.set()
+    assert await source.end(B) == END
+    async with asyncio.timeout(10):
+        while sum(each.closed.is_set() for each in made) < 1:
+            await asyncio.sleep(0.001)
+    assert len(made) == 2
+    await source.close()
+    assert all(each.closed.is_set() for each in made)
