@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collector.config.loading import Config
-from collector.config.settings import JudgeSettings, MonitorSettings, TrafficSettings, UseSettings
+from collector.config.settings import JudgeSettings, TrafficSettings, UseSettings
 
 RECEIVE_SPAN = 10e-6
 RECEIVE_TRACE = 270e-6
@@ -77,7 +77,7 @@ def capacity_of(config: Config) -> Capacity | None:
     if traffic is None:
         return None
     turns = traffic.spans_per_second / traffic.spans_per_turn
-    asked = [each for monitor in config.settings.monitors.values() for each in _asked(config, traffic, monitor, turns)]
+    asked = list(_asked(config, traffic))
     evaluations = sum(rate for _, rate in asked)
     judges = tuple(_judges(config, traffic, asked))
     requests = sum(each.requests_per_second for each in judges)
@@ -99,17 +99,16 @@ def capacity_of(config: Config) -> Capacity | None:
     )
 
 
-def _asked(
-    config: Config, traffic: TrafficSettings, monitor: MonitorSettings, turns: float
-) -> Iterator[tuple[UseSettings, float]]:
-    """The evaluators of a monitor and how often each of them judges in a second."""
-    hourly = monitor.alerts.turns_per_hour
-    matching = turns if hourly is None else hourly / 3600.0
-    for use in monitor.uses:
-        subjects = matching
-        if config.evaluators[use.name].evaluator.scope == "conversation":
-            subjects /= traffic.turns_per_conversation
-        yield use, subjects * (monitor.sample if use.sample is None else use.sample)
+def _asked(config: Config, traffic: TrafficSettings) -> Iterator[tuple[UseSettings, float]]:
+    """The evaluators of all monitors and how often each of them judges in a second."""
+    for monitor in config.settings.monitors.values():
+        hourly = monitor.alerts.turns_per_hour
+        matching = traffic.spans_per_second / traffic.spans_per_turn if hourly is None else hourly / 3600.0
+        for use in monitor.uses:
+            subjects = matching
+            if config.evaluators[use.name].evaluator.scope == "conversation":
+                subjects /= traffic.turns_per_conversation
+            yield use, subjects * (monitor.sample if use.sample is None else use.sample)
 
 
 def _stages(spans: float, turns: float, evaluations: float, requests: float) -> tuple[StageNeed, ...]:
@@ -191,12 +190,13 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
                 f"{each.in_flight:,} requests are under way at once: raise it to "
                 f"{math.ceil(each.in_flight / processes):,}"
             )
-    under_way = sum(each.in_flight for each in needed.judges)
-    if under_way > settings.evaluate.concurrency * processes:
-        yield (
-            f"evaluate.concurrency is {settings.evaluate.concurrency}, and about {math.ceil(under_way / processes):,} "
-            "evaluations are under way in each process: raise it"
-        )
+    for name, rate in _by_judge(config).items():
+        under_way = math.ceil(rate * JUDGE_SECONDS / processes)
+        if under_way > settings.evaluate.concurrency:
+            yield (
+                f"evaluate.concurrency is {settings.evaluate.concurrency} for each judge, and about {under_way:,} "
+                f"evaluations by {name} are under way in each process: raise it"
+            )
     if settings.log.kind == "kafka" and settings.log.kafka is not None:
         if settings.log.kafka.partitions < max(each.processes for each in needed.stages):
             yield (
@@ -206,6 +206,16 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
     elif sum(each.cores for each in needed.stages) > 1.0:
         yield "one process does not carry this, and SQLite is for one machine: write log: {kind: kafka, ...}"
     yield from _beyond_budget(config, needed)
+
+
+def _by_judge(config: Config) -> dict[str, float]:
+    """Evaluations in a second by the judge, or the jury, that they name: each has places of its own."""
+    rates: dict[str, float] = {}
+    for use, rate in _asked(config, config.settings.traffic) if config.settings.traffic else ():
+        judge = config.evaluators[use.name].judge
+        if judge is not None:
+            rates[judge] = rates.get(judge, 0.0) + rate
+    return rates
 
 
 def _beyond_budget(config: Config, needed: Capacity) -> Iterator[str]:

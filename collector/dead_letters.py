@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from collector.backoff import Backoff
 from collector.errors import BadInput, EvalstreamError
+from collector.logs.around import FoldAround
 from collector.logs.log import (
     Committed,
     Fold,
@@ -279,35 +280,23 @@ class DeadLetters:
         )
 
 
-class _Guarded:
+class _Guarded(FoldAround):
     """A fold whose dead letters are durable before it says that it is done."""
 
     takes_unreadable = True
 
     def __init__(self, fold: Fold, partition: int, letters: DeadLetters, limits: _Limits) -> None:
-        self._fold = fold
+        super().__init__(fold)
         self._partition = partition
         self._letters = letters
         self._limits = limits
 
-    @property
-    def due_at(self) -> float | None:
-        return self._fold.due_at
-
-    @property
-    def low_watermark(self) -> int | None:
-        return self._fold.low_watermark
-
-    @property
-    def note(self) -> str:
-        return self._fold.note
-
     async def replay(self, records: Sequence[Stored]) -> None:
-        await self._fold.replay([each for each in records if not isinstance(each, Unreadable)])
+        await super().replay([each for each in records if not isinstance(each, Unreadable)])
         self._letters.forget(self._partition)
 
     async def deliver(self, records: Sequence[Stored]) -> None:
-        await self._fold.deliver(self._letters.set_aside(records))
+        await super().deliver(self._letters.set_aside(records))
         await self._letters.settle(self._partition, records, self._limits)
 
 

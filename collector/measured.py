@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from collector.logs.around import FoldAround
 from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, Stored
 from collector.telemetry import (
     JUDGE_IN_FLIGHT,
@@ -102,7 +103,7 @@ class Backlog:
 
     async def look(self) -> None:
         """Measure once. A log that cannot be reached keeps its last figures."""
-        for (reader, name), (log, places) in self._readers.items():
+        for (reader, name), (log, places) in list(self._readers.items()):  # some may come meanwhile
             records, age = 0, 0.0
             for partition, place in list(places.items()):
                 try:
@@ -116,11 +117,11 @@ class Backlog:
                 self._telemetry.gauge(STAGE_AGE, reader, name).set(max(0.0, age))
 
 
-class _Measured:
+class _Measured(FoldAround):
     """A fold whose progress is noted."""
 
     def __init__(self, fold: Fold, partition: int, places: dict[int, _Place]) -> None:
-        self._fold = fold
+        super().__init__(fold)
         self._partition = partition
         self._places = places
 
@@ -128,22 +129,7 @@ class _Measured:
     def takes_unreadable(self) -> bool:
         return getattr(self._fold, "takes_unreadable", False)
 
-    @property
-    def due_at(self) -> float | None:
-        return self._fold.due_at
-
-    @property
-    def low_watermark(self) -> int | None:
-        return self._fold.low_watermark
-
-    @property
-    def note(self) -> str:
-        return self._fold.note
-
-    async def replay(self, records: Sequence[Stored]) -> None:
-        await self._fold.replay(records)
-
     async def deliver(self, records: Sequence[Stored]) -> None:
-        await self._fold.deliver(records)
+        await super().deliver(records)
         if records:
             self._places[self._partition] = _Place(records[-1].position + 1, records[-1].timestamp)

@@ -15,6 +15,8 @@ from collector.config.reading import read
 from collector.config.sentences import sentences, unknown
 from collector.config.settings import MonitorSettings, Settings
 from collector.errors import ConfigError
+from collector.evaluate.marks import longest_note
+from collector.logs.log import Committed, LogError
 from evaluators.evaluator import Evaluator
 
 
@@ -184,6 +186,23 @@ def _jury_mistakes(settings: Settings) -> Iterator[str]:
             yield f"juries.{name}.quorum: {jury.quorum} of {len(jury.judges)} judges cannot be; write fewer"
 
 
+def _note_mistakes(settings: Settings) -> Iterator[str]:
+    """What is committed holds the rates that budgets leave, and Kafka keeps only so much with a commit."""
+    limited = [
+        name for name, each in settings.monitors.items() if each.budget.limited or settings.evaluate.budget.limited
+    ]
+    if settings.log.kind == "kafka" and limited:
+        from collector.logs.kafka.commits import to_kafka
+
+        try:
+            to_kafka(Committed(0, 1 << 50, longest_note(limited).text()))
+        except LogError:
+            yield (
+                f"monitors: the names of the {len(limited)} with a budget, their own or evaluate.budget, are longer "
+                "together than Kafka keeps with a commit; shorten them, or give fewer monitors a budget"
+            )
+
+
 def _whole_mistakes(settings: Settings) -> list[str]:
     mistakes: list[str] = []
     if not settings.monitors:
@@ -197,6 +216,7 @@ def _whole_mistakes(settings: Settings) -> list[str]:
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
         mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
     mistakes += _jury_mistakes(settings)
+    mistakes += _note_mistakes(settings)
     if settings.page is not None and settings.page_auth is None and not settings.page.closed:
         mistakes.append(
             f"page.host: {settings.page.host} lets anybody read who reaches it; write page.auth: {{tokens: [...]}} or "

@@ -6,13 +6,13 @@ that had passed, the sampling rates in force, and which of the evaluations that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import orjson
 
-from collector.evaluate.rates import FULL, Rates
+from collector.evaluate.rates import FULL, Rates, Share
 
 
 class Mark(NamedTuple):
@@ -36,7 +36,7 @@ class Note:
     start: Mark = field(default_factory=lambda: Mark(0))
 
     def text(self) -> str:
-        """As ASCII, at most 2,000 characters."""
+        """As JSON. It grows with the monitors that have a budget; the configuration is checked for that."""
         parts: dict[str, Any] = {"l": self.ledger, "e": self.emitted, "t": round(self.start.time, 6)}
         if self.start.rates.by_monitor:
             parts["r"] = self.start.rates.plain()
@@ -50,3 +50,12 @@ class Note:
         parts = cast("Mapping[str, Any]", orjson.loads(text))
         rates = Rates.read(cast("Mapping[str, Any]", parts.get("r", {})))
         return cls(ledger=parts["l"], emitted=parts["e"], start=Mark(low_watermark, parts["t"], rates))
+
+
+_FAR = 1 << 50
+
+
+def longest_note(limited: Iterable[str]) -> Note:
+    """A note that is as long as any can be, by the names of the monitors that have a budget."""
+    rates = Rates({name: Share(0.00123456, fallback=True) for name in limited})
+    return Note(ledger=_FAR, emitted=_FAR, start=Mark(_FAR, 9e9 + 0.123456, rates))

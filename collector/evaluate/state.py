@@ -62,6 +62,7 @@ class State:
         self._carried: dict[int, bool] = {}
         self._decisions = deque(sorted(decisions, key=lambda each: each.at))
         self._by_key = not any(monitor.reads_content for monitor in plan.monitors)
+        self._decided(start.position)  # by earlier owners: what is decided from now on goes before it
 
     @property
     def mark(self) -> Mark:

@@ -108,7 +108,8 @@ class Tokens:
             name = getattr(error, "filename", "") or "one of them"
             raise ConfigError(f"{where}.auth.token_files: {name} cannot be read as text") from None
         if not self._known:
-            raise ConfigError(f"{where}.auth: holds no token; give tokens or token_files")
+            what = f"holds no token of {_LEAST} characters or more"
+            raise ConfigError(f"{where}.auth: {what}; give tokens or token_files, made with: openssl rand -hex 32")
 
     async def guard(self, request: web.BaseRequest) -> None:
         """Let an HTTP request in.

@@ -12,6 +12,7 @@ from typing import Any
 from workers import evalstream
 
 from collector.evaluate.decisions import DECISION
+from collector.logs.around import FoldAround
 from collector.logs.log import Committed, Fold, Log, OpenFold, Record, Stored
 from collector.opening import Logs
 from evaluators.judge import Judge, Prompt, R, Verdict
@@ -36,36 +37,25 @@ class Death:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class DyingFold:
+class DyingFold(FoldAround):
     """The fold of the evaluate stage. What is committed is read from `note` after `low_watermark`."""
 
     def __init__(self, fold: Fold, death: Death, written: set[bytes]) -> None:
-        self._fold = fold
+        super().__init__(fold)
         self._death = death
         self._written = written
-
-    @property
-    def due_at(self) -> float | None:
-        return self._fold.due_at
-
-    @property
-    def low_watermark(self) -> int | None:
-        return self._fold.low_watermark
 
     @property
     def note(self) -> str:
         if self._written:  # there is something new to commit
             self._written.clear()
             self._death.reached("before_commit")
-        return self._fold.note
-
-    async def replay(self, records: Sequence[Stored]) -> None:
-        await self._fold.replay(records)
+        return super().note
 
     async def deliver(self, records: Sequence[Stored]) -> None:
         if not all(record.is_tick for record in records):
             self._death.reached("after_poll")
-        await self._fold.deliver(records)
+        await super().deliver(records)
 
 
 class DyingLog:

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from pydantic import ValidationError
 
+from collector.errors import ConfigError
 from collector.logs.memory import MemoryLog
 from collector.receive.access import LOOK_EVERY, AuthSettings, Tokens
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
@@ -90,6 +91,14 @@ def test_short_tokens_are_refused_without_being_shown():
     with pytest.raises(ValidationError) as raised:
         OtlpHttpSettings.model_validate({"auth": {"tokens": ["hunter2"]}})
     assert "hunter2" not in str(raised.value.errors(include_input=False, include_url=False))
+
+
+def test_a_file_of_short_tokens_says_what_is_wrong_with_them(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("hunter2\n")
+    with pytest.raises(ConfigError, match="no token of 16 characters or more") as raised:
+        Tokens(AuthSettings(token_files=(file,)), "receive.otlp_http")
+    assert "hunter2" not in str(raised.value)
 
 
 def make_certificates(folder):

@@ -98,6 +98,15 @@ def test_limits_below_the_need_are_named(tmp_path: Path, spans: float, more: str
     assert said in "\n".join(capacity_lines(load(file(tmp_path, spans, more=more), {})))
 
 
+def test_each_judge_has_places_of_its_own(tmp_path: Path) -> None:
+    """44 evaluations are under way: too many for one judge's 42 places, and not for those of two."""
+    path = file(tmp_path, more="evaluate: {concurrency: 42}")
+    assert "about 44 evaluations by main are under way" in "\n".join(capacity_lines(load(path, {})))
+    text = path.read_text().replace("judges: {main:", "judges: {other: {model: o, api_key: k}, main:")
+    path.write_text(text.replace("output], judge: main", "output], judge: other"))
+    assert "evaluate.concurrency" not in "\n".join(capacity_lines(load(path, {})))
+
+
 def test_a_small_traffic_asks_for_nothing(tmp_path: Path) -> None:
     lines = "\n".join(capacity_lines(load(file(tmp_path, 50), {})))
     assert "note" not in lines

@@ -71,3 +71,21 @@ async def test_a_reader_is_behind_by_what_it_has_not_been_given():
     await log.append([Record(None, b"x", partition=0)])
     await backlog.look()
     assert value("evalstream_stage_backlog_records") == 0, "what somebody else owns is somebody else's"
+
+
+async def test_a_reader_may_come_while_the_others_are_looked_at():
+    backlog = Backlog(Telemetry())
+
+    @asynccontextmanager
+    async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[Taker]:
+        yield Taker()
+
+    class Slow(MemoryLog):
+        """While its end is asked for, another stage starts."""
+
+        async def end(self, partition: int) -> int:
+            backlog.measured("export", MemoryLog("evaluations", partitions=1), open_fold)
+            return await super().end(partition)
+
+    async with backlog.measured("evaluate", Slow("turns", partitions=1), open_fold)(0, Committed(0, 0)):
+        await backlog.look()

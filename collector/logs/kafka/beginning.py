@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -48,7 +49,8 @@ class Beginning:
         """Let a later poll give these records."""
         records = found.pop(where, None)
         if records:
-            self._consumer.seek(where, records[0].position)
+            with suppress(ValueError):  # it has gone again: who owns it now reads them
+                self._consumer.seek(where, records[0].position)
 
     def _commits(self, fresh: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         kept: dict[TopicPartition, OffsetAndMetadata | None] = {

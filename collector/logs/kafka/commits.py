@@ -8,7 +8,7 @@ from kafka.structs import OffsetAndMetadata
 from collector.logs.log import Committed, LogError
 
 MAX_METADATA = 4000
-"""Characters of metadata; a broker takes 4,096 bytes unless told otherwise."""
+"""Bytes of metadata; a broker takes 4,096 unless told otherwise."""
 
 
 def to_kafka(state: Committed) -> OffsetAndMetadata:
@@ -17,10 +17,10 @@ def to_kafka(state: Committed) -> OffsetAndMetadata:
     Raises:
         LogError: the note is too long; it may have 2,000 characters.
     """
-    metadata = orjson.dumps({"p": state.position, "n": state.note}).decode()
+    metadata = orjson.dumps({"p": state.position, "n": state.note})
     if len(metadata) > MAX_METADATA:
         raise LogError(f"the note of a fold has {len(state.note)} characters; 2,000 of ASCII are the most")
-    return OffsetAndMetadata(state.low_watermark, metadata, -1)
+    return OffsetAndMetadata(state.low_watermark, metadata.decode(), -1)
 
 
 def from_kafka(committed: OffsetAndMetadata) -> Committed:

@@ -79,7 +79,7 @@ class Polling:
         self._loop = asyncio.get_running_loop()
         self._commands: deque[_Commit] = deque()
         self._unanswered: set[Callable[[LogError | None], None]] = set()
-        self._fresh: dict[TopicPartition, None] = {}
+        self._fresh: dict[TopicPartition, None] = {}  # in the order in which they came
         self._epochs: dict[int, int] = {}
         self._epoch = 0
         self._failing_since: float | None = None
@@ -163,9 +163,9 @@ class Polling:
         while not self._stopping.is_set():
             self._watchdog.beat()
             self._commit_commanded()
-            paused = self._regulate()
             found: Found = {}
             try:
+                paused = self._regulate()
                 keep_joining(self._consumer)
                 give_back_parked_records(self._consumer)
                 found = self._consumer.poll(
@@ -174,7 +174,6 @@ class Polling:
                 )
                 self._welcome(found)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next `poll` may succeed
-                found.clear()
                 self._bear(error)
             else:
                 self._failing_since = None
@@ -218,13 +217,13 @@ class Polling:
         beginning = Beginning(self._consumer, milliseconds(self._settings.request_timeout))
         try:
             begun = beginning.find(fresh, found)
-        except KafkaError:
+        except Exception:
             for where in fresh:
                 beginning.put_back(where, found)
-            raise
+            raise  # what was found of other partitions is theirs all the same: no later poll gives it again
         for where, (committed, start) in begun.items():
-            del self._fresh[where]
-            self._welcome_one(self._topics.number_of(where), committed, start)
+            if self._fresh.pop(where, False) is None:  # else it has gone again
+                self._welcome_one(self._topics.number_of(where), committed, start)
 
     def _welcome_one(self, number: int, committed: Committed | None, start: int) -> None:
         self._epoch += 1

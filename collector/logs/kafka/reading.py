@@ -1,11 +1,16 @@
-"""Reading a stretch of a partition, apart from any group: a few consumers, lent out one read at a time."""
+"""Reading a stretch of a partition, apart from any group: a few consumers, lent out one read at a time.
+
+Who reads may be cancelled while a thread polls for it. That consumer is not lent out again: the thread would take
+what the next one reads.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -23,30 +28,36 @@ READERS = 4
 
 
 class _Reader:
-    """A consumer without a group. All its methods block."""
+    """A consumer without a group. All its methods but `stop` block; one works at a time."""
 
     def __init__(self, settings: KafkaSettings, on_poison: OnPoison) -> None:
         self._timeout = milliseconds(settings.request_timeout)
         self._on_poison = on_poison
+        self._working = threading.Lock()
+        self._stopped = threading.Event()
         self._decoding = Decoding(settings.max_batch_bytes, lambda where: where.partition)
         options = {**settings.fetch_options(), "auto_offset_reset": "earliest"}
         self._consumer: Any = connect(KafkaConsumer, settings, options)
         self._decoding.install(self._consumer)
 
     def end(self, where: TopicPartition) -> int:
-        with translated():
+        with self._working, translated():
             return self._consumer.end_offsets([where], timeout_ms=self._timeout)[where]
 
     def begin(self, where: TopicPartition, start: int) -> None:
-        with translated():
+        with self._working, translated():
             self._consumer.assign([where])
             self._consumer.seek(where, start)
-        self._decoding.times.clear()
+            self._decoding.times.clear()
 
     def next(self, where: TopicPartition, end: int, limit: int, patience: float) -> list[Stored]:
         """The next records before `end`; none when it is reached."""
+        with self._working:
+            return self._next(where, end, limit, patience)
+
+    def _next(self, where: TopicPartition, end: int, limit: int, patience: float) -> list[Stored]:
         give_up_at = time.monotonic() + patience
-        while time.monotonic() < give_up_at:
+        while time.monotonic() < give_up_at and not self._stopped.is_set():
             with translated():
                 found = self._consumer.poll(timeout_ms=200, max_records=limit).get(where, [])
             for poison in self._decoding.drain_poison():
@@ -59,8 +70,12 @@ class _Reader:
                 return []
         raise LogUnavailable(f"{where.topic}[{where.partition}] could not be read for {patience:g} s")
 
+    def stop(self) -> None:
+        """Nobody waits for its work any more. Does not block."""
+        self._stopped.set()
+
     def close(self) -> None:
-        with suppress(KafkaError):
+        with self._working, suppress(KafkaError):
             self._consumer.close(autocommit=False, timeout_ms=1000)
 
 
@@ -106,19 +121,34 @@ class Reading:
     @asynccontextmanager
     async def _reader(self) -> AsyncGenerator[_Reader]:
         async with self._places:
-            if self._idle:
-                reader = self._idle.pop()
-            else:
-                reader = await self._in_thread(_Reader, self._settings, self._on_poison)
+            reader = self._idle.pop() if self._idle else await self._new()
             try:
                 yield reader
             except LogUnavailable:
                 await self._in_thread(reader.close)
+                raise
+            except asyncio.CancelledError:
+                reader.stop()
+                self._threads.submit(reader.close)
                 raise
             except BaseException:
                 self._idle.append(reader)
                 raise
             self._idle.append(reader)
 
+    async def _new(self) -> _Reader:
+        making = self._threads.submit(_Reader, self._settings, self._on_poison)
+        try:
+            return await asyncio.wrap_future(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_close_unused)
+            raise
+
     async def _in_thread(self, operation: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, operation, *arguments)
+
+
+def _close_unused(making: Future[_Reader]) -> None:
+    """A reader was made that nobody waits for any more."""
+    if not making.cancelled() and making.exception() is None:
+        making.result().close()

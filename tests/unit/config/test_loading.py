@@ -114,3 +114,22 @@ def test_a_receiver_whose_extra_is_not_installed_says_how_to_get_it(monkeypatch:
     assert mistakes(receive=receive) == [
         "my.yaml: receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'"
     ]
+
+
+@pytest.mark.parametrize(("name", "monitors"), [("team-{:03}", 200), ("мониторинг-{:03}", 100)])
+def test_more_budgets_than_kafka_keeps_with_a_commit_are_refused_before_anything_runs(name: str, monitors: int) -> None:
+    """A budget of all monitors is one of each."""
+    judge = {"model": "m", "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}
+    values = {
+        "judges": {"main": judge},
+        "monitors": {name.format(number): {"evaluators": ["helpful"]} for number in range(monitors)},
+        "evaluate": {"budget": {"usd_per_day": 10}},
+        "log": {"kind": "kafka", "kafka": {"bootstrap_servers": ["b:9092"]}},
+    }
+    [line] = mistakes(**values)
+    assert f"the names of the {monitors} with a budget" in line
+    assert "shorten them" in line
+    check(configuration(**values | {"log": {"kind": "sqlite"}}), "my.yaml")
+    check(configuration(**values | {"evaluate": {}}), "my.yaml")
+    few = dict(list(values["monitors"].items())[:60])
+    check(configuration(**values | {"monitors": few}), "my.yaml")

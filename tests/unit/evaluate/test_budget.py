@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.evaluate.budget import DAY, FLOOR, HOUR, Demand, Limits, Window, factor_of
+from collector.evaluate.decisions import Decision
 from collector.evaluate.marks import Mark, Note
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.rates import Rates, Share
 from collector.evaluate.sampling import upstream_of
+from collector.evaluate.state import State
 from collector.evaluate.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
+from collector.logs.log import TICK, Stored
 from evaluators.cases import Feedback, Turn
 from evaluators.output.g_eval import GEval
 
@@ -116,6 +119,18 @@ def test_the_budget_of_all_monitors_binds_each_of_them_and_cheaper_judges_take_o
     rates, _ = purse.decide(0, 660.0)
     assert rates.of("two").fallback
     assert ASSIGNMENT.evaluation_id("t") != ASSIGNMENT.evaluation_id("t", fallback=True)
+
+
+async def test_what_is_decided_goes_before_what_an_earlier_owner_decided_for_the_same_record() -> None:
+    earlier = Decision(at=5, rates=Rates({"m": Share(0.5)}), account={})
+    now = Decision(at=5, rates=Rates({"m": Share(0.25)}), account={})
+    tick = Stored(0, 5, 1.0, None, b"", TICK)
+    plan = Plan((monitor(usd_per_hour=1.0),))
+    owner, replay = State(plan, Mark(5), [earlier]), State(plan, Mark(5), [earlier, now])
+    owner.decide(now)
+    await owner.apply(tick)
+    await replay.apply(tick)
+    assert owner.rates == replay.rates == now.rates
 
 
 def test_what_has_no_budget_keeps_its_rates_and_pays_nothing() -> None:
