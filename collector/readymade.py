@@ -16,6 +16,9 @@ from collector.errors import BadInput
 from collector.records import record_of
 from evaluators.cases import Conversation, Json, Message, ToolCall, Turn
 
+LONGEST_ID = 1000
+"""Characters: ids are kept for as long as a conversation is open."""
+
 _TURN_KEYS = {each.name for each in fields(Turn)}
 _CONVERSATION_KEYS = {each.name for each in fields(Conversation)}
 _CHAT_KEYS = {
@@ -43,7 +46,16 @@ def turns_in(document: object, place: str = "") -> Iterator[Turn]:
     """
     if not is_readymade(document):
         raise BadInput("neither a turn (input, actual_output), a conversation (turns) nor a chat (messages)")
-    held = cast("dict[str, Any]", document)
+    for turn in _turns(cast("dict[str, Any]", document), place):
+        for name, identity in (("turn_id", turn.turn_id), ("conversation_id", turn.conversation_id)):
+            if identity is not None and len(identity) > LONGEST_ID:
+                raise BadInput(
+                    f"not a turn: {name}: is longer than {LONGEST_ID} characters; give an id or a hash of it"
+                )
+        yield turn
+
+
+def _turns(held: dict[str, Any], place: str) -> Iterator[Turn]:
     if "turns" in held:
         yield from _conversation(held, place)
     elif "messages" in held:

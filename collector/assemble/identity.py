@@ -74,6 +74,7 @@ USER_KEYS: tuple[str, ...] = (
 _CONVERSATION = re.compile(r"(?:session|thread|conversation|chat)_?id", re.IGNORECASE)
 _USER = re.compile(r"user_?id", re.IGNORECASE)
 _LONGEST = 1000
+"""Characters of an id: many are kept in memory, and go into one record."""
 _NOBODY = frozenset({"none", "null", "undefined"})
 _MEMORY = 20_000
 
@@ -100,7 +101,7 @@ class _Lookup:
         """The value of the best hit that has one."""
         for _, key in sorted(hits) if len(hits) > 1 else hits:
             value = attributes[key]
-            found = self._inside(value) if key in self._json else _identifier(value)
+            found = self._inside(value) if key in self._json else identifier(value)
             if found:
                 return found
         return None
@@ -110,13 +111,14 @@ class _Lookup:
             return None
         for key, each in as_dict(json_value(value)).items():
             if self._wanted.fullmatch(key):
-                found = _identifier(each)
+                found = identifier(each)
                 if found:
                     return found
         return None
 
 
-def _identifier(value: Json) -> str | None:
+def identifier(value: Json) -> str | None:
+    """The value as an id; None if it is none: masked, empty, or longer than any id has reason to be."""
     if isinstance(value, str):
         text = value.strip()
         if len(text) > 2 and text[0] == text[-1] == '"':

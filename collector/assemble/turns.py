@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from collector.assemble.exchanges import Exchange
 from collector.assemble.holes import hole_of
-from collector.assemble.identity import Identity, Who
+from collector.assemble.identity import Identity, Who, identifier
 from collector.assemble.model_calls import ModelCall, folded
 from collector.assemble.reading import Read
 from collector.assemble.tools import ToolSpans, tools_called
@@ -92,7 +92,7 @@ class TurnMaker:
         conversation = user = None
         for each in self._nearby(exchange, span):
             if isinstance(each, Call):
-                here: Who = (each.conversation_id, each.user_id)
+                here: Who = (identifier(each.conversation_id), identifier(each.user_id))
             else:
                 here = self._identity.who(each.attributes) if each.attributes else _NOBODY
             conversation, user = conversation or here[0], user or here[1]

@@ -105,7 +105,12 @@ def test_colours_are_left_out_where_nobody_wants_them() -> None:
 def test_completion_in_bash(tmp_path: Path) -> None:
     """Installed as a user would, then asked as bash asks: by words and a cursor."""
     home = os.environ | {"HOME": str(tmp_path)}
-    command = ["bash", "--norc", "-c", f"{EVALSTREAM} --install-completion; exit $?"]  # the shell is found by its process
+    command = [
+        "bash",
+        "--norc",
+        "-c",
+        f"{EVALSTREAM} --install-completion; exit $?",
+    ]  # the shell is found by its process
     done = subprocess.run(command, env=home, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     installed = tmp_path / ".bash_completions" / "evalstream.sh"
