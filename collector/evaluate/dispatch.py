@@ -57,11 +57,8 @@ class Dispatcher:
             return None
         return max(0.0, job.since + self._shed_after - self._now().timestamp())
 
-    async def perform(self, job: Job, partition: int, since: int, *, in_time: bool = True) -> Evaluation:
-        """Judge, or say why not, and write down what came of it, behind the position `since` of the evaluations log.
-
-        What had no place `in_time` is shed.
-        """
+    async def perform(self, job: Job, partition: int, *, in_time: bool = True) -> Evaluation:
+        """Judge, or say why not. What had no place `in_time` is shed."""
         case = job.case()
         reason = self._refused(job) if in_time else "shed"
         if reason is not None:
@@ -70,10 +67,12 @@ class Dispatcher:
             result = Result(outcome=nothing, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
         else:
             result = await self._judged(job, case, partition)
-        evaluation = evaluation_of(job, case, result)
+        return evaluation_of(job, case, result)
+
+    async def write(self, evaluation: Evaluation, partition: int, since: int) -> None:
+        """Write an evaluation down, behind the position `since` of the evaluations log; durable on return."""
         record = Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=partition)
         await persistently(self._evaluations, record, self._retry, since=since)
-        return evaluation
 
     def _refused(self, job: Job) -> str | None:
         now = self._now().timestamp()

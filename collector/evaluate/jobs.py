@@ -15,6 +15,9 @@ from collector.evaluate.plan import Job
 from collector.evaluate.tally import Tally
 from evaluators.outcome import Evaluation
 
+LAST_WORDS = 2.0
+"""Seconds that a durable append may take when its partition goes to another owner."""
+
 _FEW = 64
 
 
@@ -40,6 +43,7 @@ class PartitionJobs:
         self._tally = tally
         self._on_way: set[asyncio.Task[None]] = set()
         self._running: set[asyncio.Task[None]] = set()
+        self._writing: set[asyncio.Task[None]] = set()
         self._places: dict[str, Place] = {}
         self._needed = Oldest(self._places, lambda place: place.needs.position)
         self._emitted = Oldest(self._places, lambda place: place.emitted)
@@ -99,8 +103,9 @@ class PartitionJobs:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
-            since = self._ledger.end
-            evaluation = await self._dispatcher.perform(job, self._partition, since, in_time=has_place)
+            evaluation = await self._dispatcher.perform(job, self._partition, in_time=has_place)
+            self._writing.add(task)
+            await self._dispatcher.write(evaluation, self._partition, self._ledger.end)
             self._ledger.add(job.evaluation_id)
             del self._places[job.evaluation_id]  # not if it was cancelled: the low watermark then stays where it is
             self._count(evaluation)
@@ -108,6 +113,7 @@ class PartitionJobs:
     def _ended(self, task: asyncio.Task[None], job: Job, lane: Lane) -> None:
         self._on_way.discard(task)
         self._running.discard(task)
+        self._writing.discard(task)
         lane.leave(job.size)
         if job.evaluation_id in self._places:
             self._handed_over(job)
@@ -128,12 +134,17 @@ class PartitionJobs:
     async def stop(self, grace: float) -> None:
         """Give running jobs `grace` seconds to end, then give them up; they will be made again by the next owner.
 
-        Those that wait for a place are given up at once.
+        Those that wait for a place are given up at once. What is being written down has `LAST_WORDS` more: given up, it
+        would be counted as handed over, and reach the log all the same.
         """
         for task in self._on_way - self._running:
             task.cancel()
         if self._running and grace > 0:
             await asyncio.wait(list(self._running), timeout=grace)
+        for task in self._on_way - self._writing:
+            task.cancel()
+        if self._writing:
+            await asyncio.wait(list(self._writing), timeout=LAST_WORDS)
         for task in list(self._on_way):
             task.cancel()
 

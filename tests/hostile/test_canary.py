@@ -104,7 +104,7 @@ async def test_a_twin_is_paid_from_the_budget_and_left_out_beyond_its_cap(usd_pe
     guards = Safeguards(telemetry, canary=CanarySettings(share=1.0))
     dispatcher = Dispatcher(MemoryLog("evaluations", partitions=1), room=Room(places=1), purse=purse, run=guards.run)
     job = Job(evaluation_id="1", monitor=monitor, assignment=assignment, case=lambda: TURN, needs=Mark(0), emitted=0)
-    evaluation = await dispatcher.perform(job, 0, 0)
+    evaluation = await dispatcher.perform(job, 0)
     await guards.settle()
 
     assert evaluation.cost_usd == 0.01

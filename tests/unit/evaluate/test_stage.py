@@ -348,6 +348,22 @@ async def test_a_record_that_is_no_turn_is_reported_and_passed(bench: Bench) -> 
     assert len(bench.bad) == 1
 
 
+async def test_what_is_being_written_down_when_the_partition_goes_is_not_given_up(bench: Bench) -> None:
+    append, begun = bench.evaluations.append, asyncio.Event()
+
+    async def slowly(records: Any) -> None:
+        begun.set()
+        await asyncio.sleep(0.05)
+        await append(records)
+
+    bench.evaluations.append = slowly  # type: ignore[method-assign]
+    await bench.put(turn(1))
+    async with bench.running(monitor(Length(name="a")), grace=0.0):
+        await begun.wait()
+    assert [each.outcome for each in await bench.ledger()] == ["scored"]
+    assert bench.tally.evaluations["a", "handed_over"] == 0
+
+
 async def test_while_the_ledger_cannot_be_written_evaluations_wait(bench: Bench) -> None:
     append, failures = bench.evaluations.append, 3
 
