@@ -64,6 +64,15 @@ class Asked:
                     return rows
                 await asyncio.sleep(0.1)
 
+    async def conversation(self, evaluation_id: str) -> None:
+        """Wait until the judged turn is shown with an evaluation: turns are read back beside the evaluations."""
+        async with asyncio.timeout(30):
+            while True:
+                opened = await self.get(f"evaluations/{evaluation_id}")
+                if any(turn["judged"] and turn["actual_output"] for turn in opened["conversation"]):
+                    return
+                await asyncio.sleep(0.1)
+
 
 async def judged(process: ServiceProcess, page: Asked) -> list[dict[str, Any]]:
     for name, body in requests(DIALECT):
@@ -92,8 +101,7 @@ async def labelled_and_killed(folder: Path, **changes: Any) -> None:
         again = await page.rows(len(rows))
         assert {row["id"]: row["score"] for row in again} == {row["id"]: row["score"] for row in rows}
         assert next(row["label"]["opinion"] for row in again if row["id"] == scored["id"]) == "disagree"
-        opened = await page.get(f"evaluations/{scored['id']}")
-        assert any(turn["judged"] and turn["actual_output"] for turn in opened["conversation"])
+        await page.conversation(scored["id"])
         ledger = Counter(each.evaluation_id for each in await process.ledger())
         assert set(ledger) == {row["id"] for row in rows}
         assert set(ledger.values()) == {1}
