@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ app = typer.Typer(
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True)]
 DEFAULT_CONFIG = Path("evalstream.yaml")
+MaxUsd = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop before judges have cost more than this.")]
 
 
 def main() -> None:
@@ -225,9 +225,7 @@ def score(
     fail_under: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit status 1 if an evaluator's mean is below this.")
     ] = None,
-    max_usd: Annotated[
-        float | None, typer.Option("--max-usd", min=0, help="Stop before judges have cost more than this.")
-    ] = None,
+    max_usd: MaxUsd = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score turns and conversations from files."""
@@ -272,9 +270,7 @@ def replay(
     into_log: Annotated[
         bool, typer.Option("--into-log", help="Write the new ones into the evaluations log, too: page, exporters.")
     ] = False,
-    max_usd: Annotated[
-        float | None, typer.Option("--max-usd", min=0, help="Stop before judges have cost more than this.")
-    ] = None,
+    max_usd: MaxUsd = None,
     worst: Annotated[int, typer.Option(min=0, help="How many of those furthest apart to show.")] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -358,26 +354,19 @@ def init(
     from collector.check import report
     from collector.config.loading import check as check_values
     from collector.config.reading import parse, substitute
-    from collector.init import QUESTIONS, Answers, configuration
+    from collector.init import answers_of, configuration
 
     if config.exists() and not force:
         raise ConfigError(f"{config}: is there already; name another file with -c, or write over it with --force")
-
-    def ask(name: str, given: str | None, default: str) -> str:
-        if given is not None:
-            return given
-        print(f"{QUESTIONS[name]} [{default}]", end=" ", file=sys.stderr, flush=True)
-        return sys.stdin.readline().strip() or default
-
-    answers = Answers(
-        traces=ask("traces", traces, "http"),
-        judge=ask("judge", judge, "gpt-4.1-mini"),
-        base_url=ask("base_url", base_url, "https://api.openai.com/v1"),
-        good=ask("good", good, "Does the actual output answer what the input asks, completely and to the point?"),
-        sample=_share(ask("sample", None if sample is None else str(sample), "0.1")),
-        scores=ask("scores", scores, ""),
-    )
-    text = configuration(answers)
+    given = {
+        "traces": traces,
+        "judge": judge,
+        "base_url": base_url,
+        "good": good,
+        "sample": None if sample is None else str(sample),
+        "scores": scores,
+    }
+    text = configuration(answers_of(given, _ask))
     checked = check_values(substitute(parse(text.encode(), str(config)), str(config), os.environ), str(config))
     try:
         config.write_text(text, encoding="utf-8")
@@ -388,14 +377,10 @@ def init(
     print(f"Next: evalstream run -c {config}", file=sys.stderr)
 
 
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0.0 < share <= 1.0:
-        raise ConfigError(f"sample: {text!r} is no share; write a number above 0 up to 1, like 0.1 for a tenth")
-    return share
+def _ask(question: str) -> str:
+    """Ask on stderr, so that stdout is data."""
+    print(question, end=" ", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
 
 
 @app.command()

@@ -1,8 +1,11 @@
-"""`evalstream init`: five questions, and a commented configuration that `check` calls right."""
+"""`evalstream init`: a few questions, and a commented configuration that `check` calls right."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from collector.errors import ConfigError
 
@@ -25,14 +28,59 @@ class Answers:
     scores: str
 
 
-QUESTIONS = {
-    "traces": "Where are the traces? (http: they will be sent here; or kafka://host:port/topic)",
-    "judge": "Which model judges?",
-    "base_url": "At which OpenAI-compatible endpoint?",
-    "good": "What is a good answer, in a sentence?",
-    "sample": "Which share of the conversations may be judged? (0.1 is a tenth, and a tenth of the cost)",
-    "scores": "Where do scores go besides /metrics? (an OTLP endpoint like http://host:4318; empty for nowhere)",
+class Question(NamedTuple):
+    """A question, and the answer that stands where none is given."""
+
+    text: str
+    default: str
+
+
+QUESTIONS: Mapping[str, Question] = {
+    "traces": Question("Where are the traces? (http: they will be sent here; or kafka://host:port/topic)", "http"),
+    "judge": Question("Which model judges?", "gpt-4.1-mini"),
+    "base_url": Question("At which OpenAI-compatible endpoint?", "https://api.openai.com/v1"),
+    "good": Question(
+        "What is a good answer, in a sentence?",
+        "Does the actual output answer what the input asks, completely and to the point?",
+    ),
+    "sample": Question(
+        "Which share of the conversations may be judged? (0.1 is a tenth, and a tenth of the cost)", "0.1"
+    ),
+    "scores": Question(
+        "Where do scores go besides /metrics? (an OTLP endpoint like http://host:4318; empty for nowhere)", ""
+    ),
 }
+
+
+def answers_of(given: Mapping[str, str | None], ask: Callable[[str], str]) -> Answers:
+    """The answers that are given by the questions' names; where one is None, what is asked for.
+
+    Raises:
+        ConfigError: the sample is no share.
+    """
+    said = {name: _answer(each, given[name], ask) for name, each in QUESTIONS.items()}
+    return Answers(
+        traces=said["traces"],
+        judge=said["judge"],
+        base_url=said["base_url"],
+        good=said["good"],
+        sample=_share(said["sample"]),
+        scores=said["scores"],
+    )
+
+
+def _answer(question: Question, given: str | None, ask: Callable[[str], str]) -> str:
+    return given if given is not None else ask(f"{question.text} [{question.default}]") or question.default
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0.0 < share <= 1.0:
+        raise ConfigError(f"sample: {text!r} is no share; write a number above 0 up to 1, like 0.1 for a tenth")
+    return share
 
 
 def configuration(answers: Answers) -> str:
