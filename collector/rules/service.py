@@ -163,8 +163,17 @@ def _stale(target: Target, timing: Timing) -> Alert:
 
 
 def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[Alert]:
+    yield _shifted(alerts)
+    yield _failing(timing)
+    if limited:
+        yield _refused(timing)
+    if alerts.usd_per_hour is not None:
+        yield _dear(alerts.usd_per_hour, timing)
+
+
+def _shifted(alerts: AlertSettings) -> Alert:
     shift, error = GOLDEN_SHIFT.name, GOLDEN_SHIFT_STDERR.name
-    yield Alert(
+    return Alert(
         name=SHIFT,
         board="trust",
         expr=f"abs({shift}) > {alerts.judge_shift:g} + {_SHIFT_ERRORS:g} * {error}",
@@ -180,10 +189,13 @@ def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[
             "error": Fact(error, ("evaluator", "evaluator_version", "judge")),
         },
     )
+
+
+def _failing(timing: Timing) -> Alert:
     window = timing.text(900)
     total = f"sum by (judge) (increase({JUDGE_REQUESTS.name}[{window}]))"
     bad = f'sum by (judge) (increase({JUDGE_REQUESTS.name}{{result!="ok"}}[{window}]))'
-    yield Alert(
+    return Alert(
         name="EvalstreamJudgeErrors",
         expr=f"{bad} / ({total} > {_ENOUGH}) > 0.2",
         severity="warning",
@@ -191,29 +203,33 @@ def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[
         summary="{label:judge}: many requests fail",
         description="A share of {value} of the requests to {label:judge} failed in the last 15 minutes.",
     )
-    if limited:
-        refused = f'increase({LEDGER.name}{{what="over_budget"}}[{window}])'
-        yield Alert(
-            name=BUDGET,
-            board="cost",
-            expr=f"sum by (monitor) ({refused}) > 0",
-            severity="warning",
-            summary="{label:monitor}: its budget is used up to the hard cap",
-            description=(
-                "About {value} evaluations of {label:monitor} were refused in the last 15 minutes: a budget's hard cap "
-                "was reached. Which are missing depends on when they came, so means are biased until it ends."
-            ),
-        )
-    if alerts.usd_per_hour is not None:
-        spent = f"sum(increase({JUDGE_COST.name}[{timing.text(3600)}]))"
-        yield Alert(
-            name=BUDGET,
-            board="cost",
-            expr=f"{spent} > {1.2 * alerts.usd_per_hour:g}",
-            severity="warning",
-            summary="Judges cost more than they should",
-            description=f"The judges cost {{value}} USD in the last hour; {alerts.usd_per_hour:g} were expected.",
-        )
+
+
+def _refused(timing: Timing) -> Alert:
+    refused = f'increase({LEDGER.name}{{what="over_budget"}}[{timing.text(900)}])'
+    return Alert(
+        name=BUDGET,
+        board="cost",
+        expr=f"sum by (monitor) ({refused}) > 0",
+        severity="warning",
+        summary="{label:monitor}: its budget is used up to the hard cap",
+        description=(
+            "About {value} evaluations of {label:monitor} were refused in the last 15 minutes: a budget's hard cap "
+            "was reached. Which are missing depends on when they came, so means are biased until it ends."
+        ),
+    )
+
+
+def _dear(usd_per_hour: float, timing: Timing) -> Alert:
+    spent = f"sum(increase({JUDGE_COST.name}[{timing.text(3600)}]))"
+    return Alert(
+        name=BUDGET,
+        board="cost",
+        expr=f"{spent} > {1.2 * usd_per_hour:g}",
+        severity="warning",
+        summary="Judges cost more than they should",
+        description=f"The judges cost {{value}} USD in the last hour; {usd_per_hour:g} were expected.",
+    )
 
 
 def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[Alert]:

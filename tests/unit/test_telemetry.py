@@ -9,22 +9,18 @@ from prometheus_client import generate_latest
 from promtool import tool
 
 from collector import telemetry
+from collector.export import prometheus
 from collector.telemetry import DROPS, EVALUATIONS, LABEL_OVERFLOW, OTHER, SCORE, Telemetry
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_every_series_is_fed_somewhere():
-    sources = (
-        "".join(path.read_text() for path in (ROOT / "collector").rglob("*.py") if path.name != "telemetry.py")
-        + _after_the_declarations()
-    )
-    names = [name for name, value in vars(telemetry).items() if isinstance(value, telemetry.Series)]
-    assert [name for name in names if not re.search(rf"\b{name}\b", sources)] == []
-
-
-def _after_the_declarations() -> str:
-    return (ROOT / "collector" / "telemetry.py").read_text().partition("class Telemetry")[2]
+    """By its own name, or by that of the tuple it is in; that rules and dashboards read it does not count."""
+    sources = "".join(path.read_text() for path in (ROOT / "collector").rglob("*.py"))
+    fed = set(re.findall(r"\b(?:counter|gauge|histogram)\(\s*([A-Z0-9_]+)\b", sources))
+    names = {name for name, value in vars(telemetry).items() if isinstance(value, telemetry.Series)}
+    assert names - fed == {name for name, value in vars(telemetry).items() if value in prometheus._ESTIMATOR}
 
 
 def test_names_follow_the_conventions():
@@ -63,11 +59,11 @@ def test_two_processes_worth_of_telemetry_do_not_meet():
 
 def test_label_values_are_capped_and_the_rest_is_counted():
     capped = Telemetry(label_values=3)
-    for number in range(100_000):
+    for number in range(5_000):
         capped.drop("receive", f"reason-{number}")
     assert generate_latest(capped.registry).count(b"evalstream_drops_total{") == 4
-    assert capped.counter(DROPS, "receive", OTHER)._value.get() == 99_997
-    assert capped.counter(LABEL_OVERFLOW, "reason")._value.get() > 99_900
+    assert capped.counter(DROPS, "receive", OTHER)._value.get() == 4_997
+    assert capped.counter(LABEL_OVERFLOW, "reason")._value.get() > 4_900
     assert len(capped._children) < 20
 
 
