@@ -45,6 +45,44 @@ SECRETS = [
     ("KEY", "AIza" + "x" * 35),
 ]
 
+IBANS = [
+    "AE070331234567890123456",
+    "AL47212110090000000235698741",
+    "AT611904300234573201",
+    "BE68539007547034",
+    "BR1800360305000010009795493C1",
+    "CH9300762011623852957",
+    "CY17002001280000001200527600",
+    "CZ6508000000192000145399",
+    "DE89370400440532013000",
+    "DK5000400440116243",
+    "FI2112345600000785",
+    "FR1420041010050500013M02606",
+    "GB29NWBK60161331926819",
+    "GR1601101250000000012300695",
+    "HR1210010051863000160",
+    "HU42117730161111101800000000",
+    "IS140159260076545510730339",
+    "IT60X0542811101000000123456",
+    "JO94CBJO0010000000000131000302",
+    "KW81CBKU0000000000001234560101",
+    "LC55HEMM000100010012001200023015",
+    "LI21088100002324013AA",
+    "LT121000011101001000",
+    "LV80BANK0000435195001",
+    "MT84MALT011000012345MTLCAST001S",
+    "NL91ABNA0417164300",
+    "NO9386011117947",
+    "PL61109010140000071219812874",
+    "PT50000201231234567890154",
+    "QA58DOHB00001234567890ABCDEFG",
+    "RO49AAAA1B31007593840000",
+    "SA0380000000608010167519",
+    "SE4550000000058398257466",
+    "TR330006100519786457841326",
+]
+"""Examples of the registry of ISO 13616: one at least of every length."""
+
 HARMLESS = [
     "Version 3.11.2 of 2024-09-19 12:30:45 has 1,234,567 users and 99.9 % of 10.000.000.",
     "order 1726752000123456789, id 550e8400-e29b-41d4-a716-446655440000, 4111 1111 1111 1112",
@@ -69,6 +107,13 @@ def test_what_is_taken_out(kind, secret, around):
 
     before, after = map(re.escape, around.split("{}"))
     assert re.fullmatch(rf"{before}<{kind}_[a-z2-7]{{8}}>{after}", text), "all of it, and nothing else"
+
+
+@pytest.mark.parametrize("iban", IBANS)
+def test_an_account_goes_whole_and_the_words_behind_it_stay(iban):
+    in_groups = " ".join(iban[at : at + 4] for at in range(0, len(iban), 4))
+    for written in (iban, in_groups, in_groups.lower()):
+        assert re.fullmatch("to <IBAN_[a-z2-7]{8}> by noon", redactor().text(f"to {written} by noon"))
 
 
 @pytest.mark.parametrize("text", HARMLESS)
