@@ -4,7 +4,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
 from prometheus_client import generate_latest
 from promtool import tool
 
@@ -34,8 +33,6 @@ def test_names_follow_the_conventions():
 def test_the_readme_has_the_table():
     begin, end = "<!-- metrics:begin -->", "<!-- metrics:end -->"
     readme = (ROOT / "README.md").read_text()
-    if begin not in readme:
-        pytest.skip("the README has no table of metrics yet")
     assert readme.partition(begin)[2].partition(end)[0].strip() == telemetry.table().strip()
 
 
