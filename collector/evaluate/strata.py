@@ -52,7 +52,7 @@ class Strata:
 
 
 def failed(turn: Turn, _scores: Mapping[str, float]) -> bool:
-    """Whether the application failed, or a tool of its."""
+    """Whether the application failed."""
     return turn.error is not None
 
 
