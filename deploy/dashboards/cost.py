@@ -15,7 +15,7 @@ from collector.telemetry import (
     LEDGER,
     SAMPLING_PROBABILITY,
 )
-from deploy.dashboards.frame import frame, window
+from deploy.dashboards.frame import filled, frame, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import WATCHED, WINDOW, increase, rate, share
 
@@ -34,11 +34,12 @@ def cost() -> boards.Dashboard:
         "What evaluations cost at their judge. Counted from the prices in the configuration; a judge without prices"
         " costs nothing here.",
     ).with_variable(window())
-    for title, panels in (("Money", _money()), ("Budgets", _budgets()), ("Tokens and calls", _tokens())):
-        board = board.with_row(boards.Row(title))
-        for panel in panels:
-            board = board.with_panel(panel)
-    return board
+    parts = {
+        "Money": _money(),
+        "Budgets": _budgets(),
+        "Tokens and calls": _tokens(),
+    }
+    return filled(board, parts)
 
 
 def _money() -> list[object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from grafana_foundation_sdk.builders import dashboard as boards
 from grafana_foundation_sdk.builders import prometheus
 from grafana_foundation_sdk.models import dashboard as models
@@ -33,6 +35,15 @@ def frame(name: str, description: str, *, one_monitor: bool = False) -> boards.D
         .link(_links())
     )
     return board.annotation(_new_versions())
+
+
+def filled(board: boards.Dashboard, rows: Mapping[str, Sequence[object]]) -> boards.Dashboard:
+    """The dashboard with rows of panels, by their titles."""
+    for title, panels in rows.items():
+        board = board.with_row(boards.Row(title))
+        for panel in panels:
+            board = board.with_panel(panel)
+    return board
 
 
 def segment() -> boards.QueryVariable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.builders import dashboard as boards
@@ -27,6 +28,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 Panel = Builder[models.Panel]
+Shown = TypeVar("Shown", timeseries.Panel, stat.Panel, table.Panel, heatmap.Panel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,16 @@ def _thresholds(look: Look) -> boards.ThresholdsConfig:
     )
 
 
+def _shown(panel: Shown, look: Look) -> Shown:
+    """The panel with its words, its place and where its data come from."""
+    return panel.title(look.title).description(look.description).datasource(SOURCE).span(look.width).height(look.height)
+
+
 def lines(look: Look, *queries: Query, stacked: bool = False) -> timeseries.Panel:
     """Values over time."""
     panel = (
-        timeseries.Panel()
-        .title(look.title)
-        .description(look.description)
-        .datasource(SOURCE)
+        _shown(timeseries.Panel(), look)
         .unit(look.unit)
-        .span(look.width)
-        .height(look.height)
         .line_width(2)
         .fill_opacity(25 if stacked else 0)
         .show_points(VisibilityMode.NEVER)
@@ -137,13 +139,8 @@ def band(look: Look, mean: Query, low: Query, high: Query, target: Query) -> tim
 def number(look: Look, *queries: Query) -> stat.Panel:
     """The present value, large."""
     panel = (
-        stat.Panel()
-        .title(look.title)
-        .description(look.description)
-        .datasource(SOURCE)
+        _shown(stat.Panel(), look)
         .unit(look.unit)
-        .span(look.width)
-        .height(look.height)
         .color_mode(BigValueColorMode.VALUE)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .no_value("no data")
@@ -159,14 +156,9 @@ def rows(look: Look, columns: Sequence[str], *queries: Query) -> table.Panel:
         names = {"Value": columns[0]}
     targets = [each.instant().format(PromQueryFormat.TABLE) for each in _lettered(queries)]
     return (
-        table.Panel()
-        .title(look.title)
-        .description(look.description)
-        .datasource(SOURCE)
+        _shown(table.Panel(), look)
         .unit(look.unit)
         .decimals(3)
-        .span(look.width)
-        .height(look.height)
         .targets(targets)
         .with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(
@@ -181,12 +173,7 @@ def levels(look: Look, query: Query) -> heatmap.Panel:
     """A classic histogram over time; exemplars are dots that lead to their trace."""
     target = _lettered([query])[0].format(PromQueryFormat.HEATMAP)
     return (
-        heatmap.Panel()
-        .title(look.title)
-        .description(look.description)
-        .datasource(SOURCE)
-        .span(look.width)
-        .height(look.height)
+        _shown(heatmap.Panel(), look)
         .calculate(False)
         .rows_frame(heatmap.RowsHeatmapOptions().layout(HeatmapCellLayout.LE))
         .color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(64))

@@ -27,7 +27,7 @@ from collector.telemetry import (
     STAGE_BACKLOG,
     TURNS,
 )
-from deploy.dashboards.frame import frame
+from deploy.dashboards.frame import filled, frame
 from deploy.dashboards.panels import Look, Query, lines
 from deploy.dashboards.queries import WATCHED, quantile, rate
 
@@ -35,18 +35,15 @@ from deploy.dashboards.queries import WATCHED, quantile, rate
 def plumbing() -> boards.Dashboard:
     """The dashboard."""
     board = frame("plumbing", "From the first span to the last exporter: rates, times, what waits and what was lost.")
-    for title, panels in (
-        ("What waits", _waiting()),
-        ("In", _receive()),
-        ("From spans to turns", _assemble()),
-        ("Turns and evaluations", _evaluate()),
-        ("Judges", _judges()),
-        ("Out", _export()),
-    ):
-        board = board.with_row(boards.Row(title))
-        for panel in panels:
-            board = board.with_panel(panel)
-    return board
+    parts = {
+        "What waits": _waiting(),
+        "In": _receive(),
+        "From spans to turns": _assemble(),
+        "Turns and evaluations": _evaluate(),
+        "Judges": _judges(),
+        "Out": _export(),
+    }
+    return filled(board, parts)
 
 
 def _waiting() -> list[object]:

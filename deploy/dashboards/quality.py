@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
 from collector.telemetry import SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
-from deploy.dashboards.frame import frame, segment, window
+from deploy.dashboards.frame import filled, frame, segment, window
 from deploy.dashboards.panels import Look, Query, band, levels, lines, number, rows
 from deploy.dashboards.queries import RATE, SEGMENTS, WATCHED, Selected, increase, rate, share
 
@@ -32,17 +32,14 @@ def quality() -> boards.Dashboard:
         one_monitor=True,
     )
     board = board.with_variable(segment()).with_variable(window())
-    for title, panels in (
-        ("Is it good now?", _now()),
-        ("Mean score over time", [_mean()]),
-        ("Has it dropped?", [_evidence()]),
-        ("Verdicts", _verdicts()),
-        ("Where is it bad?", _where()),
-    ):
-        board = board.with_row(boards.Row(title))
-        for panel in panels:
-            board = board.with_panel(panel)
-    return board
+    parts = {
+        "Is it good now?": _now(),
+        "Mean score over time": [_mean()],
+        "Has it dropped?": [_evidence()],
+        "Verdicts": _verdicts(),
+        "Where is it bad?": _where(),
+    }
+    return filled(board, parts)
 
 
 def _now() -> list[object]:

@@ -20,7 +20,7 @@ from collector.telemetry import (
     SCORE,
     TURNS,
 )
-from deploy.dashboards.frame import frame, segment, window
+from deploy.dashboards.frame import filled, frame, segment, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import SEGMENTS, WATCHED, WINDOW, Selected, increase, share
 
@@ -38,17 +38,14 @@ def trust() -> boards.Dashboard:
         "trust", "Whether the means can be believed: coverage, precision, what has no score, and the weights."
     )
     board = board.with_variable(segment()).with_variable(window())
-    for title, panels in (
-        ("How much of the traffic is judged?", _coverage()),
-        ("What has no score?", _unscored()),
-        ("Is it the same judge?", _judge()),
-        ("Do people agree with it?", _agreement()),
-        ("Are the weights right?", _weights()),
-    ):
-        board = board.with_row(boards.Row(title))
-        for panel in panels:
-            board = board.with_panel(panel)
-    return board
+    parts = {
+        "How much of the traffic is judged?": _coverage(),
+        "What has no score?": _unscored(),
+        "Is it the same judge?": _judge(),
+        "Do people agree with it?": _agreement(),
+        "Are the weights right?": _weights(),
+    }
+    return filled(board, parts)
 
 
 def _coverage() -> list[object]:
