@@ -19,7 +19,8 @@ from evaluators.outcome import Score
 from evaluators.prompts import fill, load
 from evaluators.scale import Reply
 
-Answer = Literal["yes", "no", "unclear"]
+Word = Literal["yes", "no", "unclear"]
+"""What a judge can say of an item."""
 
 MOST_ITEMS = 50
 """Items that are judged at most; what goes beyond is left out, and the score's details say so."""
@@ -40,7 +41,7 @@ class Judgement(Reply):
     """A verdict on one item, after its reason."""
 
     reason: str
-    verdict: Answer
+    verdict: Word
 
 
 class Judgements(Reply):
@@ -56,7 +57,7 @@ class Share:
     `noun` is what the items are, `holds` what counts about them: "statements" that "are relevant".
     """
 
-    counts: frozenset[Answer]
+    counts: frozenset[Word]
     without_items: float
     noun: str
     holds: str

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from collector import plugins
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
-from collector.export.exporter import ExportContext, Watched
+from collector.export.exporter import ExportContext, ExporterPlugin, Watched
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage
@@ -32,7 +32,8 @@ async def open_exporters(
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []
         for name, settings in config.exporters.items():
-            exporter = await stack.enter_async_context(plugins.load(plugins.EXPORTERS, name).open(settings, context))
+            plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
+            exporter = await stack.enter_async_context(plugin.open(settings, context))
             opened.append(ExportStage(name, exporter, telemetry))
         yield opened
 
