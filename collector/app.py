@@ -23,10 +23,9 @@ from typing import Any
 from collector import plugins
 from collector.assemble.open_traces import Waits
 from collector.assemble.stage import AssembleStage
-from collector.assemble.trace import Assembler
+from collector.assembling import assembler_of, links_of, outlet_of
 from collector.config.loading import Config
 from collector.config.settings import KafkaSourceSettings, Settings
-from collector.dialects.registry import Dialects
 from collector.errors import ConfigError, first_of
 from collector.evaluate.budget import PERIODS
 from collector.evaluate.counted import Counted
@@ -43,6 +42,7 @@ from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage
 from collector.guards import Guards
 from collector.judges import open_judges
+from collector.link.stage import LinkStage
 from collector.logging_json import log_as_json
 from collector.logs.log import Log, LogError, LogUnavailable, OpenFold
 from collector.measured import Backlog
@@ -151,7 +151,8 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
     guards = Guards(config, telemetry)
     _say_what_runs(config, telemetry)
     async with AsyncExitStack() as stack:
-        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        linking = config.settings.assemble.link is not None
+        logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking))
         judges = await stack.enter_async_context(
             open_judges(config, await Definitions.read(logs.definitions), telemetry)
         )
@@ -178,6 +179,7 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
         if purse is not None:
             _start_evaluate(config, plan, logs, telemetry, tasks, guards, purse)
         if "assemble" in stages:
+            _start_link(config, logs, tasks, guards)
             _start_assemble(config, logs, telemetry, tasks, guards)
         otlp_port = grpc_port = None
         if "receive" in stages:
@@ -351,12 +353,21 @@ def _start_evaluate(
     tasks.follow(logs.turns, "evaluate", letters.guarding(stage.open_fold))
 
 
+def _start_link(config: Config, logs: Logs, tasks: _Tasks, guards: Guards) -> None:
+    settings = config.settings.assemble.link
+    if settings is None or logs.unlinked is None:
+        return
+    letters = guards.letters("link", logs.unlinked.name, logs)
+    stage = LinkStage(logs.turns, links_of(settings), on_bad_record=letters.take)
+    tasks.follow(logs.unlinked, "link", letters.guarding(stage.open_fold))
+
+
 def _start_assemble(config: Config, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards) -> None:
     settings = config.settings.assemble
     letters = guards.letters("assemble", logs.spans.name, logs)
     stage = AssembleStage(
-        Assembler(Dialects.installed()),
-        logs.turns,
+        assembler_of(settings),
+        outlet_of(settings, logs.turns, logs.unlinked),
         Waits(quiet=settings.quiet, linger=settings.linger),
         count=lambda dialect, what, number: telemetry.counter(ASSEMBLED, dialect, what).inc(number),
         on_bad_record=letters.take,
@@ -429,7 +440,9 @@ async def _read_files(paths: Sequence[Path], logs: Logs, telemetry: Telemetry, g
 async def _truncate_forever(logs: Logs, settings: Settings) -> None:
     retention = settings.log.retention
     text_retention = retention if settings.store_text else 0.0  # of what is judged, once nobody needs it any more
-    kept = ((logs.spans, text_retention), (logs.turns, text_retention), (logs.evaluations, retention))
+    kept = [(logs.spans, text_retention), (logs.turns, text_retention), (logs.evaluations, retention)]
+    if logs.unlinked is not None:
+        kept.append((logs.unlinked, text_retention))
     while True:
         for log, how_long in kept:
             try:
