@@ -30,8 +30,7 @@ def report(config: Config) -> Iterator[str]:
     for line in _receivers(config):
         yield f"receive    {line}"
     yield f"assemble   a trace is read when nothing of it came for {_time(settings.assemble.quiet)}"
-    if settings.assemble.link is not None:
-        yield f"link       {_link(settings.assemble.link)}"
+    yield f"           {_link(settings.assemble.link)}"
     for name, judge in settings.judges.items():
         yield f"judge      {name}: {_judge(judge)}"
     for name, jury in settings.juries.items():
@@ -83,9 +82,11 @@ def _receivers(config: Config) -> Iterator[str]:
         yield f"files: {', '.join(receive.files)}"
 
 
-def _link(link: LinkSettings) -> str:
-    whose = "every service" if EVERY in link.services else ", ".join(link.services)
-    return f"turns without a conversation id, of {whose}, by the history that they repeat within {_time(link.window)}"
+def _link(link: LinkSettings | None) -> str:
+    if link is None:
+        return "one that names no conversation is one of its own (assemble.link would tie them by their histories)"
+    whose = "any service" if EVERY in link.services else " and ".join(link.services)
+    return f"those of {whose} that name no conversation are tied by their histories, within {_time(link.window)}"
 
 
 def _access(settings: OtlpSettings) -> str:
