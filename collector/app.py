@@ -30,6 +30,7 @@ from collector.planning import plan_of
 from collector.starting.assemble import start_assemble
 from collector.starting.evaluate import start_evaluate
 from collector.starting.export import open_exporters, serving_metrics
+from collector.starting.link import start_link
 from collector.starting.page import start_page
 from collector.starting.process import Process, open_tasks
 from collector.starting.receive import start_grpc, start_http, start_sources
@@ -116,7 +117,8 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
     guards = Guards(config, telemetry)
     _say_what_runs(config, telemetry)
     async with AsyncExitStack() as stack:
-        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        linking = config.settings.assemble.link is not None
+        logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking))
         judges = await stack.enter_async_context(
             open_judges(config, await Definitions.read(logs.definitions), telemetry)
         )
@@ -140,6 +142,7 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
         if purse is not None:
             start_evaluate(process, purse)
         if "assemble" in stages:
+            start_link(process)
             start_assemble(process)
         otlp_port = grpc_port = None
         if "receive" in stages:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collector.assemble.open_traces import Waits
 from collector.assemble.stage import AssembleStage
-from collector.assemble.trace import Assembler
-from collector.dialects.registry import Dialects
+from collector.assembling import assembler_of, outlet_of
 from collector.starting.process import Process
 from collector.telemetry import ASSEMBLED, OPEN_TRACES
 
@@ -15,8 +14,8 @@ def start_assemble(process: Process) -> None:
     settings, logs, telemetry = process.config.settings.assemble, process.logs, process.telemetry
     letters = process.guards.letters("assemble", logs.spans.name, logs)
     stage = AssembleStage(
-        Assembler(Dialects.installed()),
-        logs.turns,
+        assembler_of(settings),
+        outlet_of(settings, logs.turns, logs.unlinked),
         Waits(quiet=settings.quiet, linger=settings.linger),
         count=lambda dialect, what, number: telemetry.counter(ASSEMBLED, dialect, what).inc(number),
         on_bad_record=letters.take,

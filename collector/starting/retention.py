@@ -28,7 +28,9 @@ def start_retention(process: Process) -> None:
 async def _truncate_forever(logs: Logs, settings: Settings) -> None:
     retention = settings.log.retention
     text_retention = retention if settings.store_text else 0.0  # of what is judged, once nobody needs it any more
-    kept = ((logs.spans, text_retention), (logs.turns, text_retention), (logs.evaluations, retention))
+    kept = [(logs.spans, text_retention), (logs.turns, text_retention), (logs.evaluations, retention)]
+    if logs.unlinked is not None:
+        kept.append((logs.unlinked, text_retention))
     while True:
         for log, how_long in kept:
             try:
