@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from collector.records import turn_from_json, turn_to_json
+from collector.records import nameless_turn_to_json, turn_from_json
 from evaluators.cases import Turn
 
 _LEVEL = 1  # leaves 0.55 of a kilobyte of prose, for 27 µs; level 6 takes longer to save 3 % more
@@ -68,8 +68,7 @@ def keep(turn: Turn, at: float) -> Kept:
     """Pack a turn that happened at `at`."""
     start = turn.started_at.timestamp() if turn.started_at else at
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW, zlib.DEF_MEM_LEVEL, zlib.Z_DEFAULT_STRATEGY, _USUAL)
-    bare = turn_to_json(replace(turn, history=(), turn_id="", conversation_id=None))
-    packed = packer.compress(bare) + packer.flush()
+    packed = packer.compress(nameless_turn_to_json(turn)) + packer.flush()
     return Kept(at if start == at else start, at, said_hash(turn.input) if turn.input else None, packed)
 
 
