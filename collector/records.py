@@ -12,7 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -151,7 +151,7 @@ def _shape(kind: type) -> _Shape:
 
 def _plain(value: Any) -> dict[str, Any]:
     """A record as a dict, without what is None or empty; orjson asks for it at every dataclass that it meets."""
-    kind: type[object] = type(value)
+    kind = cast("type[object]", type(value))
     if kind is Message and not value.tool_calls and value.tool_call_id is None:
         return {"role": value.role, "content": value.content}  # histories are full of them
     names, values, always = _shape(kind)
