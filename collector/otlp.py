@@ -255,7 +255,7 @@ def _about(resource: Resource) -> Attributes:
 
 
 def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted | None) -> Span:
-    pairs = message.attributes
+    pairs = list(message.attributes)  # each access makes an object for each of them
     evidence = wanted([pair.key for pair in pairs], scope, message) if wanted is not None else 1
     status = message.status
     return Span(

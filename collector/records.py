@@ -7,10 +7,12 @@ does not know: while a new version is rolled out, old processes meet its records
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import fields
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar, cast
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +34,13 @@ _ALWAYS: dict[type, frozenset[str]] = {
 def turn_to_json(turn: Turn) -> bytes:
     """Write a turn as one line of JSON, without the line's end."""
     return _to_json(turn)
+
+
+def nameless_turn_to_json(turn: Turn) -> bytes:
+    """Write a turn without its history, its id and its conversation's: what is kept of it beside those."""
+    plain = _plain(turn)
+    plain.pop("history", None)
+    return _to_json(plain | {"turn_id": "", "conversation_id": None})
 
 
 def turn_from_json(data: bytes | str) -> Turn:
@@ -119,31 +128,34 @@ def complaint(error: ValidationError, kind: type) -> str:
 
 
 def _to_json(record: object) -> bytes:
-    return orjson.dumps(_plain(record), option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
+    return orjson.dumps(record, _plain, _FORM)
 
 
-@cache
-def _names(kind: type) -> tuple[tuple[str, bool], ...]:
-    always = _ALWAYS.get(kind, frozenset())
-    return tuple((each.name, each.name in always) for each in fields(kind))
-
-
+_FORM = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
 _SCALARS = frozenset({str, int, float, bool, datetime})
 
 
-def _plain(value: Any) -> Any:
-    """Dataclasses to dicts, without what is None or empty; everything else is JSON already."""
-    if isinstance(value, tuple):
-        return [_plain(each) for each in cast("tuple[Any, ...]", value)]
-    if type(value) is Message and not value.tool_calls and value.tool_call_id is None:
+class _Shape(NamedTuple):
+    """The names of a record's fields, what gets the values of all of them, and the fields that are always written."""
+
+    names: tuple[str, ...]
+    values: Callable[[Any], tuple[Any, ...]]
+    always: frozenset[str]
+
+
+@cache
+def _shape(kind: type) -> _Shape:
+    names = tuple(each.name for each in fields(kind))
+    return _Shape(names, attrgetter(*names), _ALWAYS.get(kind, frozenset()))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A record as a dict, without what is None or empty; orjson asks for it at every dataclass that it meets."""
+    kind = cast("type[object]", type(value))
+    if kind is Message and not value.tool_calls and value.tool_call_id is None:
         return {"role": value.role, "content": value.content}  # histories are full of them
-    if not is_dataclass(value):
-        return value
-    plain: dict[str, Any] = {}
-    for name, always in _names(type(value)):
-        item = getattr(value, name)
-        if type(item) in _SCALARS:
-            plain[name] = item
-        elif item or always or (item is not None and type(value) is ToolCall):
-            plain[name] = _plain(item)  # None, a tuple, a mapping, or a dataclass, which is never falsy
-    return plain
+    names, values, always = _shape(kind)
+    pairs = zip(names, values(value), strict=True)
+    if kind is ToolCall:
+        return {name: item for name, item in pairs if item is not None}
+    return {name: item for name, item in pairs if item or name in always or type(item) in _SCALARS}

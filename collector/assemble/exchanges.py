@@ -33,7 +33,7 @@ class Exchange:
     @property
     def calls(self) -> list[ModelCall]:
         """All model calls of it, in order."""
-        return [*self.steps, *([self.final] if self.final else [])]
+        return [*self.steps, self.final] if self.final else list(self.steps)
 
     @property
     def last(self) -> ModelCall | None:
@@ -49,7 +49,8 @@ class Exchange:
     @property
     def end(self) -> int:
         """When it was over (ns)."""
-        return max((each.span.end for each in self.calls), default=self.wrapper.span.end if self.wrapper else 0)
+        calls = self.calls
+        return max([each.span.end for each in calls]) if calls else self.wrapper.span.end if self.wrapper else 0
 
 
 @dataclass(slots=True)
@@ -79,7 +80,13 @@ def exchanges(calls: Sequence[ModelCall], tree: Tree) -> list[Exchange]:
             group.open.append(call)
         else:
             _close(group, call)
-    found = [exchange for group in groups.values() for exchange in _all(group)]
+    return in_order([exchange for group in groups.values() for exchange in _all(group)])
+
+
+def in_order(found: list[Exchange]) -> list[Exchange]:
+    """Exchanges by their ends."""
+    if len(found) < 2:
+        return found
     return sorted(found, key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
 
 

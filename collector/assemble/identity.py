@@ -167,7 +167,10 @@ class Identity:
         conversations: list[tuple[int, str]] = []
         users: list[tuple[int, str]] = []
         for key in attributes:
-            ranks = known[key] if key in known else self._ranks(key)
+            try:
+                ranks = known[key]
+            except KeyError:
+                ranks = self._ranks(key)
             if ranks is not None:
                 if ranks[0] is not None:
                     conversations.append((ranks[0], key))

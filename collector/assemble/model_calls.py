@@ -222,7 +222,7 @@ def _combine(reads: list[Read]) -> ModelCall:
         reads=tuple(ordered),
         question=given[position].text if 0 <= position < len(given) else None,
         position=position,
-        asked=sum(1 for each in given[: position + 1] if each.role == "user" and each.text.strip()),
+        asked=len([each for each in given[: position + 1] if each.role == "user" and each.text.strip()]),
         answer=answer_of(call.output),
         pending=pending_calls(call.output or ()),
     )
@@ -257,5 +257,8 @@ def answer_of(output: Sequence[Said] | None, *, run: bool = False) -> str | None
 
 def pending_calls(output: Sequence[Said]) -> tuple[ToolCall, ...]:
     """The tool calls of an output that have no answer in it."""
+    calls = [call for each in output for call in each.calls]
+    if not calls:
+        return ()
     answered = {each.call_id or each.name for each in output if each.role == "tool"}
-    return tuple(call for each in output for call in each.calls if (call.id or call.name) not in answered)
+    return tuple(call for call in calls if (call.id or call.name) not in answered)

@@ -21,8 +21,8 @@ def hints(reads: Sequence[Read]) -> list[str]:
     Each once, the longest first.
     """
     found = [read.call.query for read in reads if read.call.query]
-    for read in reads:
-        found += [value for name, value in read.call.variables.items() if name.lower() in _QUESTIONS]
+    for variables in [read.call.variables for read in reads if read.call.variables]:
+        found += [value for name, value in variables.items() if name.lower() in _QUESTIONS]
     return sorted({text.strip() for text in found}, key=lambda text: (-len(text), text))
 
 
@@ -34,12 +34,12 @@ class Passages:
         self._tree = tree
         self._sources = [read for read in reads if read.call.passages and read.call.kind in {"retrieval", "aside"}]
         self._starts = [read.span.start for read in self._sources]
-        self._next_end = _next_ends(self._sources)
+        self._next_end = _next_ends(self._sources) if self._sources else []
         self._below: dict[str, list[int]] = {}
         for index, read in enumerate(self._sources):
             for above in tree.line(read.span.span_id):
                 self._below.setdefault(above, []).append(index)
-        self._filled = {read.span.span_id: texts for read in reads if (texts := _filled(read))}
+        self._filled = {read.span.span_id: texts for read in reads if read.call.variables and (texts := _filled(read))}
         self._templates: dict[str, list[Read]] = {}
         for read in reads:
             if read.call.kind == "other" and read.span.parent_span_id and read.span.span_id in self._filled:
@@ -52,7 +52,9 @@ class Passages:
         before. A reranker's choice stands for what it chose from. Where spans tell only ids, what the prompt was filled
         with does.
         """
-        here = [self._sources[index] for index in sorted(self._indexes(exchange, since))] if self._sources else []
+        if not (self._sources or self._filled):
+            return exchange.context
+        here = [self._sources[index] for index in sorted(self._indexes(exchange, since))]
         reranked = [read for read in here if read.call.kind == "aside"]
         texts = _texts(each for read in (reranked or here) for each in read.call.passages)
         if texts or not self._filled:

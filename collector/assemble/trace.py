@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collector.assemble.events import with_events
-from collector.assemble.exchanges import Exchange, exchanges
+from collector.assemble.exchanges import Exchange, exchanges, in_order
 from collector.assemble.feedback import with_feedback
 from collector.assemble.gather import Gathered, Piece, gather
 from collector.assemble.identity import Identity
@@ -59,8 +59,7 @@ class Assembler:
         tree = Tree(gathered.spans)
         reads = read_spans(gathered, tree, self.dialects, self.identity)
         calls = model_calls(reads, tree)
-        told = resolve(exchanges(_without_asides(calls, reads, tree), tree), reads, tree)
-        told.sort(key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
+        told = in_order(resolve(exchanges(_without_asides(calls, reads, tree), tree), reads, tree))
         turns = with_feedback(self._turns(told, reads, tree), reads, tree)
         turns = with_events(turns, gathered.noted, tree)
         assembly = Assembly(tuple(turns), _counts(reads, turns))

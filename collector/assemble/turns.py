@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,7 +38,7 @@ class TurnMaker:
         self._tools = ToolSpans(reads, tree)
         self._tree = tree
         self._identity = identity
-        self._seen: Counter[tuple[str, ...]] = Counter()
+        self._seen: dict[tuple[str, ...], int] = {}
         self._elsewhere: Who | None = None
 
     def make(self, exchange: Exchange, passages: tuple[str, ...]) -> Assembled:
@@ -83,8 +82,8 @@ class TurnMaker:
             key = (span.trace_id, span.span_id, "failed" if exchange.error is not None else "incomplete")
         else:
             key = (span.trace_id, folded(question), folded(answer))
-        ordinal = self._seen[key]
-        self._seen[key] += 1
+        ordinal = self._seen.get(key, 0)
+        self._seen[key] = ordinal + 1
         return hashlib.sha256("\x1f".join((*key, str(ordinal))).encode()).hexdigest()[:32]
 
     def _who(self, exchange: Exchange, span: Span) -> Who:

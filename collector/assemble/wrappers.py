@@ -22,16 +22,24 @@ _TELLING = 16
 
 def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
     """The exchanges that a user saw: each told by the outermost wrapper that is believed, inner ones left out."""
-    kept = dict.fromkeys(found)
     asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
+    wrappers = [
+        read for read in reads if read.call.kind in _WRAPPERS and asides.isdisjoint(tree.line(read.span.span_id))
+    ]
+    told = _told_by(wrappers, found, reads, tree) if wrappers else found
+    return _without_sub_agents([each for each in told if each.final or each.wrapper], reads, tree)
+
+
+def _told_by(
+    wrappers: Iterable[Read], found: Iterable[Exchange], reads: Sequence[Read], tree: Tree
+) -> Iterable[Exchange]:
+    """The exchanges as the wrappers tell them, and those that no wrapper tells."""
+    kept = dict.fromkeys(found)
     inside = _inside(kept, tree)
     anywhere = _by_beginning(kept)
     orphans = _orphans(kept, tree)
     failed = _around_failures(reads, tree)
     done: set[str] = set()
-    wrappers = (
-        read for read in reads if read.call.kind in _WRAPPERS and asides.isdisjoint(tree.line(read.span.span_id))
-    )
     for read in sorted(wrappers, key=lambda read: _depth(read, tree)):
         wrapper = _since_question(read)
         if not done.isdisjoint(tree.line(wrapper.span.span_id)):
@@ -45,7 +53,7 @@ def resolve(found: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> lis
         if question_of(wrapper.call) is not None or told.answer is None:
             _leave_out_inner(kept, here, told)
             done.add(wrapper.span.span_id)
-    return _without_sub_agents([each for each in kept if each.final or each.wrapper], reads, tree)
+    return kept
 
 
 def _since_question(wrapper: Read) -> Read:
@@ -224,8 +232,10 @@ def _leave_out_inner(kept: dict[Exchange, None], here: Sequence[Exchange], told:
 
 def _without_sub_agents(found: list[Exchange], reads: Sequence[Read], tree: Tree) -> list[Exchange]:
     """Leave out what a model had with another one: inside a tool or an agent that an outer exchange called."""
+    if len(found) < 2:
+        return found
     borders = {read.span.span_id for read in reads if read.call.kind in {"agent", "workflow", "tool"}}
-    if not borders or len(found) < 2:
+    if not borders:
         return found
     lines = {each: _borders(each, borders, tree) for each in found}
     settled = {line for each, line in lines.items() if _is_settled(each)}

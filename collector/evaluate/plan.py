@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, get_args
 
 from collector.evaluate.budget import Limits
 from collector.evaluate.conversations import Ends
@@ -103,7 +104,7 @@ class EndRule:
         return any(text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for what is cached
 class Monitor:
     """Which turns are watched, at what rate, by which evaluators.
 
@@ -122,7 +123,12 @@ class Monitor:
 
     def of_scope(self, scope: Scope) -> tuple[Assignment, ...]:
         """The assignments whose evaluators judge turns, or conversations."""
-        return tuple(each for each in self.assignments if each.evaluator.scope == scope)
+        return self._by_scope[scope]
+
+    @cached_property
+    def _by_scope(self) -> Mapping[Scope, tuple[Assignment, ...]]:
+        scopes: tuple[Scope, ...] = get_args(Scope)
+        return {scope: tuple(each for each in self.assignments if each.evaluator.scope == scope) for scope in scopes}
 
     def matches(self, turn: Turn) -> bool:
         """Whether this monitor watches the turn."""

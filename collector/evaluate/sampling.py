@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 _THRESHOLD = re.compile(r"(?:^|;)th:([0-9a-f]{1,14})(?:;|$)")
 _ALL = 1 << 56
 
 
+@lru_cache(maxsize=16)  # a turn is drawn for by each evaluator, and more than once, with few salts
 def draw(salt: str, unit: str) -> float:
     """A number in [0, 1) that depends on nothing but salt and unit, evenly spread over units.
 

@@ -7,7 +7,7 @@ replay.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -101,7 +101,7 @@ class State:
         elif record.is_tick:
             jobs += self._advance(record.timestamp, record.position)
         elif record.headers != DECISION:
-            jobs += [job async for job in self._apply_turn(record, mark)]
+            jobs += await self._apply_turn(record, mark)
         return jobs + self._decided(self.next)
 
     def _decided(self, position: int) -> list[Job]:
@@ -111,23 +111,22 @@ class State:
             jobs += self.decide(self._decisions.popleft())
         return jobs
 
-    async def _apply_turn(self, record: Stored, mark: Mark) -> AsyncIterator[Job]:
+    async def _apply_turn(self, record: Stored, mark: Mark) -> list[Job]:
         if self._by_key and record.key is not None and self._unwanted(record.key.decode(errors="replace")):
-            return
+            return []
         try:
             turn = turn_from_json(record.value)
         except BadInput as error:
             self.on_bad_record(record, error)
-            return
+            return []
         at = min(_happened(turn, record.timestamp), record.timestamp)
-        for job in self._advance(at, record.position):
-            yield job
+        jobs = list(self._advance(at, record.position))
         matching = [monitor for monitor in self._plan.monitors if monitor.matches(turn)]
         if not matching:
             self.tally.turn("", "unmatched")
         for monitor in matching:
-            for job in await self._watch(monitor, turn, at, mark):
-                yield job
+            jobs += await self._watch(monitor, turn, at, mark)
+        return jobs
 
     def _unwanted(self, key: str) -> bool:
         """Whether no evaluator of any monitor wants the conversation, as its key alone tells; if so it is counted."""

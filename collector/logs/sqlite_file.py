@@ -48,6 +48,7 @@ class SqliteFile:
         self._pace = pace
         self._writer = ThreadPoolExecutor(1, "sqlite-writer")
         self._reader = ThreadPoolExecutor(1, "sqlite-reader")
+        self._turn = asyncio.Lock()
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
         self._pending: list[_Write] = []
@@ -88,12 +89,16 @@ class SqliteFile:
     async def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
         """Read in the reader's thread.
 
+        The next read begins a step of the event loop later, when what was read has been folded: a thread that reads
+        meanwhile takes the interpreter away for every row, which takes longer than to fold it.
+
         Raises:
             LogUnavailable: the file cannot be read now.
         """
-        if self._reading is None:
-            raise LogError(f"{self.path}: is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._reader, _reading, operation, self._reading)
+        async with self._turn:
+            if self._reading is None:
+                raise LogError(f"{self.path}: is closed")
+            return await asyncio.get_running_loop().run_in_executor(self._reader, _reading, operation, self._reading)
 
     @asynccontextmanager
     async def only_follower(self, log: str, group: str) -> AsyncGenerator[None]:

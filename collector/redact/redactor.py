@@ -163,9 +163,8 @@ class Redactor:
         for found in findings:
             pieces += (text[last : found.start], self._pseudonym(found.kind, text[found.start : found.end]))
             last = found.end
+            self._count(found.kind, 1)
         pieces.append(text[last:])
-        for kind, count in Counter(found.kind for found in findings).items():
-            self._count(kind, count)
         return "".join(pieces)
 
     def _find(self, text: str) -> list[Finding]:

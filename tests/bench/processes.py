@@ -76,6 +76,13 @@ class Process:
         """Resident MB."""
         return resident(self.pid)
 
+    def settle(self, within: float = 30.0) -> None:
+        """Wait until it is at rest: after it is ready it imports the judges' client, which is no cost of a turn."""
+        give_up, used = time.monotonic() + within, -1.0
+        while self.cpu - used > 0.02 and time.monotonic() < give_up:
+            used = self.cpu
+            time.sleep(0.5)
+
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -97,6 +104,8 @@ def processes(folder: Path, config: dict[str, Any], *stages: str | None) -> Iter
     try:
         for each in reversed(stages):
             running.insert(0, Process(folder, config, each))
+        for each in running:
+            each.settle()
         yield running
     finally:
         for each in running:
