@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from service import free_port
 
 from collector.cli import main
 from collector.demo.judge import Faults, StandInJudge, serve_judge
@@ -101,6 +102,21 @@ async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> Non
     assert done.stderr == (
         "evalstream: helpful: nothing could be scored, 3 failed (judge_reply_invalid), the first one because: "
         "the answer holds no JSON object; check its judge's base_url, model and key\n"
+    )
+
+
+async def test_a_judge_where_nobody_listens_is_told_of_at_once(tmp_path: Path) -> None:
+    url = f"http://localhost:{free_port()}/v1"
+    prepare(tmp_path, url, 2)
+    done = await finished(tmp_path, "turns.jsonl", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["helpful"]["failed"] == {"judge_unavailable": 2}
+    nobody = "no connection to the judge: connection refused"
+    assert done.stderr == (
+        f"evalstream: judge main at {url} has never answered ({nobody}), so its evaluations fail at once; "
+        "start it, or mend judges.main.base_url\n"
+        "evalstream: helpful: nothing could be scored, 2 failed (judge_unavailable), the first one because: "
+        f"{nobody}; check its judge's base_url, model and key\n"
     )
 
 
