@@ -42,6 +42,8 @@ SECRETS = [
     ("CARD", "5555555555554444"),
     ("CARD", "4111\u00a01111\u00a01111\u00a01111"),
     ("CARD", "4111.1111.1111.1111"),
+    ("CARD", "4222222222222"),
+    ("CARD", "6034480000000000002"),
     ("CARD", "3782-822463-10005".replace("-", "")),
     ("IBAN", "DE89 3704 0044 0532 0130 00"),
     ("IBAN", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000"),
@@ -84,11 +86,8 @@ def redactor(*detectors, count=lambda _kind, _count: None) -> Redactor:
 def test_what_is_taken_out(kind, secret, around):
     text = redactor().text(around.format(secret))
 
-    assert secret not in text
-    assert f"<{kind}_" in text
-    before, after = around.split("{}")
-    assert text.startswith(before)
-    assert text.endswith(after)
+    before, after = map(re.escape, around.split("{}"))
+    assert re.fullmatch(rf"{before}<{kind}_[a-z2-7]{{8}}>{after}", text), "all of it, and nothing else"
 
 
 @pytest.mark.parametrize(
