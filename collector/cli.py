@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,7 +25,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True)]
+# Files are not looked at before the commands do (`readable=False`), who say in one sentence what is wrong with them.
+ConfigFile = Annotated[
+    Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
+]
 DEFAULT_CONFIG = Path("evalstream.yaml")
 MaxUsd = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop before judges have cost more than this.")]
 
@@ -43,9 +46,13 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, as in `… | head`
         sys.stderr.close()
         sys.exit(FAILED)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(_say(f"{error.filename}: {error.strerror}; name another file", WRONG))  # a name too long, say
 
 
-def _say(error: Exception, status: int) -> int:
+def _say(error: object, status: int) -> int:
     print(f"evalstream: {error}", file=sys.stderr)
     return status
 
@@ -134,7 +141,8 @@ def rules(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the files, all formats if none is named; without it, stdout.")
+        Path | None,
+        typer.Option(help="Folder for the files, all formats if none is named; without it, stdout.", readable=False),
     ] = None,
 ) -> None:
     """Write the alerts of a configuration, for Prometheus, Grafana and Alertmanager, and Grafana's dashboards."""
@@ -152,11 +160,16 @@ def rules(
 
 @app.command()
 def normalize(
-    paths: Annotated[list[Path], typer.Argument(help="OTLP files (.pb, .json, .jsonl), or directories of them.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="OTLP files (.pb, .json, .jsonl), or directories of them.", readable=False)
+    ],
     explain: Annotated[bool, typer.Option(help="Say of every span how it was read, and why it made no turn.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Explanations as JSON, too, one object per trace.")] = False,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="The configuration, where it says how turns are assembled.")
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="The configuration, where it says how turns are assembled.", readable=False
+        ),
     ] = None,
 ) -> None:
     """Print the turns that OTLP files hold, one JSON object a line: what the service would judge."""
@@ -171,7 +184,10 @@ def normalize(
 
 letters = typer.Typer(help="List, show and process again what could not be processed.", no_args_is_help=True)
 app.add_typer(letters, name="dead-letters")
-Stage = Annotated[str | None, typer.Option(help="Only those of this stage: receive, assemble, link or evaluate.")]
+Stage = Annotated[
+    Literal["receive", "assemble", "link", "evaluate"] | None,
+    typer.Option(help="Only those of this stage: receive, assemble, link or evaluate."),
+]
 
 
 @letters.command("list")
@@ -227,7 +243,10 @@ def score(
     config: ConfigFile = DEFAULT_CONFIG,
     evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; may be given again.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Evaluations as .jsonl (a later run goes on from it) or .csv.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Evaluations as .jsonl (a later run goes on from it) or .csv.", readable=False
+        ),
     ] = None,
     fail_under: Annotated[
         float | None, typer.Option(min=0, max=1, help="Exit status 1 if an evaluator's mean is below this.")
@@ -258,7 +277,8 @@ def replay(
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     new: Annotated[
-        Path | None, typer.Option("--with", help="The configuration that judges again; without it, -c does.")
+        Path | None,
+        typer.Option("--with", help="The configuration that judges again; without it, -c does.", readable=False),
     ] = None,
     since: Annotated[
         str | None, typer.Option("--from", help="From then on: 2026-11-20T09:00 (UTC), or how long ago: 24h, 7d.")
@@ -269,10 +289,12 @@ def replay(
     by: Annotated[str | None, typer.Option(help="The evaluator to hold against it, if it has another name.")] = None,
     judge: Annotated[str | None, typer.Option(help="The judge to ask instead of the evaluator's own.")] = None,
     evaluations: Annotated[
-        Path | None, typer.Option(help="JSONL with the old evaluations; without it, the evaluations log has them.")
+        Path | None,
+        typer.Option(help="JSONL with the old evaluations; without it, the evaluations log has them.", readable=False),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="New evaluations as .jsonl; a later run goes on from it.")
+        Path | None,
+        typer.Option("--output", "-o", help="New evaluations as .jsonl; a later run goes on from it.", readable=False),
     ] = None,
     into_log: Annotated[
         bool, typer.Option("--into-log", help="Write the new ones into the evaluations log, too: page, exporters.")
@@ -327,14 +349,15 @@ def calibrate(
     labels: Annotated[
         Path | None,
         typer.Argument(
-            help="JSONL: human (0..1, or true and false) with score or evaluation_id; without it, the page's labels."
+            help="JSONL: human (0..1, or true and false) with score or evaluation_id; without it, the page's labels.",
+            readable=False,
         ),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     target: Annotated[
         float, typer.Option(min=0, max=1, help="Share of bad answers that a fitting threshold should fail.")
     ] = 0.9,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture as SVG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture as SVG.", readable=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Say how far an evaluator agrees with human labels, with intervals."""

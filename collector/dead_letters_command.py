@@ -13,7 +13,7 @@ from rich.table import Table
 
 from collector.config.loading import Config
 from collector.dead_letters import DeadLetter, letters_in, put, record_of
-from collector.errors import BadInput, EvalstreamError
+from collector.errors import BadInput, ConfigError
 from collector.logging_json import plain
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
 from collector.opening import Logs, open_logs
@@ -69,7 +69,7 @@ async def show_letter(config: Config, letter_id: str, say: Say) -> int:
     """Print all there is of one letter, and the beginning of its value; the exit status."""
     letters = await _letters(config, Wanted(ids=(letter_id,), redriven=True))
     if not letters:
-        raise EvalstreamError(f"there is no dead letter {plain(letter_id)!r}; see: evalstream dead-letters list")
+        raise _unknown([letter_id])
     [letter] = letters
     for name in ("letter_id", "stage", "source", "partition", "position", "at", "attempts", "size", "state", "kind"):
         say(f"{name + ':':<10} {plain(str(getattr(letter, name)))}")
@@ -84,12 +84,19 @@ async def show_letter(config: Config, letter_id: str, say: Say) -> int:
 
 
 async def redrive_letters(config: Config, wanted: Wanted, say: Say) -> int:
-    """Process letters once more: append each to the log it came from. The exit status is 1 if one stays dead."""
+    """Process letters once more: append each to the log it came from. The exit status is 1 if one stays dead.
+
+    Raises:
+        ConfigError: one is named that is not there.
+    """
     redactor = open_redactor(config.settings.redact, lambda _kind, _count: None, lambda: None)
     came_to: Counter[str] = Counter()
     linking = config.settings.assemble.link is not None
     async with open_logs(config.settings.log, linking=linking) as logs:
-        letters = [letter async for letter in letters_in(logs.dead_letters) if wanted(letter)]
+        every = [letter async for letter in letters_in(logs.dead_letters)]
+        if unknown := sorted(set(wanted.ids) - {letter.letter_id for letter in every}):
+            raise _unknown(unknown)
+        letters = [letter for letter in every if wanted(letter)]
         for letter in letters:
             problem = await _redrive(letter, logs, redactor)
             came_to["stay dead" if problem else "redriven"] += 1
@@ -99,9 +106,14 @@ async def redrive_letters(config: Config, wanted: Wanted, say: Say) -> int:
     return 1 if came_to["stay dead"] else 0
 
 
+def _unknown(ids: Sequence[str]) -> ConfigError:
+    named = ", ".join(repr(plain(each)) for each in ids)
+    return ConfigError(f"there is no dead letter {named}; see: evalstream dead-letters list --all")
+
+
 async def _letters(config: Config, wanted: Wanted) -> list[DeadLetter]:
     if config.settings.log.kind == "memory":
-        raise EvalstreamError("log.kind is memory: its dead letters are gone with the process that wrote them")
+        raise ConfigError("log.kind is memory: its dead letters are gone with the process that wrote them")
     async with open_logs(config.settings.log) as logs:
         return [letter async for letter in letters_in(logs.dead_letters) if wanted(letter)]
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from collector.config.settings import JudgeSettings
+from collector.judge_notices import Manner
 from collector.telemetry import BREAKER_OPENED, BREAKER_STATE, JUDGE_PAUSED, JUDGE_SHED, Telemetry
 from evaluators.judge import Judge
 from evaluators.judges.breaker import Breaker, Breaking, Pausing, State
-
-logger = logging.getLogger(__name__)
 
 _NUMBERS: dict[State, float] = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 
@@ -17,9 +14,9 @@ _NUMBERS: dict[State, float] = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 class Breakers:
     """The breakers of a process: judges behind the same base URL share one."""
 
-    def __init__(self, telemetry: Telemetry, *, patient: bool = True) -> None:
-        """Questions wait only if `patient`."""
-        self._patient = patient
+    def __init__(self, telemetry: Telemetry, manner: Manner) -> None:
+        """Questions wait unless somebody waits for the end."""
+        self._manner = manner
         self._telemetry = telemetry
         self._by_endpoint: dict[str, Breaker] = {}
 
@@ -31,7 +28,7 @@ class Breakers:
         """The judge, with its questions waiting or given up while the breaker is open."""
         paused = self._telemetry.gauge(JUDGE_PAUSED, name)
         shed = self._telemetry.counter(JUDGE_SHED, name)
-        waits = self._patient and settings.breaker.when_open == "pause"
+        waits = not self._manner.awaited and settings.breaker.when_open == "pause"
         longest = settings.breaker.max_pause if waits else 0.0
         breaker = self._breaker(name, settings)
         return Pausing(judge, breaker, longest=longest, on_wait=paused.inc, on_shed=shed.inc)
@@ -51,4 +48,5 @@ class Breakers:
 
     def _opened(self, name: str) -> None:
         self._telemetry.counter(BREAKER_OPENED, name).inc()
-        logger.warning("the endpoint of judge %s does not answer: it is left alone for a while, then probed", name)
+        until = "questions fail at once until it answers" if self._manner.awaited else "it is probed now and then"
+        self._manner.say(f"the endpoint of judge {name} does not answer and is left alone: {until}")

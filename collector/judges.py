@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -10,6 +12,7 @@ from collector.config.loading import Config
 from collector.config.settings import JudgeSettings
 from collector.evaluate.definitions import Definitions
 from collector.judge_breakers import Breakers
+from collector.judge_notices import Manner, Noticing
 from collector.measured import MeasuredJudge
 from collector.telemetry import JUDGE_CACHE, Telemetry
 from evaluators.judge import Judge
@@ -21,8 +24,12 @@ from evaluators.judges.panel import Panel
 from evaluators.judges.remembered import Remembered
 from evaluators.judges.retrying import Retrying
 
+logger = logging.getLogger(__name__)
+
 ENDLESS = 1_000_000
 """Attempts at a question: its deadline bounds them."""
+TOLD_AGAIN, LOGGED_AGAIN = 60.0, 600.0
+"""Seconds after which a command, and the service's log, say again that a judge does not answer."""
 
 
 @asynccontextmanager
@@ -31,9 +38,10 @@ async def open_judges(
 ) -> AsyncGenerator[Mapping[str, Judge]]:
     """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
 
-    Without `telemetry` questions to an endpoint that is out fail instead of waiting for it.
+    Without `telemetry` it is a command that asks, with somebody who waits for it: questions to an endpoint that is out
+    fail instead of waiting for it, and trouble is told on stderr instead of in the log.
     """
-    patient = telemetry is not None  # a command on files has somebody who waits for it
+    manner = Manner(_say, TOLD_AGAIN, awaited=True) if telemetry is None else _LOGGED
     telemetry = telemetry or Telemetry()
     async with AsyncExitStack() as stack:
         configured = config.settings.judges
@@ -42,11 +50,11 @@ async def open_judges(
         named |= {fallback for name in named if (fallback := configured[name].fallback)}
         endpoints = _endpoints([configured[name] for name in named])
         judges: dict[str, Judge] = {}
-        breakers = Breakers(telemetry, patient=patient)
+        breakers = Breakers(telemetry, manner)
         for name in sorted(named):
             settings = configured[name]
             endpoint = endpoints[settings.base_url, settings.model]
-            asked = await _asked(name, settings, endpoint, telemetry, breakers, stack)
+            asked = await _asked(name, settings, endpoint, telemetry, breakers, manner, stack)
             judge: Judge = Remembered(asked, store=definitions)
             if settings.cache:
                 judge = Cached(judge, capacity=settings.cache, count=partial(_count_cached, telemetry, name))
@@ -75,6 +83,13 @@ def _endpoints(judges: Iterable[JudgeSettings]) -> dict[tuple[str, str], Endpoin
     }
 
 
+def _say(notice: str) -> None:
+    print(f"evalstream: {notice}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+
+
+_LOGGED = Manner(logger.warning, LOGGED_AGAIN, awaited=False)
+
+
 def _count_cached(telemetry: Telemetry, judge: str, result: str) -> None:
     telemetry.counter(JUDGE_CACHE, judge, result).inc()
 
@@ -89,6 +104,7 @@ async def _asked(
     endpoint: Endpoint,
     telemetry: Telemetry,
     breakers: Breakers,
+    manner: Manner,
     stack: AsyncExitStack,
 ) -> Judge:
     asked = await stack.enter_async_context(
@@ -106,7 +122,7 @@ async def _asked(
         )
     )
     # Inside the retries: what waits to ask again holds no place.
-    measured = MeasuredJudge(asked, name, telemetry)
+    measured = Noticing(MeasuredJudge(asked, name, telemetry), name, settings, manner)
     # The breaker stands inside the pacing: what waited while the endpoint went out does not go out any more.
     paced = Paced(breakers.breaking(name, settings, measured), endpoint)
     return breakers.pausing(name, settings, Retrying(paced, attempts=ENDLESS, deadline=settings.deadline))

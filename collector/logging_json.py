@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 import orjson
 
 _LONGEST = 4_000
+_TALKATIVE = ("httpx2", "openai")
+"""Libraries that write a line for each request to a judge."""
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]|[\U000e0000-\U000e007f]"
 )
@@ -52,6 +54,8 @@ def log_as_json(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
 def _message(record: logging.LogRecord) -> str:

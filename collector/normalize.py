@@ -40,7 +40,7 @@ def main(
 
     `as_json` makes the explanations JSON, too: one object per trace.
 
-    0: done; 1: a file holds what cannot be read; 2: there is no such file.
+    0: done, with a word to `err` where no turn is in the files; 2: there is no such file, or it holds something else.
     """
     try:
         assembler = assembler_of(settings)
@@ -48,13 +48,16 @@ def main(
             lines = _explanations(paths, assembler, as_json=as_json)
         else:
             lines = map(_line, linked(normalize(paths, assembler), settings))
-        out.writelines(f"{line}\n" for line in lines)
+        empty = True
+        for line in lines:
+            out.write(f"{line}\n")
+            empty = False
     except ConfigError as error:
         err.write(f"evalstream: {error}\n")
         return 2
-    except BadInput as error:
-        err.write(f"evalstream: {error}\n")
-        return 1
+    if empty:
+        why = "no trace is in it" if explained else "no turn is in it; --explain says why"
+        err.write(f"evalstream: {', '.join(map(str, paths))}: {why}\n")
     return 0
 
 
@@ -69,8 +72,8 @@ def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iter
     spread over several of them.
 
     Raises:
-        ConfigError: there is no such file, or a directory has no file of a known ending.
-        BadInput: a file holds something else; names the file and the reason.
+        ConfigError: there is no such file, it holds something else, or a directory has no file of a known ending; names
+            the file and the reason.
     """
     traces: dict[str, list[Piece] | Turn] = {}
     for path in _files(paths):
@@ -120,6 +123,8 @@ def _items(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, Piece]]:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or 'cannot be read'}") from None
+    if named and not data.strip():
+        raise ConfigError(f"{path}: is empty; give OTLP, or turns with one JSON object a line")
     try:
         if path.suffix in {".pb", ".bin"} or data.lstrip()[:1] not in {b"{", b"["}:
             yield from _pieces(data, _signals(path))
@@ -128,7 +133,7 @@ def _items(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, Piece]]:
     except BadInput as error:
         text = path.suffix in {".json", ".jsonl", ".ndjson"} and data.lstrip()[:1] not in {b"{", b"["}
         wanted = "holds no JSON; give OTLP, or turns with one JSON object a line"
-        raise BadInput(f"{path}: {wanted if text else error}") from None
+        raise ConfigError(f"{path}: {wanted if text else error}") from None
 
 
 def _signals(path: Path) -> Sequence[Signal]:

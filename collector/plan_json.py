@@ -13,6 +13,7 @@ from collector.capacity import capacity_of
 from collector.config.loading import Config
 from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.golden.cases import read_cases
+from collector.planning import version_in
 from collector.rules.targets import targets
 
 Counts = Mapping[tuple[str, str], Mapping[str, float]]
@@ -70,7 +71,7 @@ def _use(use: UseSettings, config: Config) -> dict[str, Any]:
     return {
         "name": use.name,
         "kind": configured.evaluator.kind,
-        "version": configured.evaluator.version,
+        "version": version_in(config, use.name),
         "scope": configured.evaluator.scope,
         "judge": configured.judge,
         "threshold": configured.evaluator.threshold,

@@ -32,6 +32,7 @@ class Series:
 _EVALUATION = ("evaluator", "evaluator_version", "monitor", "segment")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONG_SECONDS = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_AGES = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
 _LEVELS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  # tenths, and the quarters of 1..5 scales
 
 SCORE = Series(
@@ -272,6 +273,13 @@ RECEIVE_DURATION = Series(
     "Time from an OTLP request's headers to the answer: body, decoding and the log's durability.",
     ("signal",),
     _SECONDS,
+)
+INGEST_LAG = Series(
+    "evalstream_ingest_lag_seconds",
+    "histogram",
+    "Age of the last span of an OTLP request when the request is durable in the spans log: batching and what waited.",
+    ("source",),
+    _AGES,
 )
 RECEIVE_PENDING_BYTES = Series(
     "evalstream_receive_pending_bytes", "gauge", "Bytes of OTLP requests that are read but not yet durable."

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         JudgeRejected,
         JudgeReplyInvalid,
         JudgeUnavailable,
+        JudgeUnreachable,
         NotApplicable,
     )
     from evaluators.evaluator import Evaluator
@@ -47,6 +48,7 @@ __all__ = [
     "JudgeRejected",
     "JudgeReplyInvalid",
     "JudgeUnavailable",
+    "JudgeUnreachable",
     "Limited",
     "Message",
     "NotApplicable",
@@ -75,6 +77,7 @@ _HOMES = {
     "JudgeRejected": "errors",
     "JudgeReplyInvalid": "errors",
     "JudgeUnavailable": "errors",
+    "JudgeUnreachable": "errors",
     "NotApplicable": "errors",
     "Evaluator": "evaluator",
     "Judge": "judge",

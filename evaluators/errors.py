@@ -3,6 +3,7 @@
 EvaluationError                  the case has no score; becomes a Failure with `type` as its error type
 ├── JudgeError                   the judge gave no usable answer
 │   ├── JudgeUnavailable         down, overloaded, rate limited, timed out: the same question may succeed later
+│   │   └── JudgeUnreachable     nobody listens there: connection refused, unknown host, no TLS
 │   ├── JudgeRejected            refused for good: wrong key, unknown model, request too large
 │   └── JudgeReplyInvalid        answered, but not in the asked form, not on the scale, or cut off
 ├── MethodUnavailable            the judge cannot be asked the way the definition demands, like with token probabilities
@@ -43,6 +44,10 @@ class JudgeUnavailable(JudgeError):
         super().__init__(message)
         self.retry_after = retry_after
         self.type = type
+
+
+class JudgeUnreachable(JudgeUnavailable):
+    """Nobody listens where the judge should be: connection refused, no such host, or TLS fails."""
 
 
 class JudgeRejected(JudgeError):

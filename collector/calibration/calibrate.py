@@ -74,7 +74,7 @@ def calibrate(config: Config, options: CalibrateOptions) -> str:
         labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
     found = calibration(options, labels, sorted(each.score for each in ledger.scored), scale, notes)
     if options.plot:
-        options.plot.write_text(plot_svg(labels, found.threshold, options.evaluator), encoding="utf-8")
+        _write(options.plot, plot_svg(labels, found.threshold, options.evaluator))
     return as_json(found) if options.json else as_text(found)
 
 
@@ -158,6 +158,13 @@ def calibration(
         corrected_mean=corrected(pairs, ledger) if len(pairs) >= FEWEST else None,
         notes=notes,
     )
+
+
+def _write(path: Path, picture: str) -> None:
+    try:
+        path.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --plot") from error
 
 
 def _pairs(labels: Sequence[Label]) -> list[Pair]:

@@ -17,6 +17,9 @@ MAX_DEPTH = 50
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
+_WHOLE = re.compile(r"\$\{[^{}]*\}")
+"""A value that is meant to be replaced as a whole."""
+
 
 class _Trap(ValueError):
     """Valid YAML that is not read."""
@@ -98,6 +101,8 @@ def substitute(value: Any, name: str, environment: Mapping[str, str], path: str 
         return [substitute(item, name, environment, f"{path}[{index}]") for index, item in enumerate(value)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if not isinstance(value, str):
         return value
+    if _WHOLE.fullmatch(value) and not _REFERENCE.fullmatch(value):
+        raise ConfigError(f"{name}: {path}: only environment variables are put in; write ${{env:NAME}}")
 
     def look_up(match: re.Match[str]) -> str:
         variable: str = match[1]

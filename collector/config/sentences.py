@@ -46,6 +46,8 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str
             return f"{path_text(path)}: is missing; {_wanted(model, detail['loc'])}"
         case "string_pattern_mismatch":
             return f"{path_text(path)}: does not have the right form; {_wanted(model, detail['loc'])}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"{path_text(path) or 'the file'}: should be a mapping, with key: value"
         case _:
             message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             where = path_text(path)

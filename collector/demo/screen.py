@@ -145,4 +145,4 @@ def summary(board: Board, scene: Scene, seconds: float) -> Iterable[str]:
         yield f"  {name}: {outcomes}; mean {_number(before)} before, {_number(after)} after the drop."
     if board.first_score_after is not None:
         yield f"The first score was there {board.first_score_after:.1f} s after the start."
-    yield "Next: write an evalstream.yaml (README, 'Your own traces'), then: evalstream check, evalstream run"
+    yield "Next: README, 'Your own traces, in five minutes': evalstream init, evalstream check, evalstream run"

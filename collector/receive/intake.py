@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
 from collector.logs.log import Record
 from collector.otlp import (
     Request,
@@ -24,7 +26,7 @@ from collector.receive.item_count import exceeds
 from collector.receive.refusal import NotRedacted, TooLarge
 from collector.redact.otlp_request import redact_request
 from collector.redact.redactor import RedactionFailed, Redactor
-from collector.telemetry import RECEIVED_BYTES, RECEIVED_ITEMS, Telemetry
+from collector.telemetry import INGEST_LAG, RECEIVED_BYTES, RECEIVED_ITEMS, Telemetry
 
 Form = Literal["protobuf", "json"]
 
@@ -35,7 +37,8 @@ _NO_TRACE = "0" * 32
 class Intake:
     """What a request comes to: records to append, and how many of its items they hold.
 
-    `without_trace` items name no trace, or none that is valid; `own` ones this service has written itself.
+    `without_trace` items name no trace, or none that is valid; `own` ones this service has written itself. `ended_at`
+    (s since the epoch) is when the last span ended, None for log records and where it does not say.
     """
 
     signal: Signal
@@ -43,6 +46,7 @@ class Intake:
     accepted: int
     without_trace: int
     own: int
+    ended_at: float | None = None
 
     @property
     def rejected(self) -> int:
@@ -54,8 +58,10 @@ class Intake:
         """Why they were refused."""
         return f"{self.rejected} spans have no valid trace id" if self.rejected else ""
 
-    def count(self, telemetry: Telemetry, source: str, size: int) -> None:
-        """Count a request of `size` bytes that is durable."""
+    def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
+        """Count a request of `size` bytes that is durable, and how late it came where it is `now` that it was sent."""
+        if now is not None and self.ended_at is not None:
+            telemetry.histogram(INGEST_LAG, source).observe(max(0.0, now - self.ended_at))
         telemetry.counter(RECEIVED_BYTES, source, self.signal).inc(size)
         telemetry.counter(RECEIVED_ITEMS, source, self.signal, "accepted").inc(self.accepted)
         if self.own:
@@ -89,7 +95,7 @@ def take_in(
     if redactor is not None:
         _redact(request, redactor)
     as_it_came = form == "protobuf" and redactor is None  # what came may hold fields that nobody has looked through
-    return _intake(signal, split_by_trace(request, body if as_it_came else None))
+    return _intake(signal, split_by_trace(request, body if as_it_came else None), _ended_at(request))
 
 
 def _redact(request: Request, redactor: Redactor) -> None:
@@ -116,7 +122,18 @@ def _read(body: bytes, signal: Signal, form: Form | None) -> Request:
             return read_request(body, signal)
 
 
-def _intake(signal: Signal, split: Split) -> Intake:
+def _ended_at(request: Request) -> float | None:
+    """When the last span in the request ended: senders put them down as they end. Looking at all would cost time."""
+    if not isinstance(request, ExportTraceServiceRequest):
+        return None
+    for resource in reversed(request.resource_spans):
+        for scope in reversed(resource.scope_spans):
+            if scope.spans:
+                return scope.spans[-1].end_time_unix_nano / 1e9 or None
+    return None
+
+
+def _intake(signal: Signal, split: Split, ended_at: float | None) -> Intake:
     headers = (("signal", signal.encode()),)
     records: list[Record] = []
     without = split.without_trace
@@ -125,4 +142,4 @@ def _intake(signal: Signal, split: Split) -> Intake:
             records.append(Record(trace.encode(), piece, headers))
         else:
             without += split_by_trace(request_from_protobuf(piece, signal)).items
-    return Intake(signal, records, split.items - without - split.own, without, split.own)
+    return Intake(signal, records, split.items - without - split.own, without, split.own, ended_at)

@@ -7,6 +7,7 @@ are harmless: the assembly knows a span again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
@@ -47,6 +48,7 @@ class KafkaReceiver:
         backoff: Backoff | None = None,
         on_poison: OnPoison = _pass,
         redactor: Redactor | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._what = f"the spans log, for topic {topic},"
         self._signal: Signal = signal
@@ -57,6 +59,7 @@ class KafkaReceiver:
         self._backoff = backoff or Backoff()
         self._on_poison = on_poison
         self._redactor = redactor
+        self._wall = wall
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[SourceFold]:
@@ -76,8 +79,9 @@ class KafkaReceiver:
             await self._append([record for _, intake in read for record in intake.records])
         except RecordTooLarge:
             read = [each for each in read if await self._fits(*each)]
+        now = self._wall()
         for message, intake in read:
-            intake.count(self._telemetry, "kafka", len(message.value))
+            intake.count(self._telemetry, "kafka", len(message.value), now)
 
     async def _read(self, message: Stored) -> Intake | None:
         try:

@@ -40,6 +40,7 @@ class Reception:
         *,
         redactor: Redactor | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._source = source
         self._settings = settings
@@ -47,6 +48,7 @@ class Reception:
         self._telemetry = telemetry
         self._redactor = redactor
         self._clock = clock
+        self._wall = wall
         self._stopping = False
         self._admission = Admission(
             max_requests=settings.max_requests,
@@ -94,7 +96,7 @@ class Reception:
         """
         intake = take_in(body, signal, form, max_items=self._settings.max_items, redactor=self._redactor)
         await self._append(intake.records)
-        intake.count(self._telemetry, self._source, len(body))
+        intake.count(self._telemetry, self._source, len(body), self._wall())
         return intake
 
     async def _append(self, records: list[Record]) -> None:

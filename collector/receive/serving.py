@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import cast
 
 from aiohttp import web
 
@@ -16,9 +17,9 @@ class _Full(asyncio.Protocol):
     """A connection beyond the cap: told to come again, and closed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(_REFUSAL)
-        transport.close()
+        writing = cast("asyncio.WriteTransport", transport)  # uvloop's is of no class of asyncio's
+        writing.write(_REFUSAL)
+        writing.close()
 
 
 @asynccontextmanager

@@ -17,21 +17,35 @@ from collector.redact.checksums import iban, iban_length, luhn
 from collector.redact.finding import Detector, Finding
 from collector.redact.skimming import quiet, quiet_bytes
 
-_LOCAL_PART = re.compile(r"[\w.%+\-]{1,128}\Z")
-_DOMAIN = re.compile(r"(?:[\w\-]{1,63}\.){1,8}[^\W\d_]{2,24}(?!\w)")
+_MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"
+"""What is no letter to `\\w`: accents that are characters of their own, vowels of Indian scripts, what nobody sees."""
+_AT = ("@", "%40", "&#64;", "&#x40;", "\\u0040", "(at)", "[at]", " (at) ", " [at] ")
+"""As it is; in a URL; in HTML; in JSON that is cut off, so that nobody reads it; and as people hide it from robots."""
+_LOCAL_PART = re.compile(rf"[\w.%+\-{_MARKS}]{{1,128}}\\{{0,3}}\Z")
+_DOMAIN = re.compile(
+    rf"(?:[\w\-{_MARKS}]{{1,63}}[.\u3002]){{1,8}}"
+    r"(?:[Xx][Nn]--[A-Za-z0-9\-]{2,59}"
+    r"|[A-Za-z]{2,24}(?![^\W\d_\u2e80-\uffff])"  # whatever is glued behind; Chinese is written without spaces
+    rf"|(?:[^\W\d_]|[{_MARKS}]){{2,24}})"
+)
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]{0,128}:([^/\s@]{1,256})(?=@)")
-_DIGITS = re.compile(r"[0-9][0-9 .\-()/]{5,}[0-9]")
-_CARD = re.compile(r"(?<![0-9])[2-6][0-9]{3}(?:[ \-]?[0-9]){9,15}(?![0-9])")
-_IBAN = re.compile(r"(?<![A-Za-z0-9])([A-Za-z]{2})[0-9]{2}[ ]?[A-Za-z0-9](?:[ \-]?[A-Za-z0-9]){9,31}")
-_IBAN_START = re.compile(r"[0-9]{2}(?<=[A-Za-z]{2}[0-9]{2})[ A-Za-z0-9]")
+_GAP = r" \-\u00a0\u2007\u2009-\u2013\u202f"
+"""Spaces and hyphens between digits, those that a typesetter uses among them."""
+_DIGITS = re.compile(rf"[0-9][0-9.()/{_GAP}]{{5,}}[0-9]")
+_CARD = re.compile(rf"(?<![0-9])[2-6][0-9]{{3}}(?:(?:[{_GAP}]?[0-9]){{9,15}}|(?:\.[0-9]{{4}}){{3}})(?![0-9])")
+_IBAN = re.compile(rf"(?<![A-Za-z0-9])([A-Za-z]{{2}})[0-9]{{2}}[{_GAP}]?[A-Za-z0-9](?:[{_GAP}]?[A-Za-z0-9]){{9,31}}")
+_NO_DIGIT = re.compile(r"[^0-9]")
+_GAPS = re.compile(rf"[{_GAP}]")
+_IBAN_START = re.compile(rf"[0-9]{{2}}(?<=[A-Za-z]{{2}}[0-9]{{2}})[{_GAP}A-Za-z0-9]")
 _PHONE = re.compile(
-    r"(?<![\w+.\-/])(?:"
-    r"\+[1-9][0-9]{0,2}(?:[ .\-/]{0,2}(?:\([0-9]{1,5}\)|[0-9]{1,5})){2,6}"  # +49 (0)30 123 456-78
-    r"|\([0-9]{2,5}\)[ ]?[0-9]{2,5}(?:[ .\-][0-9]{2,5}){1,3}"  # (415) 555-2671
-    r"|[2-9][0-9]{2}[.\- ][0-9]{3}[.\- ][0-9]{4}"  # 415-555-2671
-    r"|00[1-9][0-9]{0,2}[ .\-/][0-9]{1,5}(?:[ .\-/]?[0-9]{2,5}){1,4}"  # 0049 30 123456
-    r"|0[0-9]{1,4}[ /\-][0-9]{3,8}(?:[ \-]?[0-9]{2,5}){0,2}"  # 030 1234567
-    r")(?![\w\-]?[0-9])"
+    r"(?:(?<![\w+.\-])(?:\+|%2[Bb])[1-9][0-9]{0,2}"  # also wa.me/+49 30 123456, and in a URL
+    rf"(?:[./{_GAP}]{{0,2}}(?:\([0-9]{{1,5}}\)|[0-9]{{1,5}})){{2,6}}"  # +49 (0)30 123 456-78
+    r"|(?<![\w+.\-/])(?:"
+    rf"\([0-9]{{2,5}}\)[{_GAP}]?[0-9]{{2,5}}(?:[.{_GAP}][0-9]{{2,5}}){{1,3}}"  # (415) 555-2671
+    rf"|[2-9][0-9]{{2}}[.{_GAP}][0-9]{{3}}[.{_GAP}][0-9]{{4}}"  # 415-555-2671
+    rf"|00[1-9][0-9]{{0,2}}[./{_GAP}][0-9]{{1,5}}(?:[./{_GAP}]?[0-9]{{2,5}}){{1,4}}"  # 0049 30 123456
+    rf"|0[0-9]{{1,4}}[/{_GAP}][0-9]{{3,8}}(?:[{_GAP}]?[0-9]{{2,5}}){{0,2}}"  # 030 1234567
+    rf"))(?![\w{_GAP}]?[0-9])"
 )
 _IPV4 = re.compile(
     r"(?<![0-9.])(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})(?!\.?[0-9])"
@@ -49,14 +63,16 @@ _KEY = re.compile(
     r"|AIza[\w\-]{30,60}|ya29\.[\w\-]{20,400}"  # Google
     r"|(?:sk|rk|pk|whsec)_(?:live|test)_\w{10,255}"  # Stripe
     r"|hf_[A-Za-z0-9]{20,100}|npm_[A-Za-z0-9]{30,60}|pypi-[\w\-]{40,255}|dop_v1_[a-f0-9]{64}"
+    r"|hooks\.slack\.com/services/[\w/]{20,100}|shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}|ATATT3[\w\-=]{20,255}"
+    r"|(?:xai|pplx)-[A-Za-z0-9]{20,100}|r8_[A-Za-z0-9]{20,100}|hvs\.[\w\-]{20,255}"  # xAI, Perplexity, Replicate, Vault
     r"|SG\.[\w\-]{16,64}\.[\w\-]{16,64}|gsk_[A-Za-z0-9]{20,100}|sntrys_[\w\-=]{20,255}|lin_api_\w{20,100}"
     r")"
 )
-_KEY_HINTS = ("AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29.", "SG.")
-_DASHED_HINTS = ("sk-", "glpat-", "xox", "xapp-", "pypi-")
+_KEY_HINTS = ("AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29.", "SG.", "hooks.slack.com", "ATATT3", "hvs.")
+_DASHED_HINTS = ("sk-", "glpat-", "xox", "xapp-", "pypi-", "xai-", "pplx-")
 _UNDERSCORED_HINTS = (
     "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "_live_", "_test_", "hf_", "npm_", "dop_v1_", "gsk_",
-    "sntrys_", "lin_api_",
+    "sntrys_", "lin_api_", "shpat_", "shpca_", "shppa_", "shpss_", "r8_",
 )  # fmt: skip
 _BEARER = re.compile(r"(?i:\b(?:bearer|basic))[ ]{1,4}([A-Za-z0-9._~+/=\-]{16,4000})")
 _SECRET = re.compile(
@@ -93,10 +109,11 @@ find = _BuiltIn()
 def _find(text: str) -> Iterator[Finding]:
     if len(text) < _SHORT and not ("@" in text or ":" in text or "=" in text or _DIGITS.search(text)):
         return
-    if "@" in text:
-        yield from _emails(text)
-        if "://" in text:
-            yield from _groups(_CREDENTIALS, text, "SECRET")
+    for at in _AT:
+        if at in text:
+            yield from _emails(text, at)
+    if "@" in text and "://" in text:
+        yield from _groups(_CREDENTIALS, text, "SECRET")
     number = None
     for number in _DIGITS.finditer(text):
         yield from _numbers(text, max(0, number.start() - 4), number.end() + 2)
@@ -178,14 +195,14 @@ def _whole(
             yield Finding(match.start(), match.end(), kind)
 
 
-def _emails(text: str) -> Iterator[Finding]:
-    at = text.find("@")
+def _emails(text: str, sign: str) -> Iterator[Finding]:
+    at = text.find(sign)
     while at >= 0:
-        domain = _DOMAIN.match(text, at + 1)
+        domain = _DOMAIN.match(text, at + len(sign))
         name = _LOCAL_PART.search(text[max(0, at - 128) : at]) if domain else None
         if name and domain:
             yield Finding(at - len(name[0]), domain.end(), "EMAIL")
-        at = text.find("@", at + 1)
+        at = text.find(sign, at + len(sign))
 
 
 def _numbers(text: str, start: int, end: int) -> Iterator[Finding]:
@@ -220,7 +237,7 @@ def _secrets(text: str, lowered: str) -> Iterator[Finding]:
 
 def _cards(text: str, start: int, end: int) -> Iterator[Finding]:
     for match in _CARD.finditer(text, start, end):
-        digits = match[0].replace(" ", "").replace("-", "")
+        digits = _NO_DIGIT.sub("", match[0])
         if 13 <= len(digits) <= 19 and luhn(digits):
             yield Finding(match.start(), match.end(), "CARD")
 
@@ -233,14 +250,14 @@ def _ibans(text: str) -> Iterator[Finding]:
     for match in _IBAN.finditer(text):
         length = iban_length(match[1])
         end = _end_of(match[0], length) if length else None
-        if end is not None and iban(match[0][:end].replace(" ", "").replace("-", "")):
+        if end is not None and iban(_GAPS.sub("", match[0][:end])):
             yield Finding(match.start(), match.start() + end, "IBAN")
 
 
 def _end_of(text: str, length: int) -> int | None:
     """Where in a text with spaces its first so many characters end: the words behind an IBAN are none of it."""
     for place, char in enumerate(text):
-        length -= char not in " -"
+        length -= char.isascii() and char.isalnum()
         if not length:
             return place + 1
     return None

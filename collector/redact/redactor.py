@@ -178,7 +178,7 @@ class Redactor:
         return [each for each in merged(found) if not _PSEUDONYM.fullmatch(text, each.start, each.end)] if found else []
 
     def _pseudonym(self, kind: str, text: str) -> str:
-        said = re.sub(r"[\s\-]+", "", text).lower() if kind in _SPELT_FREELY else text
+        said = re.sub(r"[\s\-\u200b-\u2013]+", "", text).lower() if kind in _SPELT_FREELY else text
         digest = hmac.digest(self._key, f"{kind}\x1f{said}".encode("utf-8", "replace"), "sha256")
         return f"<{kind}_{base64.b32encode(digest[:5]).decode().lower()}>"
 

@@ -29,9 +29,11 @@ _PLAIN = bytes.maketrans(
 _FOLDED = r"\x10\x1C\x1D|\x0F\x0C|\x0E\x0B"  # U+212A, U+017F, U+0130 and U+0131
 _PART = rf"[A-Za-z0-9_.\\\-{_OTHER}]{{8}}"
 """The beginning of what follows the first letters of a key, with all that may be an escape in it."""
+_GAP = rf"(?:[ \-]|[{_OTHER}]{{2,3}})"
+"""A space or hyphen between digits, or one that is not ASCII."""
 _KEYS = (
     r"sk-|glpat-|xox[a-z]-|xapp-|pypi-|gh[pousr]_|github_pat_|_live_|_test_|hf_|npm_|dop_v1_|gsk_|sntrys_|lin_api_"
-    r"|A(?:KIA|SIA|BIA|CCA)|AIza|ya29\.|SG\.|eyJ"
+    r"|A(?:KIA|SIA|BIA|CCA)|AIza|ya29\.|SG\.|eyJ|shp(?:at|ca|pa|ss)_|ATATT3|xai-|pplx-|r8_|hvs\."
 )
 _VALUE = r"""(?:\\[nrtbf]?|[ \t\r\n"'])*(?:\x12|[:=]|is )"""
 """What stands between a name and its value: quotes and spaces, escaped as often as JSON is in JSON."""
@@ -45,8 +47,8 @@ _TRACES = tuple(
     map(
         _matcher,
         (
-            rf"@|::|PRIVATE KEY|{_FOLDED}",
-            r"\\/|\\u(?:00[0-7]|212[Aa]|017[Ff]|013[01])",
+            rf"@|%40|&#(?:64|x40);|\(at\)|\[at\]|::|PRIVATE KEY|hooks\.slack\.com|{_FOLDED}",
+            r"\\/|\\u(?:00[0-7]|212[Aa]|017[Ff]|013[01])|[0-9]\\+u(?:00[Aa]0|20(?:0[79A-Fa-f]|1[0-3]|2[Ff]))",
             r":[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:",  # IPv6 has seven colons, or two together
             rf"(?:{_KEYS}){_PART}",
             r"(?i:bearer|basic) {1,4}[A-Za-z0-9._~+/=\-]{16}",
@@ -56,14 +58,16 @@ _TRACES = tuple(
         ),
     )
 )
-_DIGITS = _matcher(r"[0-9][0-9 .()/\-]{5,}[0-9]")
+_DIGITS = _matcher(rf"[0-9][0-9 .()/\-{_OTHER}]{{5,}}[0-9]")
 """Without so many there is no card, phone, IPv4 or IBAN."""
 _NUMBERS = _matcher(
-    r"[2-6][0-9]{3}(?:[ \-]?[0-9]){9}"
-    r"|\+[1-9][0-9 .()/\-]{2}|\([0-9]{2,5}\)[ ]?[0-9]{2,5}[ .\-][0-9]{2}|[2-9][0-9]{2}[.\- ][0-9]{3}[.\- ][0-9]{4}"
-    r"|00[1-9][0-9]{0,2}[ .\-/][0-9]{1,5}[ .\-/]?[0-9]{2}|0[0-9]{1,4}[ /\-][0-9]{3}"
+    rf"[2-6][0-9]{{3}}(?:{_GAP}?[0-9]){{9}}|[2-6][0-9]{{3}}(?:\.[0-9]{{4}}){{3}}"
+    rf"|(?:\+|%2[Bb])[1-9][0-9 .()/\-{_OTHER}]{{2}}"
+    rf"|\([0-9]{{2,5}}\){_GAP}?[0-9]{{2,5}}(?:\.|{_GAP})[0-9]{{2}}"
+    rf"|[2-9][0-9]{{2}}(?:\.|{_GAP})[0-9]{{3}}(?:\.|{_GAP})[0-9]{{4}}"
+    rf"|00[1-9][0-9]{{0,2}}(?:[./]|{_GAP})[0-9]{{1,5}}(?:[./]|{_GAP})?[0-9]{{2}}|0[0-9]{{1,4}}(?:/|{_GAP})[0-9]{{3}}"
     r"|[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]"
-    rf"|(?i:{'|'.join(IBAN_COUNTRIES)})[0-9]{{2}}[ ]?[A-Za-z0-9](?:[ \-]?[A-Za-z0-9]){{9}}"
+    rf"|(?i:{'|'.join(IBAN_COUNTRIES)})[0-9]{{2}}{_GAP}?[A-Za-z0-9](?:{_GAP}?[A-Za-z0-9]){{9}}"
 )
 
 

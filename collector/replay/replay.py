@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from collector.backoff import Backoff
 from collector.config.loading import Config, Configured
 from collector.config.sentences import unknown
 from collector.config.settings import UseSettings
@@ -20,7 +21,7 @@ from collector.evaluate.definitions import Definitions
 from collector.evaluate.marks import Mark
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.judges import open_judges
-from collector.logs.log import Log, Record
+from collector.logs.log import Log, LogError, LogUnavailable, Record
 from collector.opening import Logs, open_logs
 from collector.planning import assignment_of
 from collector.records import evaluation_to_json
@@ -35,6 +36,10 @@ from evaluators.outcome import Evaluation
 
 DONE, FAILED = 0, 1
 _APPENDED_AT_ONCE = 500
+INTERIM = Path("evalstream-replay.jsonl")
+"""Where --into-log keeps what was judged until the log has it: it was paid for."""
+PATIENCE = 120.0
+"""Seconds for which the evaluations log is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,9 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
         EvalstreamError: its texts are gone.
     """
     _check(config, options)
+    interim = options.into_log and options.output is None
+    if interim:
+        options = replace(options, output=INTERIM)
     try:
         report = asyncio.run(_replay(config, new, options))
     except KeyboardInterrupt:
@@ -77,6 +85,8 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
         as_text(report.figures, Console())
     for complaint in report.complaints:
         print(f"evalstream: {complaint}", file=sys.stderr)  # noqa: T201
+    if interim and report.logged:
+        INTERIM.unlink(missing_ok=True)
     return FAILED if report.complaints else DONE
 
 
@@ -84,6 +94,7 @@ def replay(config: Config, new: Config, options: ReplayOptions) -> int:
 class _Outcome:
     figures: Report
     complaints: tuple[str, ...]
+    logged: bool  # whether all there was to judge is in the evaluations log
 
 
 def _check(config: Config, options: ReplayOptions) -> None:
@@ -133,10 +144,12 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Outco
             run=run,
             max_usd=options.max_usd,
         )
-        if options.into_log:
-            await _append(logs.evaluations, made.evaluations, jobs)
+        problem = await _into_log(logs.evaluations, made.evaluations, jobs) if options.into_log else None
     report = _report(found, len(wanted) - len(jobs), jobs, made, options)
-    return _Outcome(report, tuple(_complaints(report, made, options)))
+    complaints = list(_complaints(report, made, options))
+    if problem is not None:
+        complaints.append(f"the evaluations log does not take what was judged ({problem}){going_on(options.output)}")
+    return _Outcome(report, tuple(complaints), logged=options.into_log and problem is None and not made.left)
 
 
 async def _past(logs: Logs, options: ReplayOptions) -> Selected:
@@ -228,6 +241,22 @@ def _say_price(past: Sequence[Past], jobs: Sequence[tuple[Past, Job]]) -> None:
     guess = sum(job.assignment.expected_usd for _, job in jobs)
     about = f", for about {guess:.2f} USD as a first guess" if guess else ""
     print(f"evalstream: {len(jobs)} are judged again{about}{before}", file=sys.stderr)  # noqa: T201
+
+
+async def _into_log(log: Log, evaluations: Sequence[Evaluation], jobs: Sequence[tuple[Past, Job]]) -> LogError | None:
+    """Append, again and again while the log is away; gives what is in the way at the end, None if nothing."""
+    problems: list[LogError] = []
+    what = f"the evaluations log, tried for up to {PATIENCE:g} s,"
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await Backoff(cap=10.0).repeat(
+                lambda: _append(log, evaluations, jobs), LogUnavailable, what=what, on_failure=problems.append
+            )
+    except TimeoutError:
+        return problems[-1] if problems else LogUnavailable(f"no answer within {PATIENCE:g} s")
+    except LogError as error:
+        return error
+    return None
 
 
 async def _append(log: Log, evaluations: Sequence[Evaluation], jobs: Sequence[tuple[Past, Job]]) -> None:

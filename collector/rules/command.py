@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collector.config.loading import Config
 from collector.dashboards import write_dashboards
-from collector.errors import ConfigError, EvalstreamError
+from collector.errors import ConfigError
 from collector.rules.formats import FORMATS, text
 from collector.rules.generate import rules_of
 
@@ -30,7 +30,7 @@ def write(config: Config, formats: Sequence[str], folder: Path) -> list[Path]:
     """Write the files; returns where they are. With no format named, the dashboards go into the folder `grafana` in it.
 
     Raises:
-        EvalstreamError: the folder cannot be written.
+        ConfigError: there is no such format, or the folder cannot be written.
     """
     written: list[Path] = []
     try:
@@ -41,5 +41,6 @@ def write(config: Config, formats: Sequence[str], folder: Path) -> list[Path]:
         if not formats:
             written += write_dashboards(folder / "grafana")
     except OSError as error:
-        raise EvalstreamError(f"{error.filename}: cannot be written ({error.strerror})") from error
+        wanted = "name a folder with --output that can be written"
+        raise ConfigError(f"{error.filename}: cannot be written ({error.strerror}); {wanted}") from error
     return written

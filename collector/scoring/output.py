@@ -27,11 +27,14 @@ def made_before(path: Path | None) -> list[Evaluation]:
     """What earlier runs have left in a JSONL file; failures are left out, they are to be made again.
 
     Raises:
-        ConfigError: the file is there and holds something else.
+        ConfigError: it is there and cannot be read, or holds something else.
     """
     if path is None or path.suffix == ".csv" or not path.exists():
         return []
-    *lines, rest = path.read_bytes().split(b"\n")
+    try:
+        *lines, rest = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --output") from error
     if rest:  # an interrupted run's last line, cut off
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size - len(rest))

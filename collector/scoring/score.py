@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import glob
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collector.assemble.trace import Assembler
 from collector.assembling import assembler_of, linked
 from collector.config.loading import Config
-from collector.errors import ConfigError
+from collector.errors import BadInput, ConfigError
 from collector.evaluate.definitions import Definitions
 from collector.evaluate.plan import Assignment, Plan
 from collector.judges import open_judges
@@ -88,12 +88,21 @@ def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:
 def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
     for path in paths:
         if path == "-":
-            yield from (turn_from_json(line) for line in sys.stdin.buffer if line.strip())
+            yield from _turns_of_lines(sys.stdin.buffer)
         else:
             found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - any path, absolute ones too
             if not found:
                 raise ConfigError(f"{path}: matches no file")
             yield from normalize([Path(each) for each in found], assembler)
+
+
+def _turns_of_lines(lines: Iterable[bytes]) -> Iterator[Turn]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield turn_from_json(line)
+            except BadInput as error:
+                raise ConfigError(f"standard input: line {number}: {error}") from None
 
 
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> Performed:

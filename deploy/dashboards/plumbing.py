@@ -13,6 +13,7 @@ from collector.telemetry import (
     EXPORT_FAILURES,
     EXPORT_LAG,
     EXPORTED,
+    INGEST_LAG,
     JUDGE_IN_FLIGHT,
     JUDGE_REQUEST_DURATION,
     JUDGE_REQUESTS,
@@ -66,6 +67,17 @@ def _receive() -> list[object]:
             Query(rate(RECEIVED_ITEMS, "source, signal, result"), "{{source}} {{signal}} {{result}}"),
         ),
         lines(
+            Look(
+                "Lag",
+                "Age of a request's last span when it is durable: senders' batching, and what waited in Kafka.",
+                unit="s",
+                width=6,
+                low=0,
+            ),
+            Query(quantile(INGEST_LAG, 0.5, "source"), "{{source}} p50"),
+            Query(quantile(INGEST_LAG, 0.95, "source"), "{{source}} p95"),
+        ),
+        lines(
             Look("Requests", "OTLP/HTTP by status; 503 asks senders to come again.", unit="reqps", width=6),
             Query(rate(RECEIVED_REQUESTS, "signal, status"), "{{signal}} {{status}}"),
         ),
@@ -79,7 +91,7 @@ def _receive() -> list[object]:
             Query(rate(RECEIVED_BYTES, "source, signal"), "{{source}} {{signal}}"),
         ),
         lines(
-            Look("Read but not yet durable", "What senders wait for now.", unit="bytes", low=0),
+            Look("Read but not yet durable", "What senders wait for now.", unit="bytes", width=6, low=0),
             Query(f"sum by (instance) ({RECEIVE_PENDING_BYTES.name})", "{{instance}}"),
         ),
     ]

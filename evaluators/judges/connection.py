@@ -6,14 +6,17 @@ The openai package takes longer to import than all the rest of a judge, so nothi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import errno
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import aiohttp
 import httpx2
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
-from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable
+from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable, JudgeUnreachable
 
 _BODY_LIMIT = 16 * 2**20
 _JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -47,13 +50,16 @@ class Connection:
         """The response to a request's JSON, read to its end, whatever its status.
 
         Raises:
-            JudgeUnavailable: there is no connection, or it broke.
+            JudgeUnreachable: there is no connection.
+            JudgeUnavailable: it broke.
             JudgeReplyInvalid: the response is larger than any answer.
         """
         try:
             return await self._http.send(self._request_of(content))
         except (aiohttp.ClientError, httpx2.HTTPError, OSError, ValueError) as error:
             # some pass through the client unchanged; the last is what it says of headers that are none
+            if (reason := _unreachable(error)) is not None:
+                raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
         except _TooLarge:
             raise JudgeReplyInvalid(f"the response is larger than {_BODY_LIMIT} bytes") from None
@@ -66,6 +72,34 @@ class Connection:
             every: dict[str, Any] = {**self._client.default_headers, **self._client.auth_headers, **_JSON_HEADERS}
             self._headers = httpx2.Headers({name: value for name, value in every.items() if isinstance(value, str)})
         return httpx2.Request("POST", self._url, headers=self._headers, content=content)
+
+
+_NOBODY_THERE = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.EHOSTUNREACH: "no route to the host",
+    errno.ENETUNREACH: "no route to its network",
+}
+
+
+def _unreachable(error: BaseException) -> str | None:
+    """Why no connection came about, where asking again soon is of little use; None if it is anything else.
+
+    The client's own errors do not tell: to it a refused connection is a timeout. What they were made of does.
+    """
+    for each in _causes(error):
+        if isinstance(each, socket.gaierror):
+            return "its host's name cannot be looked up"
+        if isinstance(each, ssl.SSLError) and (reason := getattr(each, "reason", None)):
+            return f"TLS failed ({reason})"
+        if isinstance(each, OSError) and each.errno in _NOBODY_THERE:
+            return _NOBODY_THERE[each.errno]
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 class _TooLarge(Exception):

@@ -34,10 +34,18 @@ def _create_topics(bootstrap: str) -> None:
     admin.close()
 
 
-def _configuration(bootstrap: str, metrics: int, scores: int) -> str:
+TOKEN = "not-a-secret-but-long-enough"
+
+
+def _configuration(bootstrap: str, metrics: int, scores: int, page: int) -> str:
     """compose/evalstream.yaml with this machine's addresses, and every conversation judged."""
     text = (DEPLOY / "compose" / "evalstream.yaml").read_text()
-    addresses = {"kafka:9092": bootstrap, "9464": str(metrics), "collector:4319": f"127.0.0.1:{scores}"}
+    addresses = {
+        "kafka:9092": bootstrap,
+        "9464": str(metrics),
+        "8321": str(page),
+        "collector:4319": f"127.0.0.1:{scores}",
+    }
     for ours, here in {**addresses, "sample: 0.1": "sample: 1"}.items():
         assert ours in text
         text = text.replace(ours, here)
@@ -48,7 +56,7 @@ def _configuration(bootstrap: str, metrics: int, scores: int) -> str:
 async def _service(folder: Path, configuration: str, judge: str) -> AsyncIterator[None]:
     path = folder / "evalstream.yaml"
     path.write_text(configuration)
-    env = {**os.environ, "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": judge}
+    env = {**os.environ, "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": judge, "PAGE_TOKEN": TOKEN}
     with (folder / "service.log").open("wb") as log:
         command = (sys.executable, "-m", "collector.cli", "run", "-c", str(path))
         process = await asyncio.create_subprocess_exec(*command, env=env, cwd=folder, stdout=log, stderr=log)
@@ -86,8 +94,16 @@ async def _judged(port: int, number: int) -> dict[tuple[str, str], float]:
                 return metrics
 
 
+async def _shown(port: int, token: str | None) -> int | None:
+    """How many evaluations the page lists; None where it wants a token."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = f"http://127.0.0.1:{port}/api/evaluations?range=7d&limit=500"
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+        return None if answer.status == 401 else len((await answer.json())["rows"])
+
+
 async def test_scores_of_what_applications_send(own_broker: Broker, tmp_path: Path):
-    metrics, scores = free_ports(2)
+    metrics, scores, page = free_ports(3)
     expected = exchanges(DIALECTS)
     _create_topics(own_broker.bootstrap)
     settings = {"exporters::kafka::brokers": f"[{own_broker.bootstrap}]"}
@@ -97,9 +113,13 @@ async def test_scores_of_what_applications_send(own_broker: Broker, tmp_path: Pa
                 post(address, "logs" if "logs" in name else "traces", body)
         async with (
             serve_judge() as judge,
-            _service(tmp_path, _configuration(own_broker.bootstrap, metrics, scores), judge),
+            _service(tmp_path, _configuration(own_broker.bootstrap, metrics, scores, page), judge),
         ):
             found = await _judged(metrics, len(expected))
+            assert await _shown(page, None) is None, "nobody without the token"
+            async with asyncio.timeout(30):
+                while await _shown(page, TOKEN) != len(expected):
+                    await asyncio.sleep(0.2)
     answered = sum(not each["failed"] for each in expected)
     assert found["evalstream_evaluations_total", "scored"] == answered
     assert sum(value for (name, _), value in found.items() if name == "evalstream_evaluations_total") == len(expected)

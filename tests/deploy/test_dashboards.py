@@ -55,6 +55,7 @@ def test_only_the_chosen_data_source_is_asked(name: str):
 
 def test_the_command_writes_them_beside_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    monkeypatch.setenv("PAGE_TOKEN", "not-a-token-but-long-enough")
     config = load(DEPLOY / "compose" / "evalstream.yaml")
     assert {path.name for path in write(config, (), tmp_path)} > set(files())
     assert sorted(path.name for path in (tmp_path / "grafana").iterdir()) == sorted(files())

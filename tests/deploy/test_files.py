@@ -13,9 +13,10 @@ import yaml
 from tools import DEPLOY, run
 
 from collector.config.loading import load
+from collector.errors import ConfigError
 
 EVALSTREAM = [*sorted((DEPLOY / "examples").glob("*.yaml")), DEPLOY / "compose" / "evalstream.yaml"]
-ENVIRONMENT = {"OPENAI_API_KEY": "not-a-key"}
+ENVIRONMENT = {"OPENAI_API_KEY": "not-a-key", "PAGE_TOKEN": "not-a-token-but-long-enough"}
 
 
 @pytest.mark.parametrize("path", EVALSTREAM, ids=lambda path: path.stem)
@@ -42,7 +43,7 @@ def test_a_real_collector_takes_its_configurations(names: list[str]):
 
 
 def _compose() -> dict[str, dict[str, object]]:
-    example = {**os.environ, "OPENAI_API_KEY": "not-a-key"}
+    example = {**os.environ, **ENVIRONMENT}
     said = run(
         "docker-compose",
         "--file",
@@ -70,16 +71,35 @@ def test_compose_opens_this_machine_only_and_mounts_what_exists():
             assert volume["type"] == "volume" or Path(volume["source"]).exists()
 
 
-def test_compose_asks_for_the_key():
-    with pytest.raises(AssertionError, match="put your key into"):
-        run("docker-compose", "--file", DEPLOY / "compose.yaml", "config", env={"PATH": os.environ["PATH"]})
+@pytest.mark.parametrize(
+    ("name", "asked"), [("OPENAI_API_KEY", "put your key into"), ("PAGE_TOKEN", "make a token for the page")]
+)
+def test_compose_asks_for_secrets(name: str, asked: str):
+    env = {"PATH": os.environ["PATH"], **ENVIRONMENT, name: ""}
+    with pytest.raises(AssertionError, match=asked):
+        run("docker-compose", "--file", DEPLOY / "compose.yaml", "config", env=env)
+
+
+def test_the_page_is_published_for_this_machine_and_takes_a_token():
+    published = {port["target"]: port for port in _compose()["services"]["evalstream"]["ports"]}
+    settings = load(DEPLOY / "compose" / "evalstream.yaml", ENVIRONMENT).settings
+    assert settings.page is not None
+    assert published[settings.page.port]["host_ip"] == "127.0.0.1"
+    assert published[settings.page.port]["published"] == str(settings.page.port), "trace links and bookmarks name it"
+    assert settings.page_auth is not None
+    assert [token.get_secret_value() for token in settings.page_auth.tokens] == [ENVIRONMENT["PAGE_TOKEN"]]
+    assert not settings.page.insecure
+    grafana = _compose()["services"]["grafana"]["ports"][0]
+    assert settings.page.trace_link is not None
+    assert settings.page.trace_link.url == f"http://127.0.0.1:{grafana['published']}"
+    with pytest.raises(ConfigError, match="PAGE_TOKEN is not set"):
+        load(DEPLOY / "compose" / "evalstream.yaml", {"OPENAI_API_KEY": "not-a-key"})
 
 
 def test_the_collector_writes_what_evalstream_reads():
     collector = yaml.safe_load((DEPLOY / "collector" / "compose.yaml").read_text())
     kafka = collector["exporters"]["kafka"]
-    os.environ.setdefault("OPENAI_API_KEY", "not-a-key")
-    (source,) = load(DEPLOY / "compose" / "evalstream.yaml").settings.receive.kafka
+    (source,) = load(DEPLOY / "compose" / "evalstream.yaml", ENVIRONMENT).settings.receive.kafka
     assert kafka["partition_traces_by_id"]
     assert (source.traces, source.logs) == ([kafka["traces"]["topic"]], [kafka["logs"]["topic"]])
 

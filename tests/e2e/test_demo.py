@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from service import free_port
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def command(*arguments: str) -> list[str]:
@@ -53,4 +56,6 @@ def test_ctrl_c_ends_it_with_a_summary() -> None:
         out, err = demo.communicate(timeout=20)
     assert (demo.returncode, err) == (0, "")
     assert "turns of" in out
-    assert "Next:" in out
+    title = re.search(r"Next: README, '([^']+)'", out)
+    assert title is not None
+    assert f"\n## {title[1]}\n" in README.read_text()

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from service import free_port
 
 from collector.cli import main
+from collector.config.loading import load
 from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.plan_json import plan_json
 
 
 def prepare(folder: Path, url: str, count: int) -> None:
@@ -69,16 +72,16 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said", "status"),
+    ("content", "said"),
     [
-        ("hello\n", "turns.jsonl: holds no JSON; give OTLP, or turns with one JSON object a line", 1),
-        ("", "turns.jsonl: no turn is in it; evalstream normalize --explain says why", 2),
+        ("hello\n", "turns.jsonl: holds no JSON; give OTLP, or turns with one JSON object a line"),
+        ("", "turns.jsonl: is empty; give OTLP, or turns with one JSON object a line"),
+        ('{"resourceSpans": []}', "turns.jsonl: no turn is in it; evalstream normalize --explain says why"),
     ],
 )
 def test_files_that_hold_nothing(
     content: str,
     said: str,
-    status: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -89,7 +92,7 @@ def test_files_that_hold_nothing(
     monkeypatch.setattr(sys, "argv", ["evalstream", "score", "turns.jsonl"])
     with pytest.raises(SystemExit) as ended:
         main()
-    assert (ended.value.code, capsys.readouterr().err) == (status, f"evalstream: {said}\n")
+    assert (ended.value.code, capsys.readouterr().err) == (2, f"evalstream: {said}\n")
 
 
 async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> None:
@@ -101,6 +104,24 @@ async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> Non
     assert done.stderr == (
         "evalstream: helpful: nothing could be scored, 3 failed (judge_reply_invalid), the first one because: "
         "the answer holds no JSON object; check its judge's base_url, model and key\n"
+    )
+
+
+async def test_a_judge_where_nobody_listens_is_told_of_at_once(tmp_path: Path) -> None:
+    url = f"http://localhost:{free_port()}/v1"
+    prepare(tmp_path, url, 2)
+    done = await finished(tmp_path, "turns.jsonl", "--json", "-o", "out.jsonl")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["helpful"]["failed"] == {"judge_unavailable": 2}
+    recorded = {json.loads(line)["evaluator_version"] for line in (tmp_path / "out.jsonl").read_text().splitlines()}
+    plan = json.loads(plan_json(load(tmp_path / "evalstream.yaml"), None))
+    assert {each["version"] for each in plan["monitors"]["all"]["evaluators"]} == recorded
+    nobody = "no connection to the judge: connection refused"
+    assert done.stderr == (
+        f"evalstream: judge main at {url} has never answered ({nobody}), so its evaluations fail at once; "
+        "start it, or mend judges.main.base_url\n"
+        "evalstream: helpful: nothing could be scored, 2 failed (judge_unavailable), the first one because: "
+        f"{nobody}; check its judge's base_url, model and key\n"
     )
 
 

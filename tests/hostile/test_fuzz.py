@@ -30,8 +30,7 @@ from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 from evaluators.cases import Feedback
 
-ADDRESS = re.compile(rb"ada@example\.com(?![\w\x80-\xff-])")
-"""With a digit after it, it is none: no top-level domain ends in one."""
+ADDRESS = re.compile(rb"ada@example\.com")
 REDACTOR = Redactor((find,), b"a key")
 ALL = 130_000
 CASES = int(os.environ.get("FUZZ_CASES", ALL))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -53,3 +55,16 @@ def test_what_asyncio_says_of_a_task_is_cut_to_its_first_line():
     )
 
     assert json.loads(written)["message"] == "Task exception was never retrieved"
+
+
+def test_a_request_to_a_judge_is_no_line_of_the_log(capfd):
+    """In a process of its own: it changes the whole process's logging."""
+    script = (
+        "import logging\n"
+        "from collector.logging_json import log_as_json\n"
+        "log_as_json()\n"
+        "logging.getLogger('httpx2').info('HTTP Request: POST %s', 'https://judge.example/v1?key=secret')\n"
+        "logging.getLogger('collector.app').info('ready')\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()] == ["ready"]

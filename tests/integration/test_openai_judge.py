@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestServer
 from chat_server import completion, rating, refusal, serving
 
 from evaluators import GEval, OpenAIJudge
-from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
+from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable, JudgeUnreachable
 from evaluators.judge import Prompt
 from evaluators.judges.connection import Connection
 from evaluators.run import run
@@ -247,11 +247,29 @@ async def test_redirects_are_not_followed():
         assert other.requests == []
 
 
-async def test_nobody_there():
-    async with OpenAIJudge("m", base_url="http://127.0.0.1:9/v1", api_key="k") as judge:
-        with pytest.raises(JudgeUnavailable) as caught:
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:9/v1", "connection refused"),
+        ("http://localhost:9/v1", "connection refused"),
+        ("http://nobody.invalid/v1", "its host's name cannot be looked up"),
+    ],
+)
+async def test_nobody_there(url, why):
+    async with OpenAIJudge("m", base_url=url, api_key="k") as judge:
+        with pytest.raises(JudgeUnreachable) as caught:
             await judge.ask(PROMPT, REPLY)
     assert caught.value.type == "judge_unavailable"
+    assert str(caught.value) == f"no connection to the judge: {why}"
+
+
+async def test_no_tls_there():
+    async with (
+        serving(lambda body, n: rating()) as server,
+        OpenAIJudge("m", base_url=server.base_url.replace("http:", "https:"), api_key="k") as judge,
+    ):
+        with pytest.raises(JudgeUnreachable, match="TLS failed"):
+            await judge.ask(PROMPT, REPLY)
 
 
 async def test_certificates_that_are_not_there(monkeypatch, tmp_path):

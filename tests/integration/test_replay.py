@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,9 +23,11 @@ from collector.cli import app
 from collector.config.loading import load
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError, EvalstreamError
-from collector.logs.log import Log, Record
+from collector.logs.log import Log, LogUnavailable, Record
+from collector.logs.sqlite import SqliteLog
 from collector.opening import open_logs
 from collector.records import evaluation_from_json, evaluation_to_json, turn_to_json
+from collector.replay.replay import INTERIM
 from evaluators.cases import Turn
 from evaluators.outcome import Evaluation
 
@@ -209,6 +212,50 @@ async def test_the_money_ends_it(world: World) -> None:
     assert 0 < report["evaluators"][0]["pairs"] < 2 * CONVERSATIONS
     assert report["left_out"]["no_money"] == 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
     assert report["spent_usd"] <= limit
+
+
+class Away:
+    """Takes the place of `SqliteLog.append` for so many appends to the evaluations log."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+        self.times = times
+        append = SqliteLog.append
+
+        async def fails(log: SqliteLog, records: Sequence[Record]) -> None:
+            if log.name == "evaluations" and self.times > 0:
+                self.times -= 1
+                raise LogUnavailable("disk full")
+            await append(log, records)
+
+        monkeypatch.setattr(SqliteLog, "append", fails)
+
+
+async def test_into_a_log_that_is_away_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world.folder)
+    away = Away(monkeypatch, 2)
+    await world.figures("--judge", "small", "--into-log")
+    assert away.times == 0
+    assert len(await world.ledger()) == 6 * CONVERSATIONS
+    assert not INTERIM.exists(), "what the log has is nowhere else"
+
+
+async def test_into_a_log_that_stays_away_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world.folder)
+    monkeypatch.setattr("collector.replay.replay.PATIENCE", 0.5)
+    away = Away(monkeypatch, math.inf)
+    done = await world.replay("--judge", "small", "--into-log", "--json")
+    assert done.exit_code == 1
+    assert len(json.loads(done.stdout)["evaluators"]) == 2, "the comparison is there all the same"
+    assert done.stderr.endswith(
+        "evalstream: the evaluations log does not take what was judged (disk full); "
+        "the same command goes on from evalstream-replay.jsonl\n"
+    )
+    assert len(await world.ledger()) == 3 * CONVERSATIONS
+    calls, away.times = world.judge.calls, 0
+    await world.figures("--judge", "small", "--into-log")
+    assert world.judge.calls == calls, "what was paid for is not judged again"
+    assert len(await world.ledger()) == 6 * CONVERSATIONS
+    assert not INTERIM.exists()
 
 
 async def test_files_instead_of_logs(world: World) -> None:

@@ -53,6 +53,18 @@ async def test_a_delivery_becomes_one_append_cut_by_trace():
     ]
 
 
+async def test_how_late_the_last_span_of_each_message_came():
+    late, skewed, timeless = (traces_request(ONE, TWO) for _ in range(3))
+    spans = [request.resource_spans[-1].scope_spans[-1].spans[-1] for request in (late, skewed, timeless)]
+    for span, ended in zip(spans, (1_000, 2_000, 0), strict=True):
+        span.end_time_unix_nano = ended * 10**9
+    source = Source(FailingLog(), wall=lambda: 1_025.0)
+    await source.deliver(*(message(each.SerializeToString()) for each in (late, skewed, timeless)))
+    registry = source.telemetry.registry
+    assert registry.get_sample_value("evalstream_ingest_lag_seconds_count", {"source": "kafka"}) == 2
+    assert registry.get_sample_value("evalstream_ingest_lag_seconds_sum", {"source": "kafka"}) == 25.0
+
+
 async def test_logs_by_configuration():
     log = FailingLog()
     await Source(log, signal="logs").deliver(message(logs_request(ONE).SerializeToString()))

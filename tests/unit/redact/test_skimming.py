@@ -23,11 +23,15 @@ WHOLE = (
     "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9, "xoxb-123456789012-abcdefghij", "AIza" + "x" * 35, "sk_live_abcdefghij1", "hf_" + "a" * 20,
     "SG." + "a" * 16 + "." + "b" * 16, "ya29." + "a" * 20, "Bearer abcdefghijklmnopqrstuvwxyz", "BASIC dXNlcjpwYXNzd29yZDE=",
     "password: correct-horse", "Password = correct-horse", "token is abc1234", "client_secret=abc123def456", "api key: abcdefgh", "pwd:abcdefg",
+    "ada@example.com2", "ada%40example.com", "ada&#64;example.com", "ada\\u0040example.com", "ada [at] example.com",
+    "jo\u0308rg@exa\u0308mple.de", "4111\u00a01111\u20111111\u202f1111", "4111.1111.1111.1111", "+49\u00a030\u202f901820", "%2B4930901820",
+    "415\u2011555\u20112671", "(415)\u00a0555\u20112671", "030\u00a09018200", "0049\u00a030\u00a0901820", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000",
+    "hooks.slack.com/services/T00000000/B00000000/XXXXXXXX", "hvs." + "a" * 20, "shpat_" + "a1" * 16, "xai-" + "a" * 20,
     "passphrase=>abcdefg", "api-\u212aey: abcdefgh", "sk-" + "\u4e2d" * 16, 'access_token\\":\\"abcdef',
 )  # fmt: skip
 PIECES = (
     "a", "The train leaves at 9:15. ", "key", "token", "secret", "is", " ", "  ", "\n", "\t", '"', "'", "\\", "/", "@", ".", ":", "::", "=", "-",
-    "_", "+", "(", ")", "0", "1", "49", "2024-09-19", "12:30:45", "é", "ſ", "ı", "İ", "\u212a", "\u4e2d", "\u2019", "\x00", "\x7f", "\x12",
+    "_", "+", "(", ")", "0", "1", "49", "2024-09-19", "12:30:45", "é", "ſ", "ı", "İ", "\u212a", "\u4e2d", "\u2019", "\u00a0", "\u2011", "%40", "(at)", "4111", "1111", "\x00", "\x7f", "\x12",
     "sk", "eyJ", "AKIA", "api_", "{", "}", "[", "]", ",", "x" * 20, "std::vector", "550e8400-e29b-41d4-a716-446655440000", "🙂", "\ud800",
 )  # fmt: skip
 NAMES = (
