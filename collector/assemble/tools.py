@@ -100,11 +100,23 @@ def _once(lists: Iterable[Sequence[ToolCall]]) -> list[ToolCall]:
 def _with_results(calls: Sequence[ToolCall], answers: Sequence[Said], spans: Sequence[ToolCall]) -> Iterable[ToolCall]:
     nameless = [each for each in answers if each.call_id is None]
     by_id = {each.call_id: each for each in answers if each.call_id is not None and (each.text or each.result)}
+    by_id |= _crossed(calls, by_id)
     for call in calls:
         answer = by_id.get(call.id) if call.id else None
         if answer is None and nameless and (nameless[0].name in {None, call.name}):
             answer = nameless.pop(0)
         yield _complete(call, answer, spans)
+
+
+def _crossed(calls: Sequence[ToolCall], by_id: dict[str, Said]) -> dict[str, Said]:
+    """The answers under ids that nobody asked with, by the ids of the calls that got none, one after the other.
+
+    OpenLLMetry gives the calls of the Responses API the ids of items, and their answers the ids of calls.
+    """
+    ids = [call.id for call in calls if call.id is not None]
+    unanswered = [each for each in ids if each not in by_id]
+    unasked = [answer for each, answer in by_id.items() if each not in ids] if unanswered else []
+    return dict(zip(unanswered, unasked, strict=True)) if len(unanswered) == len(unasked) else {}
 
 
 def _complete(call: ToolCall, answer: Said | None, spans: Sequence[ToolCall]) -> ToolCall:

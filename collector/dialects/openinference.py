@@ -27,6 +27,7 @@ from collector.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
 
 _KIND = "openinference.span.kind"
+_JSON = "application/json"
 _INPUT = "llm.input_messages."
 _OUTPUT = "llm.output_messages."
 
@@ -76,28 +77,51 @@ def _model(span: Span, kind: Kind) -> Call:
 def _given(span: Span) -> Side:
     said = _indexed_messages(span.attributes, _INPUT)
     raw = span.attributes.get("input.value")
+    if span.attributes.get("llm.provider") == "google":
+        said = _called_by_itself(span.attributes.get("output.value")) or said
     if said and not (span.dropped_attributes and isinstance(raw, str)):
         return Side(said)
     prompts = [each.get("prompt.text") for each in indexed(span.attributes, "llm.prompts.")]
     prompts = prompts or span.attributes.get("llm.prompts")
     if prompts and not said:
         return Side(listed(messages(prompts, "user").said))
+    if raw is None and not said:
+        return _parameters(span.attributes.get("llm.invocation_parameters"))
     return _raw(raw, "user", said)
+
+
+def _called_by_itself(response: Json) -> tuple[Said, ...] | None:
+    """The whole exchange of a client that runs tools by itself: google-genai tells it in its response only."""
+    if not isinstance(response, str) or '"automatic_function_calling_history":[{' not in response:
+        return None
+    return listed(messages(as_dict(decoded(response)).get("automatic_function_calling_history")).said)
+
+
+def _parameters(value: Json) -> Side:
+    """A prompt among the parameters, under the name that Bedrock's models have for it."""
+    held = as_dict(decoded(value))
+    if isinstance(held.get("chat_history"), list):
+        return Side(listed(messages(held).said))
+    prompt = text_at(held, "inputText", "message", "prompt")
+    return Side((Said("user", prompt),) if prompt else None)
 
 
 def _came(span: Span) -> Side:
     said = _indexed_messages(span.attributes, _OUTPUT)
-    if said:
+    if said and any(each.text or each.calls for each in said):
         return Side(said)
+    raw = span.attributes.get("output.value")
+    if said:  # a refusal is in the raw response only
+        found = _raw(raw, "assistant", said) if span.attributes.get("output.mime_type") == _JSON else Side(said)
+        return found if found.said and any(each.text for each in found.said) else Side(said)
     texts = [each.get("completion.text") for each in indexed(span.attributes, "llm.choices.")]
     if any(isinstance(text, str) for text in texts):
         return Side(tuple(Said("assistant", text) for text in texts if isinstance(text, str)))
-    raw = span.attributes.get("output.value")
     if "messages" in as_dict(decoded(raw)):  # a prepared request, not an answer
         return Side(None)
     if isinstance(raw, str) and raw.startswith("assistant: "):
         raw = raw.removeprefix("assistant: ")
-    json_type = span.attributes.get("output.mime_type") == "application/json"
+    json_type = span.attributes.get("output.mime_type") == _JSON
     return _raw(raw, "assistant", None, json_type=json_type)
 
 

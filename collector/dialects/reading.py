@@ -66,9 +66,9 @@ def count_at(attributes: Mapping[str, Json], *keys: str) -> int | None:
 
 
 def usage_at(attributes: Mapping[str, Json], inputs: Iterable[str], outputs: Iterable[str]) -> TokenCount | None:
-    """Token counts, each from the first of its keys; None if there are none."""
+    """Token counts, each from the first of its keys; None if there are none, or nothing but zeros."""
     given, taken = count_at(attributes, *inputs), count_at(attributes, *outputs)
-    if given is None and taken is None:
+    if not given and not taken:  # some count nothing where they fail to count; no call costs nothing
         return None
     return TokenCount(input_tokens=given or 0, output_tokens=taken or 0)
 
