@@ -101,11 +101,12 @@ def _with_results(calls: Sequence[ToolCall], answers: Sequence[Said], spans: Seq
     nameless = [each for each in answers if each.call_id is None]
     by_id = {each.call_id: each for each in answers if each.call_id is not None and (each.text or each.result)}
     by_id |= _crossed(calls, by_id)
+    spans = list(spans)
     for call in calls:
         answer = by_id.get(call.id) if call.id else None
         if answer is None and nameless and (nameless[0].name in {None, call.name}):
             answer = nameless.pop(0)
-        yield _complete(call, answer, spans)
+        yield _complete(call, answer, _span_of(call, spans))
 
 
 def _crossed(calls: Sequence[ToolCall], by_id: dict[str, Said]) -> dict[str, Said]:
@@ -119,10 +120,17 @@ def _crossed(calls: Sequence[ToolCall], by_id: dict[str, Said]) -> dict[str, Sai
     return dict(zip(unanswered, unasked, strict=True)) if len(unanswered) == len(unasked) else {}
 
 
-def _complete(call: ToolCall, answer: Said | None, spans: Sequence[ToolCall]) -> ToolCall:
-    span = next((each for each in spans if each.id == call.id and call.id is not None), None) or next(
-        (each for each in spans if each.name == call.name and each.id is None), None
-    )
+def _span_of(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
+    """The tool span of a call, taken out of `spans`: by its id, else by its name, rather with the same arguments."""
+    same = [each for each in spans if each.id == call.id and call.id is not None]
+    same = same or [each for each in spans if each.name == call.name and each.id is None]
+    found = next((each for each in same if each.arguments == call.arguments), same[0] if same else None)
+    if found is not None:
+        spans.remove(found)
+    return found
+
+
+def _complete(call: ToolCall, answer: Said | None, span: ToolCall | None) -> ToolCall:
     result: Json = None
     if answer is not None:
         result = decoded(answer.result if answer.result is not None else answer.text)

@@ -7,6 +7,7 @@ as Python reprs, or as plain text. Nobody says which of them an attribute holds,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -106,9 +107,41 @@ def _walk(value: Json, role: str, said: list[Said], depth: int) -> bool:
     if isinstance(value, str):
         if value.startswith("ChatMessage("):  # LlamaIndex writes its messages as reprs
             return _walk(python_value(value), role, said, depth - 1)
-        said.append(Said(role, value))
+        said.append(printed(value, role) or Said(role, value))
         return True
     return False
+
+
+_PRINTED = re.compile(
+    r"""content=(?P<content>'[^'\\]*+(?:\\.[^'\\]*+)*+'|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[.*?\])"""
+    r"(?= (?:additional_kwargs|name|tool_call_id|response_metadata)=)",
+    re.DOTALL,
+)
+_PRINTED_NAME = re.compile(r" (name|tool_call_id)='([^']{1,200})'")
+_PRINTED_CALLS = re.compile(r" tool_calls=(\[\{.*?\}\])(?= \w+=|\Z)", re.DOTALL)
+_PRINTED_ANSWER = (" tool_calls=[", " usage_metadata={", " response_metadata={'")
+
+
+def printed(text: str, role: str) -> Said | None:
+    """A LangChain message as `print` shows it, `content='…' additional_kwargs={} …`; None if the text is none.
+
+    It does not say whose message it is: what only models' messages have, or tools', does; otherwise it is one of `role`.
+    """
+    found = _PRINTED.match(text) if text.startswith("content=") else None
+    if found is None:
+        return None
+    content, rest = python_value(found["content"]), text[found.end() :]
+    names = dict(_PRINTED_NAME.findall(rest))
+    if "tool_call_id" in names:
+        return answer(names, content)
+    calls = _PRINTED_CALLS.search(rest)
+    answered = any(mark in rest for mark in _PRINTED_ANSWER)
+    words = parts_of(content).texts
+    return Said(
+        "assistant" if answered else role,
+        ("" if answered else "\n").join(words),
+        tool_calls(python_value(calls[1])) if calls else (),
+    )
 
 
 def _list(items: list[Any], role: str, said: list[Said], depth: int) -> bool:
@@ -189,6 +222,8 @@ def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
     raw = item.get("role") or item.get("_role") or item.get("type")
     raw = as_dict(raw).get("label", raw)  # Semantic Kernel for .NET
     who = ROLES.get(raw.lower(), raw) if isinstance(raw, str) and raw else role
+    if who == "unknown" and role == "assistant":  # OpenLLMetry does not know LangChain's streamed messages
+        who = role
     data = as_dict(item.get("data"))
     body = data if "content" in data else item  # LangChain's {"type": "human", "data": {…}}
     content = next((body[key] for key in _CONTENT_KEYS if body.get(key) is not None), None)

@@ -10,7 +10,7 @@ from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
 from collector.dialects.decode import as_dict, decoded
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages
+from collector.dialects.messages import messages, printed
 from collector.dialects.parts import arguments
 from collector.dialects.reading import (
     failure,
@@ -214,9 +214,7 @@ def _documents(attributes: Attributes, beginning: str) -> tuple[Passage, ...]:
 
 def _tool(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    given = arguments(attributes.get("input.value"))
-    if as_dict(given).keys() == {"kwargs"}:
-        given = as_dict(given)["kwargs"]
+    given = _arguments(attributes.get("input.value"))
     call = ToolCall(
         id=text_at(attributes, "tool_call.id", "tool.id"),
         name=text_at(attributes, "tool.name", "tool_call.function.name") or span.name,
@@ -226,10 +224,28 @@ def _tool(span: Span, kind: Kind) -> Call:
     return _common(span, kind=kind, tool=call)
 
 
+def _arguments(value: Json) -> Json:
+    """A tool's arguments, where a function was called with them: beside its positional ones and its switches."""
+    given = arguments(value)
+    held = as_dict(given)
+    named = held.get("kwargs")
+    if (
+        isinstance(named, dict)
+        and not held.get("args")
+        and held.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}
+    ):
+        return as_dict(named)
+    return given
+
+
 def _tool_result(value: Json) -> Json:
     held = as_dict(decoded(value))
     if "raw_output" in held:  # LlamaIndex
         return decoded(held["raw_output"])
+    text = held["output"] if held.keys() == {"output"} else value
+    shown = printed(text, "tool") if isinstance(text, str) else None
+    if shown is not None:
+        return decoded(shown.text)
     said = messages(held, "tool").said if {"lc", "data", "tool_call_id"} & held.keys() else ()  # LangChain
     return decoded(said[-1].text) if said else decoded(value)
 
