@@ -125,7 +125,7 @@ _PRINTED_ANSWER = (" tool_calls=[", " usage_metadata={", " response_metadata={'"
 def printed(text: str, role: str) -> Said | None:
     """A LangChain message as `print` shows it, `content='…' additional_kwargs={} …`; None if the text is none.
 
-    It does not say whose message it is: what only models' messages have, or tools', does; otherwise it is one of `role`.
+    It does not say whose it is: what only models' messages have, or tools', does; otherwise it is one of `role`.
     """
     found = _PRINTED.match(text) if text.startswith("content=") else None
     if found is None:

@@ -53,6 +53,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
             return None
         name = "LLM"
     kind = "agent" if "crew_inputs" in attributes else _KINDS.get(name.upper(), "chain")  # CrewAI's root is a CHAIN
+    if "instructor.response_model" in attributes:
+        return _structured(span)
     return _READERS[kind](span, kind)
 
 
@@ -75,8 +77,13 @@ def _model(span: Span, kind: Kind) -> Call:
 
 
 def _given(span: Span) -> Side:
+    conventions = span.attributes.get("gen_ai.input.messages")
+    if isinstance(conventions, str) and conventions.startswith("["):
+        return Side(None)  # what these were made from, with each tool's answer by itself
     said = _indexed_messages(span.attributes, _INPUT)
     raw = span.attributes.get("input.value")
+    if said and any(each.role == "tool" and not each.text for each in said):
+        said = _with_answers(raw) or said
     if span.attributes.get("llm.provider") == "google":
         said = _called_by_itself(span.attributes.get("output.value")) or said
     if said and not (span.dropped_attributes and isinstance(raw, str)):
@@ -88,6 +95,13 @@ def _given(span: Span) -> Side:
     if raw is None and not said:
         return _parameters(span.attributes.get("llm.invocation_parameters"))
     return _raw(raw, "user", said)
+
+
+def _with_answers(raw: Json) -> tuple[Said, ...] | None:
+    """The raw request, where it has the tools' answers: Haystack's leaves them out of the indexed messages."""
+    heard = messages(raw)
+    there = heard.shaped and not heard.hole and any(each.role == "tool" and each.text for each in heard.said)
+    return heard.said if there else None
 
 
 def _called_by_itself(response: Json) -> tuple[Said, ...] | None:
@@ -136,7 +150,7 @@ def _raw(raw: Json, role: str, fallback: tuple[Said, ...] | None, *, json_type: 
     if not heard.shaped and not isinstance(decoded(raw), str):  # JSON, but nothing that was said
         return Side(listed(heard.said) if role == "assistant" and not json_type else None)
     said = [each for each in heard.said if not looks_like_repr(each.text)]
-    return Side(listed(said), heard.hole)
+    return Side(listed(said), heard.hole or ("no_content" if heard.said and not said else None))
 
 
 def _indexed_messages(attributes: Attributes, beginning: str) -> tuple[Said, ...] | None:
@@ -157,6 +171,9 @@ def _message(group: dict[str, Json]) -> dict[str, Any]:
         else:
             message[name] = value
     message.setdefault("role", "assistant" if nested else "user")
+    answers = [decoded(value) for key, value in group.items() if key.startswith("function.")]
+    if answers:  # AutoGen
+        return {"role": "tool", "content": answers}
     if nested:
         contents = [_content(each) for each in indexed(group, "message.contents.")]
         if contents:
@@ -197,6 +214,20 @@ def _wrapper(span: Span, kind: Kind) -> Call:
         error=failure(span, answered=came.said is not None) if kind == "agent" else None,
         variables=_variables(attributes),
         passages=_documents(attributes, "reranker.output_documents.") if kind == "aside" else (),
+    )
+
+
+def _structured(span: Span) -> Call:
+    """Instructor's own span: the messages, and the object that was made of the answer; the call may be below."""
+    came = text_at(span.attributes, "output.value")
+    return _common(
+        span,
+        kind="agent",
+        input=_given(span).said,
+        output=(Said("assistant", came),) if came else None,
+        input_hole=masked_hole(span.attributes.get("input.value")),
+        output_hole=masked_hole(came),
+        error=failure(span, answered=came is not None),
     )
 
 

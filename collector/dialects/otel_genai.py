@@ -122,6 +122,8 @@ def _exchange(
 ) -> Call:
     given, given_hole = _side(attributes, _INPUT, "user", told.input)
     came, came_hole = _side(attributes, _OUTPUT, "assistant", told.output)
+    if kind == "model" and given and came is None and came_hole is None and "gen_ai.operation.name" in attributes:
+        came_hole = "no_content"  # a call it was, whether or not its answer was recorded
     if came is not None and len(came) > 1 and attributes.get("gen_ai.operation.name") == "generate_content":
         came = _whole_stream(came)
     return Call(

@@ -30,9 +30,14 @@ def is_masked(value: Json) -> bool:
     return stripped in MASKS or _SCRUBBED.fullmatch(stripped) is not None
 
 
+_OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")
+
+
 def looks_like_repr(text: str) -> bool:
-    """Whether a text is the repr of an object rather than something said: `StopEvent(result=…`."""
+    """Whether a text is the repr of an object rather than something said: `StopEvent(result=…`, `<groq.Stream …>`."""
     name, bracket, _ = text[:80].partition("(")
+    if name.startswith("<") and _OBJECT.fullmatch(text.strip()):
+        return True
     return bool(bracket) and name.isidentifier() and text.rstrip().endswith((")", "..."))
 
 
