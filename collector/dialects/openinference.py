@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
-from collector.dialects.decode import as_dict, decoded
+from collector.dialects.decode import as_dict, as_list, decoded
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
 from collector.dialects.messages import messages, printed
@@ -204,10 +204,11 @@ def _call(group: dict[str, Json]) -> dict[str, Any]:
 def _wrapper(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     given, came = question_in(attributes.get("input.value")), answer_in(attributes.get("output.value"))
+    task = _crews_task(attributes) if kind == "agent" else None
     return _common(
         span,
         kind=kind,
-        input=given.said,
+        input=(Said("user", task),) if task else given.said,
         output=came.said,
         input_hole=given.hole,
         output_hole=came.hole,
@@ -215,6 +216,17 @@ def _wrapper(span: Span, kind: Kind) -> Call:
         variables=_variables(attributes),
         passages=_documents(attributes, "reranker.output_documents.") if kind == "aside" else (),
     )
+
+
+def _crews_task(attributes: Attributes) -> str | None:
+    """What CrewAI's agent, or its crew if that has a single task, was asked to do."""
+    if "crew_tasks" in attributes:
+        tasks = as_list(decoded(attributes["crew_tasks"]))
+        return text_at(as_dict(tasks[0]), "description") if len(tasks) == 1 else None
+    if "task_id" not in attributes:
+        return None
+    made = as_dict(decoded(attributes.get("output.value")))
+    return text_at(made, "description") if "raw" in made else None
 
 
 def _structured(span: Span) -> Call:
