@@ -82,7 +82,7 @@ def _given(span: Span) -> Side:
         return Side(None)  # what these were made from, with each tool's answer by itself
     said = _indexed_messages(span.attributes, _INPUT)
     raw = span.attributes.get("input.value")
-    if said and any(each.role == "tool" and not each.text for each in said):
+    if said and _lacks_answers(said, span.attributes):
         said = _with_answers(raw) or said
     if span.attributes.get("llm.provider") == "google":
         said = _called_by_itself(span.attributes.get("output.value")) or said
@@ -95,6 +95,15 @@ def _given(span: Span) -> Side:
     if raw is None and not said:
         return _parameters(span.attributes.get("llm.invocation_parameters"))
     return _raw(raw, "user", said)
+
+
+def _lacks_answers(said: Sequence[Said], attributes: Attributes) -> bool:
+    """Whether tools' answers are empty, or fewer than what was asked: early versions keep the last of several."""
+    told = [each for each in said if each.role == "tool"]
+    if not told:
+        return False
+    asked = sum(len(each.calls) for each in said)
+    return (len(told) < asked and attributes.get("input.mime_type") == _JSON) or not all(each.text for each in told)
 
 
 def _with_answers(raw: Json) -> tuple[Said, ...] | None:
@@ -114,7 +123,7 @@ def _called_by_itself(response: Json) -> tuple[Said, ...] | None:
 def _parameters(value: Json) -> Side:
     """A prompt among the parameters, under the name that Bedrock's models have for it."""
     held = as_dict(decoded(value))
-    if isinstance(held.get("chat_history"), list):
+    if isinstance(held.get("chat_history"), list) or isinstance(held.get("messages"), list):
         return Side(listed(messages(held).said))
     prompt = text_at(held, "inputText", "message", "prompt")
     return Side((Said("user", prompt),) if prompt else None)
@@ -131,6 +140,8 @@ def _came(span: Span) -> Side:
     texts = [each.get("completion.text") for each in indexed(span.attributes, "llm.choices.")]
     if any(isinstance(text, str) for text in texts):
         return Side(tuple(Said("assistant", text) for text in texts if isinstance(text, str)))
+    if raw == "None":  # a response of a provider whose shape the library does not know
+        return Side(None, "no_content")
     if "messages" in as_dict(decoded(raw)):  # a prepared request, not an answer
         return Side(None)
     if isinstance(raw, str) and raw.startswith("assistant: "):
@@ -171,6 +182,8 @@ def _message(group: dict[str, Json]) -> dict[str, Any]:
         else:
             message[name] = value
     message.setdefault("role", "assistant" if nested else "user")
+    if message.get("tool_call_id") and message["role"] == "user":  # Anthropic's way to tell what a tool gave
+        message["role"] = "tool"
     answers = [decoded(value) for key, value in group.items() if key.startswith("function.")]
     if answers:  # AutoGen
         return {"role": "tool", "content": answers}
