@@ -7,12 +7,11 @@ as Python reprs, or as plain text. Nobody says which of them an attribute holds,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from collector.dialects.call import Said, finish_of
-from collector.dialects.decode import as_dict, as_list, document, python_value
+from collector.dialects.decode import as_dict, as_list, document, python_value, shown_fields
 from collector.dialects.parts import (
     PART_KEYS,
     PART_TYPES,
@@ -112,14 +111,7 @@ def _walk(value: Json, role: str, said: list[Said], depth: int) -> bool:
     return False
 
 
-_PRINTED = re.compile(
-    r"""content=(?P<content>'[^'\\]*+(?:\\.[^'\\]*+)*+'|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[.*?\])"""
-    r"(?= (?:additional_kwargs|name|tool_call_id|response_metadata)=)",
-    re.DOTALL,
-)
-_PRINTED_NAME = re.compile(r" (name|tool_call_id)='([^']{1,200})'")
-_PRINTED_CALLS = re.compile(r" tool_calls=(\[\{.*?\}\])(?= \w+=|\Z)", re.DOTALL)
-_PRINTED_ANSWER = (" tool_calls=[", " usage_metadata={", " response_metadata={'")
+_PRINTED = (" additional_kwargs={", " tool_call_id='", " response_metadata={")
 
 
 def printed(text: str, role: str) -> Said | None:
@@ -127,21 +119,18 @@ def printed(text: str, role: str) -> Said | None:
 
     It does not say whose it is: what only models' messages have, or tools', does; otherwise it is one of `role`.
     """
-    found = _PRINTED.match(text) if text.startswith("content=") else None
-    if found is None:
+    if not (text.startswith("content=") and any(mark in text for mark in _PRINTED)):
         return None
-    content, rest = python_value(found["content"]), text[found.end() :]
-    names = dict(_PRINTED_NAME.findall(rest))
-    if "tool_call_id" in names:
-        return answer(names, content)
-    calls = _PRINTED_CALLS.search(rest)
-    answered = any(mark in rest for mark in _PRINTED_ANSWER)
+    fields = shown_fields(text)
+    content = fields.get("content")
+    if content is None:
+        return None
+    if fields.get("tool_call_id"):
+        return answer({key: fields.get(key) for key in ("name", "tool_call_id")}, content)
+    calls = tool_calls(fields.get("tool_calls"))
+    answered = bool(calls or fields.get("usage_metadata") or fields.get("response_metadata"))
     words = parts_of(content).texts
-    return Said(
-        "assistant" if answered else role,
-        ("" if answered else "\n").join(words),
-        tool_calls(python_value(calls[1])) if calls else (),
-    )
+    return Said("assistant" if answered else role, ("" if answered else "\n").join(words), calls)
 
 
 def _list(items: list[Any], role: str, said: list[Said], depth: int) -> bool:

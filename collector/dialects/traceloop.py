@@ -6,9 +6,9 @@ The messages that its newer versions write by the conventions are read by `otel_
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from collector.dialects.call import Call, Kind, Passage, finish_of, listed
+from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
 from collector.dialects.decode import as_dict, as_list, decoded, json_value, python_value
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
@@ -62,6 +62,8 @@ def _model(span: Span, kind: Kind) -> Call:
     encoded = span.scope.startswith("opentelemetry.instrumentation.bedrock")
     system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user", encoded=encoded))
     output = listed(indexed_messages(attributes, COMPLETION, "assistant", encoded=encoded))
+    if output and span.scope.startswith("opentelemetry.instrumentation.google_generativeai"):
+        output = tuple(_without_nothing(output)) or None
     finish = output[0].finish if output else None
     return Call(
         dialect="traceloop",
@@ -80,6 +82,17 @@ def _model(span: Span, kind: Kind) -> Call:
             if said
         },
     )
+
+
+_NOTHING = re.compile(r"\A(?:None)+(?=[A-Z]|\Z)")
+
+
+def _without_nothing(output: Sequence[Said]) -> Iterable[Said]:
+    """Gemini's streams: chunks without a text were written as the word for nothing."""
+    for said in output:
+        text = _NOTHING.sub("", said.text)
+        if text or said.calls or not said.text:
+            yield said._replace(text=text)
 
 
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens")
