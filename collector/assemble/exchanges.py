@@ -115,13 +115,22 @@ def _key(call: ModelCall, groups: dict[tuple[str, int] | str, _Group], tree: Tre
 def _continued(call: ModelCall, groups: dict[tuple[str, int] | str, _Group]) -> tuple[str, int] | str | None:
     """The group that a call with only tools' answers in its input goes on with."""
     answered = {each.call_id for each in call.call.input or () if each.role == "tool" and each.call_id}
-    if not any(each.role == "tool" for each in call.call.input or ()):
-        return None
     waiting = [(key, group) for key, group in groups.items() if group.open]
+    if not call.call.input:  # some leave out what only tools said
+        beside = [key for key, group in waiting if _goes_on(group.open[-1], call)]
+        return beside[0] if len(beside) == 1 else None
+    if not any(each.role == "tool" for each in call.call.input):
+        return None
     for key, group in waiting:
         if any(each.id in answered for step in group.open for each in step.pending):
             return key
     return waiting[-1][0] if waiting else None
+
+
+def _goes_on(step: ModelCall, call: ModelCall) -> bool:
+    """Whether a call without any input may be the one after a step: the same span called both, one after the other."""
+    above = call.span.parent_span_id
+    return above is not None and above == step.span.parent_span_id and step.span.end <= call.span.start
 
 
 def _fail(group: _Group, call: ModelCall) -> None:
@@ -151,8 +160,8 @@ def _close(group: _Group, call: ModelCall) -> None:
 
 
 def _was_silent_before(done: Exchange, call: ModelCall) -> bool:
-    """Whether an answer was not captured that came before a call to which more was said after the same words."""
-    return done.error is None and done.answer is None and done.final is not None and done.end <= call.span.start
+    """Whether an answer without text came before a call to which more was said after the same words."""
+    return done.error is None and not done.answer and done.final is not None and done.end <= call.span.start
 
 
 def _is_copy(done: Exchange, call: ModelCall) -> bool:

@@ -24,6 +24,8 @@ def hole_of(exchange: Exchange) -> Incomplete | None:
     spans = _spans(exchange)
     if exchange.answer is None and not _was_silent(exchange):
         return _reason((call.output_hole for call in calls), (call.input_hole for call in calls), spans)
+    if _was_left_out(exchange):
+        return "no_content"
     if exchange.question is None:
         return _reason((call.input_hole for call in calls), (call.output_hole for call in calls), spans)
     if exchange.wrapper is None and exchange.final is not None:
@@ -66,6 +68,21 @@ def _was_silent(exchange: Exchange) -> bool:
     spans = _spans(exchange)
     whole = call.output_hole is None and call.input_hole is None and not any(span.dropped_attributes for span in spans)
     return whole and call.finish == "stop" and call.usage is not None
+
+
+_SILENCE = 5
+"""Tokens that an empty answer may cost: its end is one or two."""
+
+
+def _was_left_out(exchange: Exchange) -> bool:
+    """Whether a model wrote something that was not recorded, though the answer looks empty.
+
+    Refusals and thoughts are what libraries leave out, and whole answers of providers whose shape they do not know.
+    """
+    if exchange.answer or exchange.final is None or exchange.wrapper is not None:
+        return False
+    call = exchange.final.call
+    return call.finish in {None, "stop"} and call.usage is not None and call.usage.output_tokens > _SILENCE
 
 
 def _was_prompt_cut(call: Call, spans: list[Span]) -> bool:

@@ -216,6 +216,8 @@ def _combine(reads: list[Read]) -> ModelCall:
     given = call.input or ()
     cut = call.input_hole is not None  # then the last words that can be read need not be the last ones said
     position = len(given) if cut else user_position(given)
+    if not cut and call.system and position >= 0 and given[position].role == "system":
+        position = -1  # a system prompt that is told twice: the user's words were left out
     return ModelCall(
         span=ordered[0].span,
         call=call,

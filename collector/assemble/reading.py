@@ -9,6 +9,7 @@ from collector.assemble.gather import Gathered
 from collector.assemble.identity import Identity
 from collector.assemble.tree import Tree
 from collector.dialects.call import Call
+from collector.dialects.decode import as_dict
 from collector.dialects.registry import Dialects
 from collector.span import NOTHING, LogRecord, Span
 
@@ -59,7 +60,9 @@ def read_spans(gathered: Gathered, tree: Tree, dialects: Dialects, identity: Ide
     strays.update(own)
     records_at = _by_span(gathered.records)
     for span_id, records in strays.items():
-        _settle(span_id, records, reads, tree, reader, records_at)
+        left = [each for each in _batches(records) if not _settle(span_id, each, reads, tree, reader, records_at)]
+        if left:
+            _keep(span_id, [record for batch in left for record in batch], reads, tree, reader)
     return sorted(reads.values(), key=lambda read: (read.span.start, read.span.end, read.span.span_id))
 
 
@@ -86,6 +89,31 @@ def _read_at_home(
     return alone
 
 
+_CHOICE = "gen_ai.choice"
+_ENDS = frozenset({_CHOICE, "gen_ai.content.completion", "gen_ai.client.inference.operation.details"})
+"""Records that end what is said of a call."""
+
+
+def _batches(records: Sequence[LogRecord]) -> list[list[LogRecord]]:
+    """The records of several calls, in order of time, parted where one has ended and the next one begins."""
+    batches: list[list[LogRecord]] = []
+    for record in records:
+        if not batches or _is_over(batches[-1][-1], record):
+            batches.append([])
+        batches[-1].append(record)
+    return batches
+
+
+def _is_over(before: LogRecord, record: LogRecord) -> bool:
+    """Whether what is said of a call ends between two records; several choices are of one call."""
+    if before.event_name not in _ENDS:
+        return False
+    if record.event_name != before.event_name or record.event_name != _CHOICE:
+        return True
+    last, this = as_dict(before.body), as_dict(record.body)
+    return last.get("index") == this.get("index") and bool(last.get("finish_reason"))
+
+
 def _settle(
     span_id: str | None,
     records: list[LogRecord],
@@ -93,17 +121,24 @@ def _settle(
     tree: Tree,
     reader: _Reader,
     records_at: dict[str | None, list[LogRecord]],
-) -> None:
-    """Give stray records to the call they must be from, or else to the span they name, or else to one of their own."""
+) -> bool:
+    """Give the stray records of a call to the span they must be from; False if there is none."""
     target = _unanswered(span_id, records, reads.values(), tree)
     if target is not None:
         both = [*records_at.get(target.span.span_id, []), *records]
         call = reader.read(target.span, both)
         if call is not None and call.output is not None:
             reads[target.span.span_id] = Read(target.span, call)
-            return
+            return True
+    return False
+
+
+def _keep(
+    span_id: str | None, records: Sequence[LogRecord], reads: dict[str, Read], tree: Tree, reader: _Reader
+) -> None:
+    """Give stray records to the span they name, or else to one of their own."""
     span = tree.spans.get(span_id or "") or _stand_in(records)
-    call = reader.read(span, records_at.get(span_id, records))
+    call = reader.read(span, records)
     if call is not None:
         reads[span.span_id] = Read(span, call)
 

@@ -45,45 +45,54 @@ def tools_called(exchange: Exchange, spans: ToolSpans) -> tuple[ToolCall, ...]:
     """
     asked, answers = _said_in(exchange)
     told = spans.of(exchange)
-    if not any(asked):
-        return tuple(_once([told])) if told else ()
+    if not any(calls for calls, _ in asked):
+        return tuple(_once([(told, False)])) if told else ()
     return tuple(_with_results(_once(asked), answers, told))
 
 
-def _said_in(exchange: Exchange) -> tuple[list[list[ToolCall]], list[Said]]:
+_Asked = tuple[Sequence[ToolCall], bool]
+"""The tool calls in a list of messages, and whether it is a history, which repeats what was asked before."""
+
+
+def _said_in(exchange: Exchange) -> tuple[list[_Asked], list[Said]]:
     """The tool calls in each of the lists of messages that may repeat each other, and the tools' answers."""
-    asked: list[list[ToolCall]] = []
+    asked: list[_Asked] = []
     answers: list[Said] = []
     for call in exchange.calls:
-        _collect((call.call.input or ())[call.position + 1 :], asked, answers)
-        _collect(call.call.output or (), asked, answers)
-    if exchange.wrapper is not None and not any(asked):
-        _collect(exchange.wrapper.call.output or (), asked, answers)
+        asked.append(_collect((call.call.input or ())[call.position + 1 :], answers, history=True))
+        asked.append(_collect(call.call.output or (), answers))
+    if exchange.wrapper is not None and not any(calls for calls, _ in asked):
+        asked.append(_collect(exchange.wrapper.call.output or (), answers))
     return asked, answers
 
 
-def _collect(messages: Sequence[Said], asked: list[list[ToolCall]], answers: list[Said]) -> None:
-    asked.append([call for said in messages for call in said.calls])
+def _collect(messages: Sequence[Said], answers: list[Said], *, history: bool = False) -> _Asked:
     answers += [said for said in messages if said.role == "tool"]
+    return [call for said in messages for call in said.calls], history
 
 
-def _once(lists: Iterable[Sequence[ToolCall]]) -> list[ToolCall]:
+def _once(lists: Iterable[_Asked]) -> list[ToolCall]:
     """Each call once: by its id, or where there is none, as often as the list that has it most often.
 
-    A call that is told without its id first, and with it later, is one.
+    A call that is told without its id first, and with it later, is one. So is one that the history has under another
+    id: in the Responses API an item has an id of its own beside that of the call.
     """
     kept: list[ToolCall] = []
     ids: set[str] = set()
     have: Counter[tuple[str, str]] = Counter()
     nameless: dict[tuple[str, str], list[int]] = {}
-    for calls in lists:
+    for calls, is_history in lists:
         here: Counter[tuple[str, str]] = Counter()
+        renamed = _unnamed_in(calls, kept) if is_history and kept else {}
         for call in calls:
             if call.id is not None and call.id in ids:
                 continue
             content = (call.name, compact(call.arguments))
             if call.id is not None:
                 ids.add(call.id)
+                if renamed.get(content):
+                    kept[renamed[content].pop(0)] = call
+                    continue
                 if nameless.get(content):
                     kept[nameless[content].pop(0)] = call
                     continue
@@ -97,20 +106,52 @@ def _once(lists: Iterable[Sequence[ToolCall]]) -> list[ToolCall]:
     return kept
 
 
+def _unnamed_in(calls: Sequence[ToolCall], kept: Sequence[ToolCall]) -> dict[tuple[str, str], list[int]]:
+    """Where in `kept` the calls are whose ids a history does not have, by what they say."""
+    named = {call.id for call in calls}
+    if all(call.id in named for call in kept):
+        return {}
+    found: dict[tuple[str, str], list[int]] = {}
+    for index, call in enumerate(kept):
+        if call.id is not None and call.id not in named:
+            found.setdefault((call.name, compact(call.arguments)), []).append(index)
+    return found
+
+
 def _with_results(calls: Sequence[ToolCall], answers: Sequence[Said], spans: Sequence[ToolCall]) -> Iterable[ToolCall]:
     nameless = [each for each in answers if each.call_id is None]
     by_id = {each.call_id: each for each in answers if each.call_id is not None and (each.text or each.result)}
+    by_id |= _crossed(calls, by_id)
+    spans = list(spans)
     for call in calls:
         answer = by_id.get(call.id) if call.id else None
         if answer is None and nameless and (nameless[0].name in {None, call.name}):
             answer = nameless.pop(0)
-        yield _complete(call, answer, spans)
+        yield _complete(call, answer, _span_of(call, spans))
 
 
-def _complete(call: ToolCall, answer: Said | None, spans: Sequence[ToolCall]) -> ToolCall:
-    span = next((each for each in spans if each.id == call.id and call.id is not None), None) or next(
-        (each for each in spans if each.name == call.name and each.id is None), None
-    )
+def _crossed(calls: Sequence[ToolCall], by_id: dict[str, Said]) -> dict[str, Said]:
+    """The answers under ids that nobody asked with, by the ids of the calls that got none, one after the other.
+
+    OpenLLMetry gives the calls of the Responses API the ids of items, and their answers the ids of calls.
+    """
+    ids = [call.id for call in calls if call.id is not None]
+    unanswered = [each for each in ids if each not in by_id]
+    unasked = [answer for each, answer in by_id.items() if each not in ids] if unanswered else []
+    return dict(zip(unanswered, unasked, strict=True)) if len(unanswered) == len(unasked) else {}
+
+
+def _span_of(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
+    """The tool span of a call, taken out of `spans`: by its id, else by its name, rather with the same arguments."""
+    same = [each for each in spans if each.id == call.id and call.id is not None]
+    same = same or [each for each in spans if each.name == call.name and each.id is None]
+    found = next((each for each in same if each.arguments == call.arguments), same[0] if same else None)
+    if found is not None:
+        spans.remove(found)
+    return found
+
+
+def _complete(call: ToolCall, answer: Said | None, span: ToolCall | None) -> ToolCall:
     result: Json = None
     if answer is not None:
         result = decoded(answer.result if answer.result is not None else answer.text)

@@ -182,6 +182,33 @@ def python_value(text: str) -> Json:
         return None
 
 
+_SHOWN = re.compile(rf"{_SINGLE}|{_DOUBLE}|[\[\](){{}}]|(?:(?<= )|\A)[a-z_]++=", re.DOTALL)
+
+
+def shown_fields(text: str) -> dict[str, Json]:
+    """The fields of an object as pydantic prints it: `role='user' parts=[…]`; those that can be read.
+
+    A text that does not begin with a field has none.
+    """
+    if len(text) > MAX_REPR:
+        return {}
+    depth, starts = 0, list[re.Match[str]]()
+    for token in _SHOWN.finditer(text):
+        character = token.group()
+        if character in "[({":
+            depth += 1
+        elif character in "])}":
+            depth -= 1
+        elif depth == 0 and character[-1] == "=":
+            starts.append(token)
+    if not starts or starts[0].start() > 0:
+        return {}
+    ends = [each.start() for each in starts[1:]] + [len(text)]
+    return {
+        each.group()[:-1]: python_value(text[each.end() : end].strip()) for each, end in zip(starts, ends, strict=True)
+    }
+
+
 def _of_node(node: ast.expr, depth: int) -> Json:
     if depth <= 0:
         return None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from collector.dialects.call import Said
 from collector.dialects.decode import as_dict, as_list, document
-from collector.dialects.messages import messages
+from collector.dialects.messages import messages, printed
 from collector.dialects.parts import Dict
 from collector.dialects.reading import looks_like_repr, masked_hole
 from evaluators.cases import Incomplete, Json
@@ -89,4 +89,6 @@ def _picked(held: Dict, role: str, keys: Sequence[str], depth: int) -> tuple[Sai
 
 
 def _text(value: str, role: str) -> tuple[Said, ...] | None:
-    return (Said(role, value),) if value.strip() and not looks_like_repr(value) else None
+    if not value.strip() or looks_like_repr(value):
+        return None
+    return (printed(value, role) or Said(role, value),)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from collector.dialects.call import Said
-from collector.dialects.decode import as_dict, as_list, decoded, json_value
+from collector.dialects.decode import as_dict, as_list, decoded, json_value, shown_fields
 from collector.dialects.messages import messages
 from collector.dialects.parts import PART_TYPES, name_in
 from collector.dialects.reading import indexed
@@ -47,9 +48,23 @@ def _message(group: dict[str, Json], role: str, *, encoded: bool) -> dict[str, A
     return message
 
 
+_PRINTED_PART = re.compile(r"[a-z_]+=(?:None |FunctionCall\(|FunctionResponse\()")
+
+
+def _printed_part(part: Any) -> Any:
+    """A part of Gemini's contents that became the text of its printed form."""
+    text = part.get("text")
+    if not isinstance(text, str) or not _PRINTED_PART.match(text):
+        return part
+    fields = shown_fields(text)
+    return {key: each for key, each in fields.items() if each is not None} if "function_response" in fields else part
+
+
 def _content(value: Json) -> Json:
     """The content, decoded if it is JSON of parts; other JSON is what somebody said."""
+    if value == "[]":  # early versions leave Anthropic's tool results out of the list of blocks
+        return []
     parts = as_list(decoded(value))
     if parts and all(name_in(as_dict(part), "type") in PART_TYPES for part in parts):
-        return parts
+        return [_printed_part(part) for part in parts]
     return value

@@ -6,7 +6,7 @@ the span of the raw request below it, which has the provider's own words as Pyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from collector.dialects.call import Call, Kind, Said, listed
 from collector.dialects.decode import decoded
@@ -14,7 +14,7 @@ from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, indexed_messages
 from collector.dialects.messages import messages
 from collector.dialects.reading import failure, text_at, usage_of
-from collector.span import LogRecord, Span
+from collector.span import Attributes, LogRecord, Span
 from evaluators.cases import Json
 
 _NAME = "raw_gen_ai_request"
@@ -64,15 +64,24 @@ def _given(fields: Mapping[str, Json]) -> tuple[Said, ...] | None:
 _TOOL_MARKS = ("tool_calls", "tool_use", "functionCall", "function_call", "toolUse")
 
 
+_MISNAMED_PROMPT = "SpanAttributes.LLM_PROMPTS."
+_MISNAMED_COMPLETION = "SpanAttributes.LLM_COMPLETIONS."
+"""What releases up to 1.6x write from Python 3.11 on, where an enumeration's name took the place of its value."""
+
+
+def _indexed(attributes: Attributes, beginnings: Iterable[str], role: str) -> tuple[Said, ...] | None:
+    return next((said for each in beginnings if (said := indexed_messages(attributes, each, role))), None)
+
+
 def _request(span: Span) -> Call:
     attributes = span.attributes
-    output = listed(indexed_messages(attributes, COMPLETION, "assistant"))
+    output = _indexed(attributes, (COMPLETION, _MISNAMED_COMPLETION), "assistant")
     kind: Kind = "other" if attributes["llm.request.type"] == "embedding" else "model"
     answered = output is not None or "gen_ai.output.messages" in attributes
     return Call(
         dialect="litellm",
         kind=kind,
-        input=listed(indexed_messages(attributes, PROMPT, "user")),
+        input=_indexed(attributes, (PROMPT, _MISNAMED_PROMPT), "user"),
         output=output,
         error=failure(span, answered=answered) if kind == "model" else None,
         found={"output": f"{COMPLETION}*"} if output else {},

@@ -76,6 +76,8 @@ def _body(raw: Json) -> Dict:
 
 def _message(body: Dict, role: str, *, encoded: bool) -> tuple[Said, ...]:
     content = body.get("content")
+    if isinstance(content, dict) and content.keys() == {"tools"}:
+        return ()  # what tools there are: OpenLLMetry tells it as words of the user
     if isinstance(content, dict) and ("role" in content or "parts" in content):
         return messages(content, role).said  # Gemini's contents carry their own role
     if encoded and isinstance(content, str):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from collector.dialects.call import Said, finish_of
-from collector.dialects.decode import as_dict, as_list, document, python_value
+from collector.dialects.decode import as_dict, as_list, document, python_value, shown_fields
 from collector.dialects.parts import (
     PART_KEYS,
     PART_TYPES,
@@ -106,9 +106,31 @@ def _walk(value: Json, role: str, said: list[Said], depth: int) -> bool:
     if isinstance(value, str):
         if value.startswith("ChatMessage("):  # LlamaIndex writes its messages as reprs
             return _walk(python_value(value), role, said, depth - 1)
-        said.append(Said(role, value))
+        said.append(printed(value, role) or Said(role, value))
         return True
     return False
+
+
+_PRINTED = (" additional_kwargs={", " tool_call_id='", " response_metadata={")
+
+
+def printed(text: str, role: str) -> Said | None:
+    """A LangChain message as `print` shows it, `content='…' additional_kwargs={} …`; None if the text is none.
+
+    It does not say whose it is: what only models' messages have, or tools', does; otherwise it is one of `role`.
+    """
+    if not (text.startswith("content=") and any(mark in text for mark in _PRINTED)):
+        return None
+    fields = shown_fields(text)
+    content = fields.get("content")
+    if content is None:
+        return None
+    if fields.get("tool_call_id"):
+        return answer({key: fields.get(key) for key in ("name", "tool_call_id")}, content)
+    calls = tool_calls(fields.get("tool_calls"))
+    answered = bool(calls or fields.get("usage_metadata") or fields.get("response_metadata"))
+    words = parts_of(content).texts
+    return Said("assistant" if answered else role, ("" if answered else "\n").join(words), calls)
 
 
 def _list(items: list[Any], role: str, said: list[Said], depth: int) -> bool:
@@ -189,6 +211,8 @@ def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
     raw = item.get("role") or item.get("_role") or item.get("type")
     raw = as_dict(raw).get("label", raw)  # Semantic Kernel for .NET
     who = ROLES.get(raw.lower(), raw) if isinstance(raw, str) and raw else role
+    if who == "unknown" and role == "assistant":  # OpenLLMetry does not know LangChain's streamed messages
+        who = role
     data = as_dict(item.get("data"))
     body = data if "content" in data else item  # LangChain's {"type": "human", "data": {…}}
     content = next((body[key] for key in _CONTENT_KEYS if body.get(key) is not None), None)

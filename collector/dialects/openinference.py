@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
-from collector.dialects.decode import as_dict, decoded
+from collector.dialects.decode import as_dict, as_list, decoded
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages
+from collector.dialects.messages import messages, printed
 from collector.dialects.parts import arguments
 from collector.dialects.reading import (
     failure,
@@ -27,6 +27,7 @@ from collector.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
 
 _KIND = "openinference.span.kind"
+_JSON = "application/json"
 _INPUT = "llm.input_messages."
 _OUTPUT = "llm.output_messages."
 
@@ -52,6 +53,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
             return None
         name = "LLM"
     kind = "agent" if "crew_inputs" in attributes else _KINDS.get(name.upper(), "chain")  # CrewAI's root is a CHAIN
+    if "instructor.response_model" in attributes:
+        return _structured(span)
     return _READERS[kind](span, kind)
 
 
@@ -74,30 +77,76 @@ def _model(span: Span, kind: Kind) -> Call:
 
 
 def _given(span: Span) -> Side:
+    conventions = span.attributes.get("gen_ai.input.messages")
+    if isinstance(conventions, str) and conventions.startswith("["):
+        return Side(None)  # what these were made from, with each tool's answer by itself
     said = _indexed_messages(span.attributes, _INPUT)
     raw = span.attributes.get("input.value")
+    if said and _lacks_answers(said, span.attributes):
+        said = _with_answers(raw) or said
+    if span.attributes.get("llm.provider") == "google":
+        said = _called_by_itself(span.attributes.get("output.value")) or said
     if said and not (span.dropped_attributes and isinstance(raw, str)):
         return Side(said)
     prompts = [each.get("prompt.text") for each in indexed(span.attributes, "llm.prompts.")]
     prompts = prompts or span.attributes.get("llm.prompts")
     if prompts and not said:
         return Side(listed(messages(prompts, "user").said))
+    if raw is None and not said:
+        return _parameters(span.attributes.get("llm.invocation_parameters"))
     return _raw(raw, "user", said)
+
+
+def _lacks_answers(said: Sequence[Said], attributes: Attributes) -> bool:
+    """Whether tools' answers are empty, or fewer than what was asked: early versions keep the last of several."""
+    told = [each for each in said if each.role == "tool"]
+    if not told:
+        return False
+    asked = sum(len(each.calls) for each in said)
+    return (len(told) < asked and attributes.get("input.mime_type") == _JSON) or not all(each.text for each in told)
+
+
+def _with_answers(raw: Json) -> tuple[Said, ...] | None:
+    """The raw request, where it has the tools' answers: Haystack's leaves them out of the indexed messages."""
+    heard = messages(raw)
+    there = heard.shaped and not heard.hole and any(each.role == "tool" and each.text for each in heard.said)
+    return heard.said if there else None
+
+
+def _called_by_itself(response: Json) -> tuple[Said, ...] | None:
+    """The whole exchange of a client that runs tools by itself: google-genai tells it in its response only."""
+    if not isinstance(response, str) or '"automatic_function_calling_history":[{' not in response:
+        return None
+    return listed(messages(as_dict(decoded(response)).get("automatic_function_calling_history")).said)
+
+
+def _parameters(value: Json) -> Side:
+    """A prompt among the parameters, under the name that Bedrock's models have for it."""
+    held = as_dict(decoded(value))
+    if isinstance(held.get("chat_history"), list) or isinstance(held.get("messages"), list):
+        return Side(listed(messages(held).said))
+    prompt = text_at(held, "inputText", "message", "prompt")
+    return Side((Said("user", prompt),) if prompt else None)
 
 
 def _came(span: Span) -> Side:
     said = _indexed_messages(span.attributes, _OUTPUT)
-    if said:
+    if said and any(each.text or each.calls for each in said):
         return Side(said)
+    raw = span.attributes.get("output.value")
+    if said:  # a refusal is in the raw response only
+        found = _raw(raw, "assistant", said) if span.attributes.get("output.mime_type") == _JSON else Side(said)
+        return found if found.said and any(each.text for each in found.said) else Side(said)
     texts = [each.get("completion.text") for each in indexed(span.attributes, "llm.choices.")]
     if any(isinstance(text, str) for text in texts):
         return Side(tuple(Said("assistant", text) for text in texts if isinstance(text, str)))
-    raw = span.attributes.get("output.value")
+    if raw == "None":  # a response of a provider whose shape the library does not know
+        return Side(None, "no_content")
     if "messages" in as_dict(decoded(raw)):  # a prepared request, not an answer
         return Side(None)
     if isinstance(raw, str) and raw.startswith("assistant: "):
         raw = raw.removeprefix("assistant: ")
-    json_type = span.attributes.get("output.mime_type") == "application/json"
+    json_type = span.attributes.get("output.mime_type") == _JSON
     return _raw(raw, "assistant", None, json_type=json_type)
 
 
@@ -112,7 +161,7 @@ def _raw(raw: Json, role: str, fallback: tuple[Said, ...] | None, *, json_type: 
     if not heard.shaped and not isinstance(decoded(raw), str):  # JSON, but nothing that was said
         return Side(listed(heard.said) if role == "assistant" and not json_type else None)
     said = [each for each in heard.said if not looks_like_repr(each.text)]
-    return Side(listed(said), heard.hole)
+    return Side(listed(said), heard.hole or ("no_content" if heard.said and not said else None))
 
 
 def _indexed_messages(attributes: Attributes, beginning: str) -> tuple[Said, ...] | None:
@@ -133,6 +182,11 @@ def _message(group: dict[str, Json]) -> dict[str, Any]:
         else:
             message[name] = value
     message.setdefault("role", "assistant" if nested else "user")
+    if message.get("tool_call_id") and message["role"] == "user":  # Anthropic's way to tell what a tool gave
+        message["role"] = "tool"
+    answers = [decoded(value) for key, value in group.items() if key.startswith("function.")]
+    if answers:  # AutoGen
+        return {"role": "tool", "content": answers}
     if nested:
         contents = [_content(each) for each in indexed(group, "message.contents.")]
         if contents:
@@ -163,16 +217,42 @@ def _call(group: dict[str, Json]) -> dict[str, Any]:
 def _wrapper(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     given, came = question_in(attributes.get("input.value")), answer_in(attributes.get("output.value"))
+    task = _crews_task(attributes) if kind == "agent" else None
     return _common(
         span,
         kind=kind,
-        input=given.said,
+        input=(Said("user", task),) if task else given.said,
         output=came.said,
         input_hole=given.hole,
         output_hole=came.hole,
         error=failure(span, answered=came.said is not None) if kind == "agent" else None,
         variables=_variables(attributes),
         passages=_documents(attributes, "reranker.output_documents.") if kind == "aside" else (),
+    )
+
+
+def _crews_task(attributes: Attributes) -> str | None:
+    """What CrewAI's agent, or its crew if that has a single task, was asked to do."""
+    if "crew_tasks" in attributes:
+        tasks = as_list(decoded(attributes["crew_tasks"]))
+        return text_at(as_dict(tasks[0]), "description") if len(tasks) == 1 else None
+    if "task_id" not in attributes:
+        return None
+    made = as_dict(decoded(attributes.get("output.value")))
+    return text_at(made, "description") if "raw" in made else None
+
+
+def _structured(span: Span) -> Call:
+    """Instructor's own span: the messages, and the object that was made of the answer; the call may be below."""
+    came = text_at(span.attributes, "output.value")
+    return _common(
+        span,
+        kind="agent",
+        input=_given(span).said,
+        output=(Said("assistant", came),) if came else None,
+        input_hole=masked_hole(span.attributes.get("input.value")),
+        output_hole=masked_hole(came),
+        error=failure(span, answered=came is not None),
     )
 
 
@@ -190,9 +270,7 @@ def _documents(attributes: Attributes, beginning: str) -> tuple[Passage, ...]:
 
 def _tool(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    given = arguments(attributes.get("input.value"))
-    if as_dict(given).keys() == {"kwargs"}:
-        given = as_dict(given)["kwargs"]
+    given = _arguments(attributes.get("input.value"))
     call = ToolCall(
         id=text_at(attributes, "tool_call.id", "tool.id"),
         name=text_at(attributes, "tool.name", "tool_call.function.name") or span.name,
@@ -202,10 +280,28 @@ def _tool(span: Span, kind: Kind) -> Call:
     return _common(span, kind=kind, tool=call)
 
 
+def _arguments(value: Json) -> Json:
+    """A tool's arguments, where a function was called with them: beside its positional ones and its switches."""
+    given = arguments(value)
+    held = as_dict(given)
+    named = held.get("kwargs")
+    if (
+        isinstance(named, dict)
+        and not held.get("args")
+        and held.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}
+    ):
+        return as_dict(named)
+    return given
+
+
 def _tool_result(value: Json) -> Json:
     held = as_dict(decoded(value))
     if "raw_output" in held:  # LlamaIndex
         return decoded(held["raw_output"])
+    text = held["output"] if held.keys() == {"output"} else value
+    shown = printed(text, "tool") if isinstance(text, str) else None
+    if shown is not None:
+        return decoded(shown.text)
     said = messages(held, "tool").said if {"lc", "data", "tool_call_id"} & held.keys() else ()  # LangChain
     return decoded(said[-1].text) if said else decoded(value)
 

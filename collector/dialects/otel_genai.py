@@ -39,6 +39,10 @@ _KINDS: dict[str, Kind] = {
 }  # any other operation is a wrapper
 
 
+_NO_EXCHANGE = ("embedding", "aembedding", "rerank", "arerank")
+"""What OpenLLMetry and LiteLLM call requests that nobody answers in words."""
+
+
 def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     """Read a span by the conventions."""
     attributes, told, feedback = span.attributes, _NOTHING_TOLD, ()
@@ -74,6 +78,8 @@ def _kind(attributes: Attributes, *, failed: bool) -> Kind | None:
     if "gen_ai.tool.name" in attributes and "gen_ai.tool.call.id" in attributes and _OUTPUT not in attributes:
         return "tool"
     messages_there = _INPUT in attributes or _OUTPUT in attributes
+    if attributes.get("llm.request.type") in _NO_EXCHANGE:
+        return None
     if text_at(attributes, "gen_ai.request.model", "gen_ai.response.model"):
         ended = ("gen_ai.response.id", "gen_ai.response.finish_reasons", *_USAGE_IN, *_USAGE_OUT, "error.type")
         if messages_there or failed or not attributes.keys().isdisjoint(ended):
@@ -116,6 +122,8 @@ def _exchange(
 ) -> Call:
     given, given_hole = _side(attributes, _INPUT, "user", told.input)
     came, came_hole = _side(attributes, _OUTPUT, "assistant", told.output)
+    if kind == "model" and given and came is None and came_hole is None and "gen_ai.operation.name" in attributes:
+        came_hole = "no_content"  # a call it was, whether or not its answer was recorded
     if came is not None and len(came) > 1 and attributes.get("gen_ai.operation.name") == "generate_content":
         came = _whole_stream(came)
     return Call(

@@ -79,9 +79,16 @@ def _add(parts: Parts, part: Dict) -> None:
     if kind == "text":  # by far the most frequent
         text = part.get("content", part.get("text"))
         if isinstance(text, str):
-            parts.texts.append(text)
+            if not text.startswith(_DUMPED_THOUGHT):
+                parts.texts.append(text)
+        elif isinstance(text, list):  # OpenLIT puts Anthropic's blocks of a system prompt into one text
+            parts.texts.extend(parts_of(text).texts)
     elif not _silent(part, kind):
         _add_other(parts, part, kind if isinstance(kind, str) else "")
+
+
+_DUMPED_THOUGHT = '{"reasoningContent": '
+"""OpenLLMetry writes Bedrock's thoughts as texts that hold their JSON."""
 
 
 def _silent(part: Dict, kind: Json) -> bool:
@@ -227,11 +234,16 @@ def answer(about: Dict, value: Json) -> Said:
     typed = as_dict(value)
     if typed.keys() == {"type", "value"}:  # the AI SDK's typed output
         value = typed["value"]
-    text = _blocks_text(value)
+    dumped = isinstance(value, str) and value.startswith(_DUMPED_BLOCKS)
+    text = _blocks_text(decoded(value) if dumped else value)
     if text is not None:
         value = text
     call_id = name_in(about, "tool_use_id", "toolCallId", "call_id", "tool_call_id", "toolUseId", "id")
     return Said("tool", as_text(value), (), call_id, name_in(about, "name", "toolName", "tool_name"), value)
+
+
+_DUMPED_BLOCKS = ('[{"type": "text"', '[{"type":"text"', '[{"text": ', "[{'type': 'text'", "[{'text': ")
+"""How a tool's answer begins where its blocks became one text."""
 
 
 def _blocks_text(value: Json) -> str | None:

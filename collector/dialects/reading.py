@@ -30,9 +30,14 @@ def is_masked(value: Json) -> bool:
     return stripped in MASKS or _SCRUBBED.fullmatch(stripped) is not None
 
 
+_OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")
+
+
 def looks_like_repr(text: str) -> bool:
-    """Whether a text is the repr of an object rather than something said: `StopEvent(result=…`."""
+    """Whether a text is the repr of an object rather than something said: `StopEvent(result=…`, `<groq.Stream …>`."""
     name, bracket, _ = text[:80].partition("(")
+    if name.startswith("<") and _OBJECT.fullmatch(text.strip()):
+        return True
     return bool(bracket) and name.isidentifier() and text.rstrip().endswith((")", "..."))
 
 
@@ -66,9 +71,9 @@ def count_at(attributes: Mapping[str, Json], *keys: str) -> int | None:
 
 
 def usage_at(attributes: Mapping[str, Json], inputs: Iterable[str], outputs: Iterable[str]) -> TokenCount | None:
-    """Token counts, each from the first of its keys; None if there are none."""
+    """Token counts, each from the first of its keys; None if there are none, or nothing but zeros."""
     given, taken = count_at(attributes, *inputs), count_at(attributes, *outputs)
-    if given is None and taken is None:
+    if not given and not taken:  # some count nothing where they fail to count; no call costs nothing
         return None
     return TokenCount(input_tokens=given or 0, output_tokens=taken or 0)
 

@@ -5,10 +5,11 @@ The messages that its newer versions write by the conventions are read by `otel_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
-from collector.dialects.call import Call, Kind, Passage, finish_of, listed
-from collector.dialects.decode import as_dict, as_list, decoded, json_value
+from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
+from collector.dialects.decode import as_dict, as_list, decoded, json_value, python_value
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, indexed_messages
@@ -61,6 +62,8 @@ def _model(span: Span, kind: Kind) -> Call:
     encoded = span.scope.startswith("opentelemetry.instrumentation.bedrock")
     system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user", encoded=encoded))
     output = listed(indexed_messages(attributes, COMPLETION, "assistant", encoded=encoded))
+    if output and span.scope.startswith("opentelemetry.instrumentation.google_generativeai"):
+        output = tuple(_without_nothing(output)) or None
     finish = output[0].finish if output else None
     return Call(
         dialect="traceloop",
@@ -81,6 +84,17 @@ def _model(span: Span, kind: Kind) -> Call:
     )
 
 
+_NOTHING = re.compile(r"\A(?:None)+(?=[A-Z]|\Z)")
+
+
+def _without_nothing(output: Sequence[Said]) -> Iterable[Said]:
+    """Gemini's streams: chunks without a text were written as the word for nothing."""
+    for said in output:
+        text = _NOTHING.sub("", said.text)
+        if text or said.calls or not said.text:
+            yield said._replace(text=text)
+
+
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens")
 _TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.usage.completion_tokens")
 
@@ -92,11 +106,15 @@ def _entity(span: Span, kind: Kind) -> Call:
         return _template(given)
     if kind == "chain" and isinstance(given, str) and given.startswith(_LLAMAINDEX_REQUEST):
         return _llamaindex(span, given, came)
+    if kind == "chain" and as_dict(came).keys() >= _LLAMAINDEX_COMPLETION:
+        return _llamaindex(span, given, came)
     documents = _documents(came) if kind == "chain" else ()
     if documents:
         kind = "retrieval"
     elif {"tool_name", "raw_output"} <= as_dict(came).keys():  # LlamaIndex marks its tools as tasks
         kind = "tool"
+    if "agno.team.name" in attributes:
+        kind = "agent"
     if "crewai.task.description" in attributes:
         kind, given = "agent", given or attributes["crewai.task.description"]
     asked, answered = _sides(given, attributes.get(_OUTPUT), kind)
@@ -119,13 +137,17 @@ def _entity(span: Span, kind: Kind) -> Call:
 _LLAMAINDEX_REQUEST = '{"messages": [{"role": '
 
 
-def _llamaindex(span: Span, given: str, came: Json) -> Call:
+_LLAMAINDEX_COMPLETION = {"text", "raw", "additional_kwargs"}
+
+
+def _llamaindex(span: Span, given: Json, came: Json) -> Call:
     """LlamaIndex' calls of a model are tasks like any other: the request and the response tell what they are."""
     response = as_dict(came)
-    if came is not None and not {"message", "raw"} <= response.keys():
+    if came is not None and "raw" not in response:
         return Call(dialect="traceloop", kind="chain")
-    system, asked = system_and_rest(messages(given).said)
-    answered = messages(response.get("message"), "assistant").said
+    asked = messages(given).said if "message" in response or came is None else question_in(given).said or ()
+    system, asked = system_and_rest(asked)
+    answered = messages(response.get("message", response.get("text")), "assistant").said
     raw = as_dict(response.get("raw"))
     return Call(
         dialect="traceloop",
@@ -192,6 +214,15 @@ def _result(attributes: Attributes) -> Passage:
     return passage({key.removeprefix(f"{_QUERY_RESULT}."): value for key, value in attributes.items()})
 
 
+_AGNO_RESULT = re.compile(r"status='\w+' result=(.*?) error=(?=None|')", re.DOTALL)
+
+
+def _agno_result(came: Json) -> Json:
+    """What a tool gave, out of Agno's account of it."""
+    found = _AGNO_RESULT.match(came) if isinstance(came, str) else None
+    return came if found is None else python_value(found[1])
+
+
 def _tool(span: Span, given: Json, came: Json) -> ToolCall:
     held = as_dict(decoded(given))
     asked: Json = held.get("kwargs") or held.get("args") or held
@@ -201,7 +232,7 @@ def _tool(span: Span, given: Json, came: Json) -> ToolCall:
     name = (
         text_at(done, "tool_name") or text_at(span.attributes, "gen_ai.tool.name", "traceloop.entity.name") or span.name
     )
-    output = done.get("raw_output", done.get("output", came))
+    output = done.get("raw_output", done.get("output", _agno_result(came)))
     said = messages(output, "tool").said if {"lc", "kwargs"} & as_dict(output).keys() else ()
     return ToolCall(
         id=text_at(span.attributes, "gen_ai.tool.call.id"),
