@@ -80,3 +80,12 @@ def test_what_an_evaluation_will_cost_is_learnt_from_those_before() -> None:
     assert purse.expected(ASSIGNMENT, fallback=False) == pytest.approx(0.95 * 0.03 + 0.05 * 0.01)
     purse.settle(JOB, 0, None, 3.0)
     assert purse.expected(ASSIGNMENT, fallback=False) == pytest.approx(0.029), "given up: nothing is learnt"
+
+
+def test_traffic_that_stays_as_it_is_leaves_the_rates_as_they_are() -> None:
+    purse = purse_of(1, own=1)
+    first = factor(purse, 3000.0, own=1)  # five a second
+    for minute in (11, 12, 13):
+        purse.demand(0, WATCHED, ASSIGNMENT, 300.0)
+        rates, _ = purse.decide(0, 60.0 * minute)
+        assert rates.of("m").factor == pytest.approx(first, rel=0.1)

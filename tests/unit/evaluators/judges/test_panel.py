@@ -7,7 +7,7 @@ from evaluators.judges.panel import Panel
 from evaluators.outcome import Failure, Skipped
 from evaluators.run import run
 from evaluators.scale import Scale
-from evaluators.testing import ScriptedJudge, a_moment, a_turn
+from evaluators.testing import ScriptedJudge, a_moment, a_turn, verdict_tokens
 
 
 def judges(*scores):
@@ -37,6 +37,7 @@ async def result_of(panel, evaluator=None, turn=None):
         ("majority", (2, 6, 9), 1.0),
         ("majority", (2, 4, 9), 0.0),
         ("majority", (2, 9), 0.0),
+        ("majority", (2, 5, 5), 1.0),  # half is enough where no threshold says otherwise
     ],
 )
 async def test_scores_become_one(combine, scores, value):
@@ -64,6 +65,24 @@ async def test_majority_where_lower_is_better():
 
     calm = (await result_of(Panel([member("no"), member("no"), member("yes")], combine="majority"), toxicity)).outcome
     assert (calm.value, calm.label) == (0.0, "pass")
+
+
+def weighing(score):
+    """A judge that gives token probabilities."""
+    return ScriptedJudge(verdict_tokens(str(score), {str(score): 1.0}))
+
+
+async def test_the_method_is_that_of_all_or_none():
+    [one, two] = judges(4, 6)
+    assert (await result_of(Panel([one, two]))).outcome.method == "single"
+    assert (await result_of(Panel([weighing(4), weighing(6)]))).outcome.method == "logprobs"
+    assert (await result_of(Panel([weighing(4), two]))).outcome.method == "single"
+    assert (await result_of(Panel([one, weighing(6)]))).outcome.method == "single"
+
+
+async def test_the_raw_score_is_on_the_evaluators_own_scale():
+    outcome = (await result_of(Panel(judges(2, 5), combine="mean"), g_eval(scale=(1, 5)))).outcome
+    assert (outcome.value, outcome.raw_score, outcome.range) == (0.625, 3.5, (1.0, 5.0))
 
 
 async def test_the_explanation_is_that_of_the_closest():
