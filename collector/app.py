@@ -47,13 +47,13 @@ from collector.logging_json import log_as_json
 from collector.logs.log import Log, LogError, LogUnavailable, OpenFold
 from collector.measured import Backlog
 from collector.opening import Logs, open_logs
-from collector.otlp import Signal
 from collector.page.door import Door
 from collector.page.server import Page
 from collector.page.settings import PageSettings
 from collector.page.sources import Budget, Sources
 from collector.page.wiring import budgets_of, sources_of, spendings_seen, watched_by
 from collector.planning import plan_of
+from collector.readymade import Incoming
 from collector.receive.access import Tokens
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
@@ -406,23 +406,27 @@ async def _start_source(
     from collector.logs.kafka import KafkaSettings, KafkaSource
 
     to_kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, group_instance_id=settings.group_instance_id)
-    signals: list[tuple[Signal, list[str]]] = [("traces", settings.traces), ("logs", settings.logs)]
-    for kind, topics in signals:
+    sources: list[tuple[Incoming, list[str], Log]] = [
+        ("traces", settings.traces, logs.spans),
+        ("logs", settings.logs, logs.spans),
+        ("turns", settings.turns, logs.turns),
+    ]
+    for kind, topics, log in sources:
         if topics:
             try:
                 source = await KafkaSource.open(to_kafka, topics, start=settings.start)
             except LogError as error:
                 raise ConfigError(f"receive.kafka: {error}") from error
-            letters = guards.letters("receive", source.topic_of, logs, signal=kind)
+            letters = guards.letters("receive", source.where, logs, signal=kind)
             receiver = KafkaReceiver(
-                ", ".join(topics), kind, logs.spans, telemetry,
-                encoding=settings.encoding, on_poison=letters.poisoned, redactor=guards.redactor,
+                ", ".join(topics), kind, log, telemetry,
+                encoding=settings.encoding, on_poison=letters.poisoned, redactor=guards.redactor, where=source.where,
             )  # fmt: skip
             tasks.start(source.follow(f"{settings.group}.{kind}", letters.guarding(receiver.open_fold)))
 
 
 async def _read_files(paths: Sequence[Path], logs: Logs, telemetry: Telemetry, guards: Guards) -> None:
-    count = await read_files(paths, logs.spans, telemetry, redactor=guards.redactor)
+    count = await read_files(paths, logs.spans, logs.turns, telemetry, redactor=guards.redactor)
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
 
 

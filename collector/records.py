@@ -30,7 +30,11 @@ _ALWAYS: dict[type, frozenset[str]] = {
 
 
 def turn_to_json(turn: Turn) -> bytes:
-    """Write a turn as one line of JSON, without the line's end."""
+    """Write a turn as one line of JSON, without the line's end.
+
+    Raises:
+        BadInput: it holds what JSON has no room for: a number beyond 64 bits, half a character, a nesting of hundreds.
+    """
     return _to_json(turn)
 
 
@@ -119,7 +123,10 @@ def complaint(error: ValidationError, kind: type) -> str:
 
 
 def _to_json(record: object) -> bytes:
-    return orjson.dumps(_plain(record), option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(_plain(record), option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
+    except TypeError as error:  # its message says what kind of thing it is, and nothing of the content
+        raise BadInput(f"cannot be written as JSON: {error}") from None
 
 
 @cache

@@ -15,7 +15,7 @@ from collector.assemble.turns import Assembled
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, Record, Stored
 from collector.otlp import Signal, request_from_protobuf
-from collector.records import turn_to_json
+from collector.turn_record import turn_record
 from evaluators.cases import Turn
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class AssembleFold:
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
                 self._count("", f"closed_{reason}", 1)
-                made += [_record(turn) for turn in self._news(trace)]
+                made += [turn_record(turn) for turn in self._news(trace)]
                 closed += 1
                 if len(made) >= _BATCH or closed % _BATCH == 0:
                     await self._append(made)
@@ -220,8 +220,3 @@ def _unknown(assembly: Assembly, trace: OpenTrace) -> Iterator[Assembled]:
         if turn.incomplete is None and turn.span_id is not None:
             trace.covered.add(turn.span_id)
         yield each
-
-
-def _record(turn: Turn) -> Record:
-    key = turn.conversation_id or turn.trace_id or turn.turn_id
-    return Record(key.encode("utf-8", "replace"), turn_to_json(turn))
