@@ -23,7 +23,7 @@ from collector.readymade import Incoming
 from collector.receive.intake import Form, Intake, take_in
 from collector.receive.turns import Known, Moments, TurnIntake, place_of, take_in_turns
 from collector.redact.redactor import Redactor
-from collector.telemetry import Telemetry
+from collector.telemetry import RECEIVED_ITEMS, Telemetry
 
 Encoding = Literal["auto", "otlp_proto", "otlp_json"]
 OnPoison = Callable[[Stored, BadInput], Awaitable[None]]
@@ -89,6 +89,7 @@ class KafkaReceiver:
         self._where = where
         self._topic = topic
         self._clock = clock
+        telemetry.counter(RECEIVED_ITEMS, "kafka", signal, "accepted")  # a rise from nothing to 1 is one nobody sees
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[SourceFold]:
