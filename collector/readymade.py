@@ -100,7 +100,7 @@ def turns_in(document: object, place: str = "") -> Iterator[Turn]:
     if not (is_readymade(held) or "input" in held):
         raise NotReadymade("neither a turn (input, actual_output), a conversation (turns) nor a chat (messages)")
     seen: Counter[tuple[str, ...]] = Counter()
-    for turn in _turns(held):
+    for turn in _turns(held, place):
         for name in ("turn_id", "conversation_id", "trace_id", "span_id"):
             if len(getattr(turn, name) or "") > LONGEST_ID:
                 raise BadInput(
@@ -117,14 +117,18 @@ def _identify(turn: Turn, held: Mapping[str, Any], place: str, seen: Counter[tup
     key = ("" if own else place, *(each or "" for each in said))
     ordinal = seen[key]
     seen[key] += 1
-    return hashlib.sha256("\x1f".join((*key, str(ordinal))).encode("utf-8", "replace")).hexdigest()[:32]
+    return _hash((*key, str(ordinal)))
 
 
-def _turns(held: dict[str, Any]) -> Iterator[Turn]:
+def _hash(words: Iterable[str]) -> str:
+    return hashlib.sha256("\x1f".join(words).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _turns(held: dict[str, Any], place: str) -> Iterator[Turn]:
     if "turns" in held:
         yield from _conversation(held)
     elif "messages" in held:
-        yield from _chat(held)
+        yield from _chat(held, place)
     else:
         yield _turn(held)
 
@@ -230,15 +234,18 @@ def _chat_id(held: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _chat(held: Mapping[str, Any]) -> Iterator[Turn]:
-    """One turn for every user's message and the last answer before the next one."""
+def _chat(held: Mapping[str, Any], place: str) -> Iterator[Turn]:
+    """One turn for every user's message and the last answer before the next one.
+
+    A chat is a conversation, also one without a name: it then gets one from its place and its first words.
+    """
     _refuse_unknown(held, _CHAT_KEYS, "chat")
     system, said = system_and_rest(messages(held["messages"]).said)
     if not said:
         raise BadInput("not a chat: messages: there are none of the shape {role, content}")
     _refuse_depth(value for each in said for call in each.calls for value in (call.arguments, each.result))
     _refuse_depth(each.result for each in said)
-    conversation = _chat_id(held)
+    conversation = _chat_id(held) or _hash(("chat", place, said[0].text))
     about = {key: held[key] for key in ("user_id", "model", "service", "attributes") if key in held}
     history = tuple(map(_message, said))
     asked = [index for index, each in enumerate(said) if each.role == "user" and each.text.strip()]

@@ -204,7 +204,7 @@ def _source_mistakes(settings: Settings) -> Iterator[str]:
                     yield f"{where}.{kind}: {topic} is a log of evalstream's own; name the topic that others write"
 
 
-_OWN_TOPICS = ("spans", "turns", "evaluations", "definitions", "dead_letters")
+_OWN_TOPICS = ("spans", "turns", "evaluations", "definitions", "dead_letters", "unlinked")
 
 
 def _note_mistakes(settings: Settings) -> Iterator[str]:

@@ -22,7 +22,7 @@ from collector.receive.refusal import NotRedacted, TooLarge
 from collector.redact.documents import redacted_document
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry import ASSEMBLED, RECEIVED_BYTES, RECEIVED_ITEMS, Telemetry
-from collector.turn_record import turn_record
+from collector.turn_records import turn_record
 from evaluators.cases import Turn
 
 SIGNAL: Incoming = "turns"

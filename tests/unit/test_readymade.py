@@ -71,6 +71,16 @@ def test_what_does_not_tell_which_it_is_is_told_by_its_place(document: dict[str,
     assert not comes_again(document)
 
 
+def test_a_chat_without_a_name_is_a_conversation_of_its_own() -> None:
+    conversations = {
+        place: {turn.conversation_id for turn in turns_in({"messages": said(*WORDS)}, place)}
+        for place in ("p/0/1", "p/0/2")
+    }
+    [one], [other] = conversations.values()
+    assert one
+    assert one != other
+
+
 def test_what_has_an_id_keeps_it() -> None:
     [turn] = turns_in({"turn_id": "mine", "input": "Hi", "actual_output": "Hello"})
     assert turn == Turn(turn_id="mine", input="Hi", actual_output="Hello")

@@ -1,4 +1,4 @@
-"""A turn as a record of the turns log: the same, whoever made the turn."""
+"""Turns as records of the turns log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from evaluators.cases import Turn
 
 
 def turn_record(turn: Turn) -> Record:
-    """The record, its key the conversation's id, so that the turns of a conversation meet in one partition, in order.
-
-    A turn that names no conversation has its trace's id for a key, or else its own.
-    """
+    """The record of a turn, keyed so that a conversation's turns meet in one partition."""
     key = turn.conversation_id or turn.trace_id or turn.turn_id
     return Record(key.encode("utf-8", "replace"), turn_to_json(turn))
