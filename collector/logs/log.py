@@ -165,7 +165,8 @@ class Log(Protocol):
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Forget records older than `before` (seconds since the epoch) that no group needs; returns how many went.
 
-        What a group needs starts at its low watermark; one of `readers` that has committed nothing yet needs all. A log kept by an external retention may do less.
+        What a group needs starts at its low watermark; one of `readers` that has committed nothing yet needs all.
+        A log kept by an external retention may do less.
         """
         ...
 

@@ -7,13 +7,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from collector.app import running
 from collector.config.loading import Config, check
 from collector.logs.log import Log
 from collector.records import evaluation_from_json, turn_from_json
+from collector.starting import retention
 from evaluators.outcome import Evaluation
 
 TURN = {"conversation_id": "c", "input": "Hi", "actual_output": "Hello", "expected_output": "Hello"}
+
+
+@pytest.fixture(autouse=True)
+def _truncating_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "TRUNCATE_TEXT_EVERY", 0.01)
 
 
 def configured(folder: Path, **log: Any) -> Config:
@@ -50,6 +58,8 @@ def assert_scored_without_text(evaluations: list[Evaluation]) -> None:
 async def test_receive_alone_then_evaluate_alone(tmp_path: Path) -> None:
     config = configured(tmp_path, kind="sqlite", path=str(tmp_path / "logs.db"))
     async with running(config, {"receive"}) as service:
+        await until_held(service.logs.turns, 2)
+        await asyncio.sleep(0.1)  # texts are not kept, but these nobody has judged
         turns = [turn_from_json(value) for value in await until_held(service.logs.turns, 2)]
     assert [turn.input for turn in turns] == ["Hi", "Hi"]
     async with running(config, {"evaluate"}) as service:
