@@ -145,8 +145,10 @@ async def test_chats_on_a_topic_are_judged_once_and_poison_is_put_aside(
     source = {"bootstrap_servers": [kafka_broker.bootstrap], "turns": [chats.name], "group": topics.name}
     config = configuration(judge, log=topics.log_settings(), receive={"kafka": [source | {"group_instance_id": "me"}]})
     config["dead_letters"] = {"keep_values": True}
-    chats.publish(*(json.dumps(each).encode() for each in MESSAGES[:2]), b'{"input": "Hi", "answer": "Hello"}')
-    chats.publish(*(json.dumps(each).encode() for each in MESSAGES[2:]))
+    first, second, *others = (json.dumps(each).encode() for each in MESSAGES)
+    chats.publish(
+        first, second, b'{"input": "Hi", "answer": "Hello"}', *others
+    )  # at once: turns far apart make two chats
     async with service(tmp_path, config) as process:
         ledger = await until_exported(process, TURNS + CONVERSATIONS)
         assert (
