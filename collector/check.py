@@ -77,7 +77,8 @@ def _receivers(config: Config) -> Iterator[str]:
         scheme = "https" if grpc.tls else "http"
         yield f"OTLP/gRPC on {scheme}://{grpc.host}:{grpc.port} (traces, logs), {_access(grpc)}"
     for source in receive.kafka:
-        yield f"Kafka at {', '.join(source.bootstrap_servers)}: {', '.join([*source.traces, *source.logs])}"
+        turns = [f"{', '.join(source.turns)} (ready-made turns)"] if source.turns else []
+        yield f"Kafka at {', '.join(source.bootstrap_servers)}: {', '.join([*source.traces, *source.logs, *turns])}"
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
 

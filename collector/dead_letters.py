@@ -31,7 +31,7 @@ from collector.logs.log import (
     Stored,
     Unreadable,
 )
-from collector.otlp import Signal
+from collector.readymade import Incoming
 from collector.telemetry import DEAD_LETTERS, Telemetry
 
 Stage = Literal["receive", "assemble", "link", "evaluate"]
@@ -87,7 +87,7 @@ class DeadLetter:
     key: str | None = None
     value: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    signal: Signal | None = None
+    signal: Incoming | None = None
     state: State = "dead"
 
 
@@ -96,7 +96,7 @@ _ATTEMPTS = "attempts"
 
 
 def letter_of(
-    stage: Stage, source: str, record: Stored, error: BadInput, *, keep: bool, signal: Signal | None = None
+    stage: Stage, source: str, record: Stored, error: BadInput, *, keep: bool, signal: Incoming | None = None
 ) -> DeadLetter:
     """The dead letter of a record. With `keep`, all of the record is in it."""
     where = f"{stage}\x1f{source}\x1f{record.partition}\x1f{record.position}"
@@ -193,6 +193,8 @@ class _Limits:
 class DeadLetters:
     """Takes the bad records of one stage and one source, and stops the stage when there are too many.
 
+    `source` is the log's name, or tells topic and partition by the number that a record has for its partition.
+
     Wrap the stage's `open_fold` with `guarding` and give it `take` for its bad records: a delivery ends when its dead
     letters are durable, however long that takes.
     """
@@ -200,18 +202,18 @@ class DeadLetters:
     def __init__(
         self,
         stage: Stage,
-        source: str | Callable[[int], str],
+        source: str | Callable[[int], tuple[str, int]],
         log: Log,
         telemetry: Telemetry,
         settings: DeadLetterSettings,
         *,
         keep: bool,
-        signal: Signal | None = None,
+        signal: Incoming | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self._stage: Stage = stage
         self._source = source
-        self._signal: Signal | None = signal
+        self._signal: Incoming | None = signal
         self._log = log
         self._telemetry = telemetry
         self._settings = settings
@@ -222,8 +224,11 @@ class DeadLetters:
     def take(self, record: Stored, error: BadInput) -> None:
         """A record cannot be processed."""
         keep = self._keep and not error.secret
-        source = self._source if isinstance(self._source, str) else self._source(record.partition)
-        letter = letter_of(self._stage, source, record, error, keep=keep, signal=self._signal)
+        source, partition = (
+            (self._source, record.partition) if isinstance(self._source, str) else self._source(record.partition)
+        )
+        where = replace(record, partition=partition)
+        letter = letter_of(self._stage, source, where, error, keep=keep, signal=self._signal)
         self._waiting.setdefault(record.partition, {})[record.position] = letter
 
     async def poisoned(self, record: Stored, error: BadInput) -> None:

@@ -6,6 +6,7 @@ import base64
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import orjson
 from rich.console import Console
@@ -18,6 +19,7 @@ from collector.logging_json import plain
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
 from collector.opening import Logs, open_logs
 from collector.receive.intake import take_in
+from collector.receive.turns import Moments, place_of, take_in_turns
 from collector.redact.opening import open_redactor
 from collector.redact.redactor import Redactor
 
@@ -141,6 +143,9 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None) ->
 
 
 def _received(letter: DeadLetter, record: Record, redactor: Redactor | None) -> Sequence[Record]:
+    if letter.signal == "turns":
+        place = place_of(letter.source, letter.partition, letter.position)
+        return take_in_turns(record.value, place, at=partial(Moments().next, letter.at), redactor=redactor).records
     return take_in(record.value, letter.signal or "traces", redactor=redactor).records
 
 
@@ -152,4 +157,4 @@ def _target(letter: DeadLetter, logs: Logs) -> Log | None:
         case "link":
             return logs.unlinked
         case "receive" | "assemble":
-            return logs.spans
+            return logs.turns if letter.signal == "turns" else logs.spans

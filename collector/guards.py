@@ -8,7 +8,7 @@ from collector.config.loading import Config
 from collector.dead_letters import DeadLetters, Stage
 from collector.health import Health
 from collector.opening import Logs
-from collector.otlp import Signal
+from collector.readymade import Incoming
 from collector.redact.opening import open_redactor
 from collector.safeguards import Safeguards
 from collector.telemetry import REDACTION_FAILURES, REDACTIONS, Telemetry
@@ -37,7 +37,12 @@ class Guards:
         )
 
     def letters(
-        self, stage: Stage, source: str | Callable[[int], str], logs: Logs, *, signal: Signal | None = None
+        self,
+        stage: Stage,
+        source: str | Callable[[int], tuple[str, int]],
+        logs: Logs,
+        *,
+        signal: Incoming | None = None,
     ) -> DeadLetters:
         """Where the bad records of a stage go."""
         return DeadLetters(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 import orjson
 
@@ -171,10 +171,12 @@ def _documents(data: bytes, path: Path, *, named: bool) -> Iterator[Turn | tuple
         documents = [_json(line, number) for number, line in enumerate(texts, 1)]
     for number, (document, text) in enumerate(zip(documents, texts, strict=True), 1):
         signal = _signal_in(document)
+        several = cast("list[object]", document) if isinstance(document, list) else [document]
         if signal is not None:
             yield from _pieces(text, [signal])
-        elif is_readymade(document):
-            yield from turns_in(document, f"{path.name}:{number}")
+        elif several and all(map(is_readymade, several)):
+            for index, each in enumerate(several):
+                yield from turns_in(each, f"{path.name}:{number}.{index}")
         elif named:
             raise BadInput(f"line {number} is neither an OTLP request nor a turn, a conversation or a chat")
 

@@ -1,20 +1,34 @@
-"""Turns that a producer made itself: turns and conversations as JSON, and plain chats `{messages: […]}`."""
+"""Turns that a producer made itself: turns and conversations as JSON, and plain chats `{messages: […]}`.
+
+What a producer does not name is named here, so that the same is named the same again. A turn without an id gets one
+from its conversation, its words, when it began, and which of several equal ones it is; and from the place where it
+stood, unless it belongs to a named conversation and there tells of its own which turn it is: by when it began, or by
+coming with its conversation. So a chat that is published again whenever it has grown brings the turns that it brought
+before, wherever it stands, and also when its oldest messages are cut off; and two people who say the same in two
+messages are two.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import orjson
 
 from collector.dialects.call import Said
 from collector.dialects.messages import messages, system_and_rest
 from collector.errors import BadInput
+from collector.otlp import MAX_DEPTH, Signal
 from collector.records import record_of
 from evaluators.cases import Conversation, Json, Message, ToolCall, Turn
+
+Incoming: TypeAlias = Signal | Literal["turns"]
+"""What comes in: a signal of OTLP, or ready-made turns."""
 
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""
@@ -27,44 +41,99 @@ _CHAT_KEYS = {
 }  # fmt: skip
 
 
+class NotReadymade(BadInput):
+    """A document has no shape of these."""
+
+
 def is_readymade(document: object) -> bool:
     """Whether a JSON document has the shape of a turn, a conversation or a chat."""
     if not isinstance(document, Mapping):
         return False
     keys = cast("Mapping[str, object]", document).keys()
-    return bool({"messages", "turns", "actual_output", "turn_id"} & keys)
+    return bool({"messages", "turns", "actual_output", "turn_id"} & keys) or keys >= {"input", "error"}
+
+
+def documents_in(data: bytes | str) -> list[object]:
+    """The documents of a text: it is one, or an array of them, or has one in every line.
+
+    Raises:
+        BadInput: it is no JSON.
+    """
+    try:
+        return _each(orjson.loads(data))
+    except ValueError:
+        lines = [line for line in data.splitlines() if line.strip()]
+    if len(lines) < 2:
+        raise BadInput("not JSON")
+    return [each for number, line in enumerate(lines, 1) for each in _each(_line(line, number))]
+
+
+def _line(line: bytes | str, number: int) -> object:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        raise BadInput(f"neither JSON nor JSON lines: line {number} is not JSON") from None
+
+
+def _each(document: object) -> list[object]:
+    return cast("list[object]", document) if isinstance(document, list) else [document]
+
+
+def comes_again(document: object) -> bool:
+    """Whether a document may come again with more turns than before: a chat or a conversation that has a name."""
+    if not isinstance(document, Mapping):
+        return False
+    held = cast("Mapping[str, object]", document)
+    return bool(held.get("conversation_id") if "turns" in held else "messages" in held and _chat_id(held))
 
 
 def turns_in(document: object, place: str = "") -> Iterator[Turn]:
     """The turns of a document: itself, those of a conversation, or one per answer of a chat.
 
-    What it does not say is derived from what it says: a turn without an id gets one from its words and `place`, so that
-    reading it again gives the same.
+    What it does not say is derived from what it says: see above for ids. `place` is where it stood, the same whenever
+    it is read there again.
 
     Raises:
         BadInput: it has not the shape, or keys that nobody knows; names the path.
     """
-    if not is_readymade(document):
-        raise BadInput("neither a turn (input, actual_output), a conversation (turns) nor a chat (messages)")
-    for turn in _turns(cast("dict[str, Any]", document), place):
-        for name, identity in (("turn_id", turn.turn_id), ("conversation_id", turn.conversation_id)):
-            if identity is not None and len(identity) > LONGEST_ID:
+    held = cast("dict[str, Any]", document if isinstance(document, dict) else {})
+    if not (is_readymade(held) or "input" in held):
+        raise NotReadymade("neither a turn (input, actual_output), a conversation (turns) nor a chat (messages)")
+    seen: Counter[tuple[str, ...]] = Counter()
+    for turn in _turns(held, place):
+        for name in ("turn_id", "conversation_id", "trace_id", "span_id"):
+            if len(getattr(turn, name) or "") > LONGEST_ID:
                 raise BadInput(
                     f"not a turn: {name}: is longer than {LONGEST_ID} characters; give an id or a hash of it"
                 )
-        yield turn
+        yield turn if turn.turn_id else replace(turn, turn_id=_identify(turn, held, place, seen))
+
+
+def _identify(turn: Turn, held: Mapping[str, Any], place: str, seen: Counter[tuple[str, ...]]) -> str:
+    told = turn.started_at is not None or "turns" in held or "messages" in held
+    own = told and turn.conversation_id is not None
+    when = turn.started_at.isoformat() if turn.started_at else None
+    said = (turn.conversation_id, when, turn.trace_id, turn.span_id, turn.input, turn.actual_output)
+    key = ("" if own else place, *(each or "" for each in said))
+    ordinal = seen[key]
+    seen[key] += 1
+    return _hash((*key, str(ordinal)))
+
+
+def _hash(words: Iterable[str]) -> str:
+    return hashlib.sha256("\x1f".join(words).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _turns(held: dict[str, Any], place: str) -> Iterator[Turn]:
     if "turns" in held:
-        yield from _conversation(held, place)
+        yield from _conversation(held)
     elif "messages" in held:
         yield from _chat(held, place)
     else:
-        yield _turn(held, place)
+        yield _turn(held)
 
 
-def _conversation(held: Mapping[str, Any], place: str) -> Iterator[Turn]:
+def _conversation(held: Mapping[str, Any]) -> Iterator[Turn]:
     _refuse_unknown(held, _CONVERSATION_KEYS, "conversation")
     identity = held.get("conversation_id")
     if not isinstance(identity, str) or not identity:
@@ -75,7 +144,8 @@ def _conversation(held: Mapping[str, Any], place: str) -> Iterator[Turn]:
     for number, each in enumerate(cast("list[Any]", held["turns"])):
         if not isinstance(each, dict):
             raise BadInput(f"not a conversation: turns.{number}: an object is needed")
-        turn = _turn({"conversation_id": identity, **cast("dict[str, Any]", each)}, f"{place}.{number}")
+        said = cast("dict[str, Any]", each)
+        turn = _turn({**said, "conversation_id": said.get("conversation_id") or identity})
         turn = turn if turn.history else replace(turn, history=history)
         history = (*turn.history, *_as_messages(turn))
         yield turn
@@ -88,48 +158,96 @@ def _as_messages(turn: Turn) -> Iterator[Message]:
         yield Message(role="assistant", content=turn.actual_output)
 
 
-def _turn(held: Mapping[str, Any], place: str) -> Turn:
+def _turn(held: Mapping[str, Any]) -> Turn:
+    """A turn as it was said; its id is empty where it names none."""
     _refuse_unknown(held, _TURN_KEYS, "turn")
-    given = dict(held)
-    given.setdefault("turn_id", "")
-    turn = record_of(given, Turn)
-    turn = replace(turn, started_at=_utc(turn.started_at), ended_at=_utc(turn.ended_at))
-    if turn.turn_id:
-        return turn
-    words = (place, turn.trace_id, turn.span_id, turn.conversation_id, turn.input, turn.actual_output)
-    return replace(turn, turn_id=_identify(words), incomplete=turn.incomplete or _hole(turn))
+    named = held.get("turn_id")
+    turn = record_of({**held, "turn_id": "" if named is None else named}, Turn)
+    _refuse_depth(_free_values(turn))
+    return replace(
+        turn,
+        conversation_id=turn.conversation_id or None,
+        started_at=_utc(turn.started_at),
+        ended_at=_utc(turn.ended_at),
+        incomplete=turn.incomplete or _hole(turn),
+    )
 
 
 def _hole(turn: Turn) -> Any:
-    missing = turn.error is None and (turn.input is None or turn.actual_output is None)
-    return "no_content" if missing else None
+    """That there is no answer to judge. A question that is missing is missed by those evaluators that need it."""
+    return "no_content" if turn.error is None and turn.actual_output is None else None
 
 
 def _utc(when: datetime | None) -> datetime | None:
     if when is None:
         return None
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    try:
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except OverflowError:
+        raise BadInput("not a turn: started_at, ended_at: there is no such time") from None
 
 
-def _identify(words: Sequence[str | None]) -> str:
-    return hashlib.sha256("\x1f".join(word or "" for word in words).encode()).hexdigest()[:32]
+def _free_values(turn: Turn) -> Iterator[Json]:
+    """What may be any JSON."""
+    yield turn.attributes
+    calls = (*turn.tools_called, *(turn.expected_tools or ()))
+    for call in (*calls, *(call for message in turn.history for call in message.tool_calls)):
+        yield call.arguments
+        yield call.result
+
+
+def _refuse_depth(values: Iterable[Json]) -> None:
+    """What is nested deeper can be read here, but not by everybody who reads it after us."""
+    for value in values:
+        if _deeper(value, MAX_DEPTH):
+            raise BadInput(f"attributes or a tool's arguments or result are nested deeper than {MAX_DEPTH}")
+
+
+def _deeper(value: Json, depth: int) -> bool:
+    if isinstance(value, Mapping):
+        inner = cast("Iterable[Json]", value.values())
+    elif isinstance(value, (list, tuple)):
+        inner = cast("Iterable[Json]", value)
+    else:
+        return False
+    return depth <= 0 or any(_deeper(each, depth - 1) for each in inner)
 
 
 def _refuse_unknown(held: Mapping[str, Any], known: set[str], what: str) -> None:
     unknown = sorted(held.keys() - known)
     if unknown:
-        raise BadInput(f"not a {what}: {unknown[0][:100]}: no such key; there are {', '.join(sorted(known))}")
+        name = unknown[0] if _NAME.fullmatch(unknown[0]) else "a key"  # else it may be what somebody said
+        raise BadInput(f"not a {what}: {name}: no such key; there are {', '.join(sorted(known))}")
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}")
+
+
+def _chat_id(held: Mapping[str, Any]) -> str | None:
+    """What names the chat: a text or a whole number."""
+    for name in ("conversation_id", "id"):
+        found = held.get(name)
+        if isinstance(found, bool) or not isinstance(found, (str, int, type(None))):
+            raise BadInput(f"not a chat: {name}: a text is needed")
+        if found is not None and found != "":
+            return str(found)
+    return None
 
 
 def _chat(held: Mapping[str, Any], place: str) -> Iterator[Turn]:
-    """One turn for every user's message and the last answer before the next one."""
+    """One turn for every user's message and the last answer before the next one.
+
+    A chat is a conversation, also one without a name: it then gets one from its place and its first words.
+    """
     _refuse_unknown(held, _CHAT_KEYS, "chat")
     system, said = system_and_rest(messages(held["messages"]).said)
     if not said:
         raise BadInput("not a chat: messages: there are none of the shape {role, content}")
-    conversation = held.get("conversation_id", held.get("id"))
-    conversation = str(conversation) if conversation is not None else None
+    _refuse_depth(value for each in said for call in each.calls for value in (call.arguments, each.result))
+    _refuse_depth(each.result for each in said)
+    conversation = _chat_id(held) or _hash(("chat", place, said[0].text))
     about = {key: held[key] for key in ("user_id", "model", "service", "attributes") if key in held}
+    history = tuple(map(_message, said))
     asked = [index for index, each in enumerate(said) if each.role == "user" and each.text.strip()]
     for number, index in enumerate(asked):
         rest = said[index + 1 : asked[number + 1] if number + 1 < len(asked) else len(said)]
@@ -138,12 +256,11 @@ def _chat(held: Mapping[str, Any], place: str) -> Iterator[Turn]:
             continue
         last = number + 1 == len(asked)
         extra = {key: held[key] for key in ("retrieval_context", "context", "expected_output") if last and key in held}
-        words = (place, conversation, str(number), said[index].text, answers[-1])
         base = Turn(
-            turn_id=_identify(words),
+            turn_id="",
             conversation_id=conversation,
             system_prompt=system,
-            history=tuple(map(_message, said[:index])),
+            history=history[:index],
             input=said[index].text,
             actual_output=answers[-1],
             tools_called=_tools(rest),
@@ -155,7 +272,8 @@ def _with(turn: Turn, given: Mapping[str, Any]) -> Turn:
     """The turn with what the producer said about it, checked."""
     if not given:
         return turn
-    checked = record_of({"turn_id": turn.turn_id, **given}, Turn)
+    checked = record_of({"turn_id": "", **given}, Turn)
+    _refuse_depth([checked.attributes])
     return replace(turn, **{key: getattr(checked, key) for key in given})
 
 
@@ -166,12 +284,3 @@ def _message(said: Said) -> Message:
 def _tools(said: Sequence[Said]) -> tuple[ToolCall, ...]:
     results: dict[str | None, Json] = {each.call_id: each.result for each in said if each.role == "tool"}
     return tuple(replace(call, result=results.get(call.id)) for each in said for call in each.calls)
-
-
-def turns_from_json(data: bytes | str, place: str = "") -> list[Turn]:
-    """The turns of one JSON document. Raises BadInput."""
-    try:
-        document = orjson.loads(data)
-    except ValueError:
-        raise BadInput("not JSON") from None
-    return list(turns_in(document, place))

@@ -32,7 +32,11 @@ _ALWAYS: dict[type, frozenset[str]] = {
 
 
 def turn_to_json(turn: Turn) -> bytes:
-    """Write a turn as one line of JSON, without the line's end."""
+    """Write a turn as one line of JSON, without the line's end.
+
+    Raises:
+        BadInput: it holds what JSON has no room for: a number beyond 64 bits, half a character, a nesting of hundreds.
+    """
     return _to_json(turn)
 
 
@@ -128,7 +132,10 @@ def complaint(error: ValidationError, kind: type) -> str:
 
 
 def _to_json(record: object) -> bytes:
-    return orjson.dumps(record, _plain, _FORM)
+    try:
+        return orjson.dumps(record, _plain, _FORM)
+    except TypeError as error:  # its message says what kind of thing it is, and nothing of the content
+        raise BadInput(f"cannot be written as JSON: {error}") from None
 
 
 _FORM = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS

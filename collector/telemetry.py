@@ -87,7 +87,8 @@ VERDICT_WEIGHT = Series(
 ASSEMBLED = Series(
     "evalstream_assemble_total",
     "counter",
-    "By dialect: spans read, turns, failed calls, turns that cannot be judged by why, traces closed by why.",
+    "By dialect (`readymade`: none was needed): spans read, turns, failed calls, turns that cannot be judged by why, "
+    "traces closed by why.",
     ("dialect", "what"),
 )
 OPEN_TRACES = Series("evalstream_open_traces", "gauge", "Traces that are waited for.")
@@ -277,7 +278,7 @@ RECEIVE_DURATION = Series(
 INGEST_LAG = Series(
     "evalstream_ingest_lag_seconds",
     "histogram",
-    "Age of the last span of an OTLP request when the request is durable in the spans log: batching and what waited.",
+    "Age of the last span of an OTLP request, or of ready-made turns, when it is durable: batching and what waited.",
     ("source",),
     _AGES,
 )
@@ -287,13 +288,13 @@ RECEIVE_PENDING_BYTES = Series(
 RECEIVED_BYTES = Series(
     "evalstream_receive_bytes_total",
     "counter",
-    "Bytes of OTLP requests after decompression, durable in the spans log.",
+    "Bytes of OTLP requests after decompression, and of ready-made turns, durable in their log.",
     ("source", "signal"),
 )
 RECEIVED_ITEMS = Series(
     "evalstream_receive_items_total",
     "counter",
-    "Spans and log records, by what became of them: accepted (durable in the spans log), rejected or ignored.",
+    "Spans, log records, ready-made turns, by what became of them: accepted (durable in their log), rejected, ignored.",
     ("source", "signal", "result"),
 )
 REDACTIONS = Series(

@@ -186,6 +186,27 @@ def _jury_mistakes(settings: Settings) -> Iterator[str]:
             yield f"juries.{name}.quorum: {jury.quorum} of {len(jury.judges)} judges cannot be; write fewer"
 
 
+def _source_mistakes(settings: Settings) -> Iterator[str]:
+    """A topic holds one kind of thing, and none that this service writes itself."""
+    log = settings.log.kafka if settings.log.kind == "kafka" else None
+    own = {f"{log.prefix}.{name}" for name in _OWN_TOPICS} if log else set[str]()
+    held: dict[tuple[str, str], str] = {}
+    for number, source in enumerate(settings.receive.kafka):
+        where = f"receive.kafka[{number}]"
+        if not (source.traces or source.logs or source.turns):
+            yield f"{where}: names no topic; write traces: [otlp_spans], logs: [otlp_logs] or turns: [...]"
+        for kind in ("traces", "logs", "turns"):
+            for topic in getattr(source, kind):
+                others = {held.setdefault((broker, topic), kind) for broker in source.bootstrap_servers} - {kind}
+                if others:
+                    yield f"{where}.{kind}: {topic} is named under {others.pop()}, too; a topic holds one of the two"
+                if log and topic in own and set(log.bootstrap_servers) & set(source.bootstrap_servers):
+                    yield f"{where}.{kind}: {topic} is a log of evalstream's own; name the topic that others write"
+
+
+_OWN_TOPICS = ("spans", "turns", "evaluations", "definitions", "dead_letters", "unlinked")
+
+
 def _note_mistakes(settings: Settings) -> Iterator[str]:
     """What is committed holds the rates that budgets leave, and Kafka keeps only so much with a commit."""
     limited = [
@@ -217,6 +238,7 @@ def _whole_mistakes(settings: Settings) -> list[str]:
         mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
     mistakes += _jury_mistakes(settings)
     mistakes += _note_mistakes(settings)
+    mistakes += _source_mistakes(settings)
     if settings.page is not None and settings.page_auth is None and not settings.page.closed:
         mistakes.append(
             f"page.host: {settings.page.host} lets anybody read who reaches it; write page.auth: {{tokens: [...]}} or "

@@ -56,13 +56,17 @@ class LogSettings(Section):
 
 
 class KafkaSourceSettings(Section):
-    """Topics that the OpenTelemetry Collector, or any other producer of OTLP, writes."""
+    """Topics that others write: OTLP, as the OpenTelemetry Collector does, or ready-made turns."""
 
     bootstrap_servers: list[str] = Field(min_length=1, description="Brokers, as host:port.")
     traces: list[str] = Field(default_factory=list, description="Topics with spans, like otlp_spans.")
     logs: list[str] = Field(default_factory=list, description="Topics with log records, like otlp_logs.")
+    turns: list[str] = Field(
+        default_factory=list,
+        description="Topics with ready-made turns, conversations or chats: JSON, an array of it, or JSON lines.",
+    )
     encoding: Literal["auto", "otlp_proto", "otlp_json"] = Field(
-        default="auto", description="What the values are; auto looks at the first byte of each."
+        default="auto", description="What spans and log records are in; auto looks at the first byte of each value."
     )
     group: str = Field(default="evalstream", min_length=1, description="The consumer group.")
     start: Literal["earliest", "latest"] = Field(default="earliest", description="Where a new group starts.")
@@ -79,7 +83,11 @@ class ReceiveSettings(Section):
         default=None, description="Needs the extra grpc: pip install 'evalstream[grpc]'."
     )
     kafka: list[KafkaSourceSettings] = Field(default_factory=list[KafkaSourceSettings])
-    files: list[str] = Field(default_factory=list, description="OTLP files or directories, read once at the start.")
+    files: list[str] = Field(
+        default_factory=list,
+        description="Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), or ready-made turns, "
+        "conversations or chats (.json, .jsonl).",
+    )
 
 
 class IdentitySettings(Section):

@@ -12,7 +12,7 @@ rebuild the state, then delivery goes on at `position`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -162,10 +162,11 @@ class Log(Protocol):
         """
         ...
 
-    async def truncate(self, before: float) -> int:
+    async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Forget records older than `before` (seconds since the epoch) that no group needs; returns how many went.
 
-        What a group needs starts at its low watermark. A log kept by an external retention may do less.
+        What a group needs starts at its low watermark; one of `readers` that has committed nothing yet needs all.
+        A log kept by an external retention may do less.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 
@@ -125,8 +125,10 @@ class MemoryLog:
             feeds = [self._feed(partition, commits.get(partition)) for partition in range(self.partitions)]
             await follow_all(Following(open_fold, commit, self.append, self._pace), feeds)
 
-    async def truncate(self, before: float) -> int:
+    async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Forget records older than `before` that no group needs."""
+        if any(group not in self._commits for group in readers):
+            return 0
         return sum(partition.forget(before, self._bound(number)) for number, partition in enumerate(self._partitions))
 
     async def close(self) -> None:

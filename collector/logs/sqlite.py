@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 
 from collector.logs.following import Chunk, Feed, Following, Pace, follow_all
@@ -118,11 +118,11 @@ class SqliteLog:
             feeds = [self._feed(*each) for each in (await self._file.read(lambda c: self._starts(c, group)))]
             await follow_all(Following(open_fold, commit, self.append, self._pace), feeds)
 
-    async def truncate(self, before: float) -> int:
+    async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Forget records older than `before` that no group needs. The file does not shrink; its room is used again."""
 
         def forget(transaction: Transaction) -> int:
-            return transaction.truncate(self._number, before, TRUNCATE_ROWS)
+            return transaction.truncate(self._number, before, TRUNCATE_ROWS, readers)
 
         total = 0
         while count := await self._file.write(forget):

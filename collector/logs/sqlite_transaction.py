@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from collector.logs.log import Committed, LogError, Record
 from collector.logs.sqlite_rows import headers_to_bytes, row_id
@@ -107,12 +107,12 @@ class Transaction:
             ],
         )
 
-    def truncate(self, log: int, before: float, limit: int) -> int:
+    def truncate(self, log: int, before: float, limit: int, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` and below the low watermark of every group that ever committed.
 
-        At most `limit` of each partition, so that appends do not wait long.
+        None, where one of `readers` never did. At most `limit` of each partition, so that appends do not wait long.
         """
-        bounds = self._bounds(log)
+        bounds = self._bounds(log, readers)
         return sum(self._forget(log, partition, before, bound, limit) for partition, bound in bounds.items())
 
     def finish(self) -> None:
@@ -127,9 +127,9 @@ class Transaction:
         rows = self.connection.execute("SELECT partition, next, timestamp FROM ends WHERE log = ?", [log])
         return {partition: (position, time) for partition, position, time in rows}
 
-    def _bounds(self, log: int) -> dict[int, int]:
+    def _bounds(self, log: int, readers: Collection[str]) -> dict[int, int]:
         """What may go, by partition. A group that has committed, but not for a partition, needs all of that one."""
-        needs: dict[str, dict[int, int]] = {}
+        needs: dict[str, dict[int, int]] = {group: {} for group in readers}
         rows = self.connection.execute('SELECT "group", partition, low_watermark FROM commits WHERE log = ?', [log])
         for group, partition, low in rows:
             needs.setdefault(group, {})[partition] = low

@@ -1,14 +1,16 @@
-"""OTLP files into the spans log: `.pb` and `.json` hold one request, `.jsonl` one OTLP/JSON request a line.
+"""Files into the logs: `.pb` and `.json` hold one OTLP request, `.jsonl` one OTLP/JSON request a line.
 
 A directory means its files in the order of their names. Whether a request is of traces or of logs is read off its keys
-(JSON), the file's name, or else the content.
+(JSON), the file's name, or else the content. In the place of a request a `.json` file or a line may hold ready-made
+turns, conversations or chats, which go into the turns log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,9 @@ from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp import Signal
-from collector.receive.intake import Form, take_in
+from collector.readymade import Incoming, NotReadymade, documents_in
+from collector.receive.intake import Form, Intake, take_in
+from collector.receive.turns import Known, Moments, TurnIntake, take_in_turns
 from collector.redact.redactor import Redactor
 from collector.telemetry import Telemetry
 
@@ -31,17 +35,20 @@ _BATCH_BYTES = 4 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """A request as a file holds it. `place` is the file, and the line where there are several."""
+    """A request as a file holds it. `place` is the file, and the line where there are several.
+
+    JSON that is no request has the signal of turns: reading it says what is wrong, if it is none of these either.
+    """
 
     place: str
-    signal: Signal
+    signal: Incoming
     form: Form
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """What was read: requests, spans and log records, and the requests that could not be read."""
+    """What was read: requests and the like, spans, log records and turns, and the requests that could not be read."""
 
     requests: int
     items: int
@@ -49,10 +56,10 @@ class FileCount:
 
 
 def files_in(paths: Sequence[Path]) -> list[Path]:
-    """The OTLP files that paths name: files as they are, directories with all that is in them.
+    """The files that paths name: files as they are, directories with all that is in them.
 
     Raises:
-        ConfigError: a path does not exist, or is no OTLP file by its name.
+        ConfigError: a path does not exist, or has another ending.
     """
     found: list[Path] = []
     for path in paths:
@@ -61,7 +68,9 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
         elif not path.exists():
             raise ConfigError(f"{path} does not exist")
         elif path.suffix not in _SUFFIXES:
-            raise ConfigError(f"{path} is no OTLP file by its name; it should end in {', '.join(_SUFFIXES)}")
+            raise ConfigError(
+                f"{path} holds neither OTLP nor turns by its name; it should end in {', '.join(_SUFFIXES)}"
+            )
         else:
             found.append(path)
     return found
@@ -88,20 +97,24 @@ def requests_in(path: Path) -> Iterator[FileRequest]:
 async def read_files(
     paths: Sequence[Path],
     spans: Log,
+    turns: Log,
     telemetry: Telemetry,
     *,
     backoff: Backoff | None = None,
     redactor: Redactor | None = None,
 ) -> FileCount:
-    """Read all files into the spans log; returns when everything is durable.
+    """Read all files into the spans log, and ready-made turns into the turns log; returns when everything is durable.
 
     A request that cannot be read is counted, named in the log and passed. Reading the same files again does no harm
-    while their traces are remembered: a span is known again.
+    while their traces and turns are remembered: a span is known again, and so is a turn.
 
     Raises:
-        ConfigError: a path does not exist, is no OTLP file, or cannot be read.
+        ConfigError: a path does not exist, has another ending, or cannot be read.
     """
-    reader = _Reader(spans, telemetry, backoff or Backoff(), redactor)
+    backoff = backoff or Backoff()
+    reader = _Reader(
+        _Batch(spans, "trace", "spans", backoff), _Batch(turns, "turn", "turns", backoff), telemetry, redactor
+    )
     for path in files_in(paths):
         try:
             await reader.read(path)
@@ -111,56 +124,97 @@ async def read_files(
     return FileCount(reader.requests, reader.items, reader.unreadable)
 
 
-class _Reader:
-    """Gathers what files hold into appends of a few megabytes."""
+class _Batch:
+    """Gathers records into appends of a few megabytes."""
 
-    def __init__(self, spans: Log, telemetry: Telemetry, backoff: Backoff, redactor: Redactor | None) -> None:
+    def __init__(self, log: Log, held: str, kept: str, backoff: Backoff) -> None:
+        self.too_large = f"the {held} is larger than the {kept} log takes"
+        self._what = f"the {kept} log"
+        self._log = log
+        self._backoff = backoff
+        self._records: list[tuple[str, Record]] = []
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= _BATCH_BYTES
+
+    def add(self, place: str, records: Sequence[Record]) -> None:
+        self._records += ((place, each) for each in records)
+        self._bytes += sum(len(each.value) for each in records)
+
+    async def flush(self) -> list[str]:
+        """Append what was gathered; gives the places of what is too large, once for each record."""
+        placed, self._records, self._bytes = self._records, [], 0
+        try:
+            await self._append([record for _, record in placed])
+        except RecordTooLarge:
+            return [place for place, record in placed if not await self._fits(record)]
+        return []
+
+    async def _fits(self, record: Record) -> bool:
+        try:
+            await self._append([record])
+        except RecordTooLarge:
+            return False
+        return True
+
+    async def _append(self, records: list[Record]) -> None:
+        if records:
+            await self._backoff.repeat(lambda: self._log.append(records), LogUnavailable, what=self._what)
+
+
+class _Reader:
+    """Reads files one after the other; turns of a chat that comes again are left out."""
+
+    def __init__(self, spans: _Batch, turns: _Batch, telemetry: Telemetry, redactor: Redactor | None) -> None:
         self.requests = self.items = self.unreadable = 0
         self._spans = spans
+        self._turns = turns
         self._telemetry = telemetry
-        self._backoff = backoff
         self._redactor = redactor
-        self._records: list[Record] = []
-        self._bytes = 0
+        self._known = Known()
+        self._moments = Moments()
 
     async def read(self, path: Path) -> None:
         """Read one file."""
         requests = requests_in(path)
         while (request := await asyncio.to_thread(next, requests, None)) is not None:
             self._take(request)
-            if self._bytes >= _BATCH_BYTES:
+            if self._spans.full or self._turns.full:
                 await self.flush()
 
     def _take(self, request: FileRequest) -> None:
         self.requests += 1
         try:
-            intake = take_in(request.body, request.signal, request.form, redactor=self._redactor)
+            intake = self._taken(request)
         except BadInput as error:
             self._leave_out(request.place, str(error))
             return
         intake.count(self._telemetry, "files", len(request.body))
         self.items += intake.accepted
-        self._records += intake.records
-        self._bytes += len(request.body)
+        batch = self._turns if isinstance(intake, TurnIntake) else self._spans
+        batch.add(request.place, intake.records)
+        if isinstance(intake, TurnIntake):
+            self._known.add(intake.again, self.requests)
+            self._known.forget(self.requests)
+
+    def _taken(self, request: FileRequest) -> Intake | TurnIntake:
+        if request.signal != "turns":
+            return take_in(request.body, request.signal, request.form, redactor=self._redactor)
+        known = self._known.__contains__
+        try:
+            return take_in_turns(
+                request.body, request.place, at=self._moments.next, known=known, redactor=self._redactor
+            )
+        except NotReadymade as error:
+            raise BadInput(f"no OTLP request (resourceSpans, resourceLogs), and {error}") from None
 
     async def flush(self) -> None:
         """Append what was gathered."""
-        records, self._records, self._bytes = self._records, [], 0
-        if records:
-            try:
-                await self._append(records)
-            except RecordTooLarge:
-                await self._append_what_fits(records)
-
-    async def _append_what_fits(self, records: list[Record]) -> None:
-        for record in records:
-            try:
-                await self._append([record])
-            except RecordTooLarge:
-                self._leave_out((record.key or b"").decode(), "the trace is larger than the spans log takes")
-
-    async def _append(self, records: list[Record]) -> None:
-        await self._backoff.repeat(lambda: self._spans.append(records), LogUnavailable, what="the spans log")
+        for batch in (self._spans, self._turns):
+            for place in await batch.flush():
+                self._leave_out(place, batch.too_large)
 
     def _leave_out(self, what: str, why: str) -> None:
         self.unreadable += 1
@@ -168,15 +222,33 @@ class _Reader:
         logger.warning("%s is left out: %s", what, why)
 
 
-def _signal_of_json(body: bytes, path: Path) -> Signal:
+def _signal_of_json(body: bytes, path: Path) -> Incoming:
     """By the request's own key, wherever it comes in the document; a request of neither is left to its reading."""
-    traces, logs = (
-        _position(body, *names)
-        for names in ((b"resourceSpans", b"resource_spans"), (b"resourceLogs", b"resource_logs"))
-    )
+    if not _OTLP_FIRST.match(body) and _holds_turns(body):
+        return "turns"
+    traces, logs = (_position(body, *_KEYS[signal]) for signal in ("traces", "logs"))
     if traces == logs:
         return _signal_of_name(path) or "traces"
     return "traces" if traces < logs else "logs"
+
+
+_KEYS: Mapping[Signal, tuple[bytes, ...]] = {
+    "traces": (b"resourceSpans", b"resource_spans"),
+    "logs": (b"resourceLogs", b"resource_logs"),
+}
+_OTLP_FIRST = re.compile(rb'\s*\{\s*"resource_?(?:Spans|Logs|spans|logs)"')
+"""As nearly every request of OTLP/JSON begins: such a one is not read twice."""
+
+
+def _holds_turns(body: bytes) -> bool:
+    """Whether the first document is no request. What has a key of OTLP is one, whatever else it has."""
+    try:
+        first = next(iter(documents_in(body)), None)
+    except BadInput:
+        return False
+    if not isinstance(first, Mapping) or not first:
+        return False
+    return not any(name.decode() in first for names in _KEYS.values() for name in names)
 
 
 def _position(body: bytes, *names: bytes) -> int:

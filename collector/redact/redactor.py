@@ -73,7 +73,8 @@ class Redactor:
         data = message.SerializeToString()
         return all(each.quiet_message(data) for each in self._skimming)
 
-    def _quiet(self, text: str) -> bool:
+    def quiet(self, text: str) -> bool:
+        """The same of a text, and of all that is in it if it is JSON."""
         return self._skims and all(each.quiet(text) for each in self._skimming)
 
     def named(self, name: str, text: str, nested: int = _NESTED_JSON) -> str:
@@ -96,7 +97,7 @@ class Redactor:
         if len(text) < _SHORTEST:
             return text
         if nested and text.startswith(_JSON_STARTS):
-            if self._quiet(text):
+            if self.quiet(text):
                 return text
             whole = self._json(text, nested)
             if whole is not None:
@@ -153,7 +154,7 @@ class Redactor:
         return value if redacted == text else redacted
 
     def _plain(self, text: str) -> str:
-        if len(text) > _WORTH_A_GLANCE and self._quiet(text):
+        if len(text) > _WORTH_A_GLANCE and self.quiet(text):
             return text
         findings = self._find(text)
         if not findings:

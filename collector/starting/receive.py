@@ -9,8 +9,8 @@ from pathlib import Path
 
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
-from collector.logs.log import LogError
-from collector.otlp import Signal
+from collector.logs.log import Log, LogError
+from collector.readymade import Incoming
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
@@ -69,21 +69,27 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
     from collector.logs.kafka import KafkaSettings, KafkaSource
 
     to_kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, group_instance_id=settings.group_instance_id)
-    signals: list[tuple[Signal, list[str]]] = [("traces", settings.traces), ("logs", settings.logs)]
-    for kind, topics in signals:
+    logs = process.logs
+    sources: list[tuple[Incoming, list[str], Log]] = [
+        ("traces", settings.traces, logs.spans),
+        ("logs", settings.logs, logs.spans),
+        ("turns", settings.turns, logs.turns),
+    ]
+    for kind, topics, log in sources:
         if topics:
             try:
                 source = await KafkaSource.open(to_kafka, topics, start=settings.start)
             except LogError as error:
                 raise ConfigError(f"receive.kafka: {error}") from error
-            letters = process.guards.letters("receive", source.topic_of, process.logs, signal=kind)
+            letters = process.guards.letters("receive", source.where, logs, signal=kind)
             receiver = KafkaReceiver(
-                ", ".join(topics), kind, process.logs.spans, process.telemetry,
-                encoding=settings.encoding, on_poison=letters.poisoned, redactor=process.guards.redactor,
+                ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
+                on_poison=letters.poisoned, redactor=process.guards.redactor, where=source.where,
             )  # fmt: skip
             process.tasks.start(source.follow(f"{settings.group}.{kind}", letters.guarding(receiver.open_fold)))
 
 
 async def _read_files(process: Process, paths: Sequence[Path]) -> None:
-    count = await read_files(paths, process.logs.spans, process.telemetry, redactor=process.guards.redactor)
+    logs, redactor = process.logs, process.guards.redactor
+    count = await read_files(paths, logs.spans, logs.turns, process.telemetry, redactor=redactor)
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)

@@ -7,7 +7,7 @@ import logging
 import time
 
 from collector.config.settings import Settings
-from collector.logs.log import LogUnavailable
+from collector.logs.log import Log, LogUnavailable
 from collector.opening import Logs
 from collector.starting.process import Process
 
@@ -26,15 +26,15 @@ def start_retention(process: Process) -> None:
 
 
 async def _truncate_forever(logs: Logs, settings: Settings) -> None:
-    retention = settings.log.retention
-    text_retention = retention if settings.store_text else 0.0  # of what is judged, once nobody needs it any more
-    kept = [(logs.spans, text_retention), (logs.turns, text_retention), (logs.evaluations, retention)]
+    judged: list[tuple[Log, str]] = [(logs.spans, "assemble"), (logs.turns, "evaluate")]
     if logs.unlinked is not None:
-        kept.append((logs.unlinked, text_retention))
+        judged.append((logs.unlinked, "link"))
     while True:
-        for log, how_long in kept:
+        for log, reader in (*judged, (logs.evaluations, None)):
             try:
-                await log.truncate(time.time() - how_long)
+                await log.truncate(time.time() - settings.log.retention)
+                if reader is not None and not settings.store_text:  # not before it was read: the reader may start later
+                    await log.truncate(time.time(), (reader,))
             except LogUnavailable as error:
                 logger.warning("old records of %s cannot be removed now: %s", log.name, error)
         await asyncio.sleep(TRUNCATE_EVERY if settings.store_text else TRUNCATE_TEXT_EVERY)

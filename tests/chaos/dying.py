@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -93,8 +93,8 @@ class DyingLog:
 
         await self._log.follow(group, dying if group == "evaluate" else open_fold)
 
-    async def truncate(self, before: float) -> int:
-        return await self._log.truncate(before)
+    async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
+        return await self._log.truncate(before, readers)
 
     async def close(self) -> None:
         await self._log.close()

@@ -279,6 +279,7 @@ async def test_truncating_keeps_what_a_group_needs(store: Store) -> None:
         await got.until(lambda: len(got.delivered) == 30)
         got.folds[0].low_watermark = 12
     assert await log.truncate(before=0.0) == 0
+    assert await log.truncate(before=2e10, readers=["g", "who will come"]) == 0
     assert await log.truncate(before=2e10) == 12
     assert [record.position async for batch in log.read(0, 0) for record in batch] == list(range(12, 30))
     assert await log.truncate(before=2e10) == 0

@@ -96,6 +96,7 @@ def prepare(folder: Path, url: str, *, own_configuration: bool) -> None:
         for n in range(6)
     ]
     (folder / "turns.jsonl").write_text("".join(json.dumps(each) + "\n" for each in turns))
+    (folder / "chats.jsonl").write_text(blocks("json")[0])
     labels = [{"human": n % 2 == 0, "score": (n % 5) / 4} for n in range(12)]
     (folder / "labels.jsonl").write_text("".join(json.dumps(each) + "\n" for each in labels))
     shutil.copytree(

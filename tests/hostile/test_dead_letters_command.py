@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +14,10 @@ from collector.dead_letters_command import Wanted, list_letters, redrive_letters
 from collector.errors import BadInput
 from collector.logs.log import Stored
 from collector.opening import open_logs
-from collector.records import turn_to_json
+from collector.receive.kafka import KafkaReceiver
+from collector.records import turn_from_json, turn_to_json
+from collector.redact.opening import open_redactor
+from collector.telemetry import Telemetry
 from evaluators.cases import Turn
 
 TURN = turn_to_json(Turn(turn_id="t", input="a", actual_output="b"))
@@ -69,3 +73,25 @@ async def test_list_show_and_redrive(tmp_path):
     assert letters[receive].attempts == 2
 
     assert await redrive_letters(made, Wanted(ids=(evaluate,)), said.append) == 0, "what was processed again is done"
+
+
+async def test_ready_made_turns_are_redriven_into_the_turns_log_with_the_ids_that_the_topic_gave(tmp_path):
+    """A letter whose message can be processed now, as after an update. Twice: the second gives the same turns."""
+    made = config(tmp_path)
+    message = Stored(3, 5, 1_700_000_000.0, None, b'[{"input": "ada@example.com", "actual_output": "b"}]')
+    letter = letter_of("receive", "chats", message, BadInput("was not read"), keep=True, signal="turns")
+    said: list[str] = []
+    async with open_logs(made.settings.log) as logs:
+        turns, telemetry = logs.turns, Telemetry()
+        for _ in range(2):
+            await put(logs.dead_letters, [letter])
+            assert await redrive_letters(made, Wanted(), said.append) == 0
+        redactor = open_redactor(made.settings.redact, lambda _kind, _count: None, lambda: None)
+        receiver = KafkaReceiver("chats", "turns", turns, telemetry, redactor=redactor)
+        async with receiver.open_fold(3, None) as fold:
+            await fold.deliver([message])
+        records = [record async for batch in turns.read(0, 0) for record in batch]
+    assert said == ["1 redriven"] * 2
+    assert len({turn_from_json(record.value).turn_id for record in records}) == 1
+    assert [turn_from_json(each.value).ended_at for each in records] == [datetime.fromtimestamp(1_700_000_000, UTC)] * 3
+    assert not any(b"ada@" in record.value for record in records)

@@ -244,6 +244,28 @@ async def test_a_source_can_start_at_the_end_and_then_loses_nothing(kafka_broker
     assert got.values == [b"while away"]
 
 
+async def test_what_came_is_not_skipped_when_what_was_committed_is_gone(kafka_broker) -> None:
+    """A group that starts at the end, and the oldest record that its state needs has been deleted."""
+    topic = await make_topic(kafka_broker)
+    await produce(kafka_broker, topic, [{"value": b"%d" % n} for n in range(4)])
+    source = await KafkaSource.open(settings_for(kafka_broker), [topic], start="latest", pace=PACE)
+    group, got = fresh("g"), Recorders(lambda fold: setattr(fold, "low_watermark", 4))
+    async with following(source, group, got.open_fold):
+        await got.until(lambda: got.folds)
+        await produce(kafka_broker, topic, [{"value": b"%d" % n} for n in range(4, 8)])
+        await got.until(lambda: len(got.delivered) == 4)
+    assert (await commits(kafka_broker, group))[0] == Committed(4, 8)
+    await produce(kafka_broker, topic, [{"value": b"while away"}])
+    client = admin(kafka_broker)
+    await asyncio.to_thread(client.delete_records, {TopicPartition(topic, 0): 6})
+    client.close()
+    again = Recorders()
+    async with following(source, group, again.open_fold):
+        await again.until(lambda: again.delivered)
+    assert [record.value for record in again.replayed] == [b"6", b"7"]
+    assert again.values == [b"while away"]
+
+
 async def test_a_source_leaves_out_aborted_transactions(kafka_broker) -> None:
     topic = await make_topic(kafka_broker)
 

@@ -31,13 +31,15 @@ class Beginning:
     def find(self, fresh: Sequence[TopicPartition], found: Found) -> Begun:
         """Where each begins; those that cannot be told yet are left out, and their records put back."""
         commits = self._commits(fresh)
-        ends = self._ends(list(commits))
+        ends, firsts = self._ends(list(commits)), self._firsts(list(commits))
         begun: Begun = {}
         for where in fresh:
             committed = commits.get(where)
             if committed is not None and committed.position > ends[where]:
                 self._start_over(where, committed, ends[where], found)
                 committed = None
+            if committed is not None and committed.low_watermark < firsts[where]:
+                self._catch_up(where, found)
             start = committed.low_watermark if committed else self._position(where, found)
             if start is None:
                 self.put_back(where, found)
@@ -61,9 +63,17 @@ class Beginning:
     def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return self._consumer.end_offsets(partitions, timeout_ms=self._timeout) if partitions else {}
 
+    def _firsts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._consumer.beginning_offsets(partitions, timeout_ms=self._timeout) if partitions else {}
+
     def _position(self, where: TopicPartition, found: Found) -> int | None:
         records = found.get(where)
         return records[0].position if records else self._consumer.position(where, timeout_ms=self._timeout)
+
+    def _catch_up(self, where: TopicPartition, found: Found) -> None:
+        """The oldest record that is needed is gone: begin with what is left, also where new groups begin at the end."""
+        found.pop(where, None)
+        self._consumer.seek_to_beginning(where)
 
     def _start_over(self, where: TopicPartition, committed: Committed, end: int, found: Found) -> None:
         logger.error(

@@ -67,6 +67,11 @@ class KafkaSource:
         """The topic that a record's `partition` belongs to."""
         return self._topics.where(partition).topic
 
+    def where(self, partition: int) -> tuple[str, int]:
+        """The topic, and its own number for the partition, that a record's `partition` stands for."""
+        where = self._topics.where(partition)
+        return where.topic, where.partition
+
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 

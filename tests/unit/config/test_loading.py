@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from collector.check import report
 from collector.config.loading import check
 from collector.errors import ConfigError
 
@@ -133,3 +134,36 @@ def test_more_budgets_than_kafka_keeps_with_a_commit_are_refused_before_anything
     check(configuration(**values | {"evaluate": {}}), "my.yaml")
     few = dict(list(values["monitors"].items())[:60])
     check(configuration(**values | {"monitors": few}), "my.yaml")
+
+
+KAFKA: dict[str, Any] = {"bootstrap_servers": ["k1:9092", "k2:9092"]}
+
+
+def test_a_topic_holds_one_kind_of_thing() -> None:
+    again = {"bootstrap_servers": ["k2:9092"], "turns": ["a"]}
+    assert mistakes(receive={"kafka": [KAFKA | {"traces": ["a", "b"], "turns": ["b"]}, again]}) == [
+        "my.yaml: receive.kafka[0].turns: b is named under traces, too; a topic holds one of the two",
+        "my.yaml: receive.kafka[1].turns: a is named under traces, too; a topic holds one of the two",
+    ]
+    elsewhere = {"bootstrap_servers": ["k3:9092"], "turns": ["a"]}
+    assert check(configuration(receive={"kafka": [KAFKA | {"traces": ["a"]}, elsewhere]}), "my.yaml")
+
+
+def test_a_source_needs_a_topic() -> None:
+    assert mistakes(receive={"kafka": [KAFKA]}) == [
+        "my.yaml: receive.kafka[0]: names no topic; write traces: [otlp_spans], logs: [otlp_logs] or turns: [...]"
+    ]
+
+
+def test_evalstreams_own_logs_are_no_source() -> None:
+    log = {"kind": "kafka", "kafka": {"bootstrap_servers": ["k1:9092"], "prefix": "p"}}
+    source = KAFKA | {"turns": ["p.turns"]}
+    assert mistakes(log=log, receive={"kafka": [source]}) == [
+        "my.yaml: receive.kafka[0].turns: p.turns is a log of evalstream's own; name the topic that others write"
+    ]
+    assert check(configuration(log=log, receive={"kafka": [source | {"bootstrap_servers": ["k3:9092"]}]}), "my.yaml")
+
+
+def test_the_plan_names_topics_of_turns() -> None:
+    config = check(configuration(receive={"kafka": [KAFKA | {"traces": ["a"], "turns": ["b"]}]}), "my.yaml")
+    assert "receive    Kafka at k1:9092, k2:9092: a, b (ready-made turns)" in list(report(config))

@@ -17,7 +17,7 @@ JSON_LOGS = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"%s"}]}]}
 
 async def signals(*paths: Path) -> list[bytes]:
     log = FailingLog()
-    await read_files(paths, log, Telemetry())
+    await read_files(paths, log, FailingLog(), Telemetry())
     return [record.headers[0][1] for record in await stored(log)]
 
 
@@ -40,7 +40,7 @@ async def test_unreadable_requests_are_counted_and_passed(tmp_path: Path, caplog
     path = tmp_path / "traces.jsonl"
     path.write_bytes(JSON_TRACES + b"\n{broken\n" + JSON_TRACES + b"\n")
     log = FailingLog()
-    count = await read_files([path], log, Telemetry())
+    count = await read_files([path], log, FailingLog(), Telemetry())
     assert (count.requests, count.items, count.unreadable) == (3, 2, 1)
     assert f"{path}:2 is left out" in caplog.text
 
@@ -49,7 +49,7 @@ async def test_a_trace_too_large_for_the_log_is_counted_and_its_neighbours_are_k
     (tmp_path / "traces.pb").write_bytes(traces_request(ONE, text="x" * 2000).SerializeToString())
     (tmp_path / "traces2.json").write_bytes(JSON_TRACES)
     log = PickyLog(limit=1000)
-    count = await read_files([tmp_path], log, Telemetry())
+    count = await read_files([tmp_path], log, FailingLog(), Telemetry())
     assert count.unreadable == 1
     assert len(await stored(log)) == 1
 
@@ -58,4 +58,4 @@ async def test_a_trace_too_large_for_the_log_is_counted_and_its_neighbours_are_k
 async def test_wrong_paths_are_configuration_errors(tmp_path: Path, name: str):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ConfigError, match=name):
-        await read_files([tmp_path / name], FailingLog(), Telemetry())
+        await read_files([tmp_path / name], FailingLog(), FailingLog(), Telemetry())

@@ -58,7 +58,7 @@ async def test_how_late_the_last_span_of_each_message_came():
     spans = [request.resource_spans[-1].scope_spans[-1].spans[-1] for request in (late, skewed, timeless)]
     for span, ended in zip(spans, (1_000, 2_000, 0), strict=True):
         span.end_time_unix_nano = ended * 10**9
-    source = Source(FailingLog(), wall=lambda: 1_025.0)
+    source = Source(FailingLog(), clock=lambda: 1_025.0)
     await source.deliver(*(message(each.SerializeToString()) for each in (late, skewed, timeless)))
     registry = source.telemetry.registry
     assert registry.get_sample_value("evalstream_ingest_lag_seconds_count", {"source": "kafka"}) == 2

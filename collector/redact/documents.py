@@ -1,0 +1,40 @@
+"""Redacts ready-made turns, conversations and chats before anybody reads them: JSON documents as they came."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from collector.redact.redactor import Redactor
+from evaluators.cases import Json
+
+_NO_TEXT = frozenset({"started_at", "ended_at", "usage", "incomplete", "revision"})
+"""Whoever reads the document takes nothing but times, counts and words of ours there, and refuses all else."""
+
+_IDS = {
+    "trace_id": re.compile("[0-9a-fA-F]{32}"),
+    "span_id": (_SPAN := re.compile("[0-9a-fA-F]{16}")),
+    "parent_span_id": _SPAN,
+}
+"""An id of another form is none to OpenTelemetry, but may be a text."""
+
+
+def redacted_document(document: Json, redactor: Redactor) -> Json:
+    """The document with every text in it redacted, other ids and names included.
+
+    Raises:
+        RedactionFailed: a text could not be looked through; nothing of the document must be stored.
+    """
+    if not isinstance(document, Mapping):
+        return redactor.value(document)
+    held = cast("Mapping[str, Any]", document)
+    return {name: _field(name, value, redactor) for name, value in held.items()}
+
+
+def _field(name: str, value: Json, redactor: Redactor) -> Json:
+    if name == "turns" and isinstance(value, list):
+        return [redacted_document(each, redactor) for each in cast("list[Json]", value)]
+    if name in _NO_TEXT or (name in _IDS and isinstance(value, str) and _IDS[name].fullmatch(value)):
+        return value
+    return redactor.value(value)

@@ -1,0 +1,71 @@
+"""Ready-made turns where the stages run apart, where no text is kept, and where nothing outlives the process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.app import running
+from collector.config.loading import Config, check
+from collector.logs.log import Log
+from collector.records import evaluation_from_json, turn_from_json
+from collector.starting import retention
+from evaluators.outcome import Evaluation
+
+TURN = {"conversation_id": "c", "input": "Hi", "actual_output": "Hello", "expected_output": "Hello"}
+
+
+@pytest.fixture(autouse=True)
+def _truncating_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "TRUNCATE_TEXT_EVERY", 0.01)
+
+
+def configured(folder: Path, **log: Any) -> Config:
+    (folder / "turns.json").write_text(json.dumps([TURN, TURN]))
+    return check(
+        {
+            "store_text": False,
+            "log": log,
+            "receive": {"files": [str(folder / "turns.json")]},
+            "evaluators": {"exact": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+            "export": {},
+        },
+        "test",
+    )
+
+
+async def until_held(log: Log, count: int) -> list[bytes]:
+    """What a log holds, as soon as that is so many records."""
+    async with asyncio.timeout(60):
+        while True:
+            held = [record async for batch in log.read(0, 0) for record in batch if not record.is_tick]
+            if len(held) >= count:
+                return [record.value for record in held]
+            await asyncio.sleep(0.02)
+
+
+def assert_scored_without_text(evaluations: list[Evaluation]) -> None:
+    assert [each.outcome for each in evaluations] == ["scored"] * 2
+    assert {each.explanation for each in evaluations} == {None}
+    assert len({each.subject.turn_id for each in evaluations}) == 2
+
+
+async def test_receive_alone_then_evaluate_alone(tmp_path: Path) -> None:
+    config = configured(tmp_path, kind="sqlite", path=str(tmp_path / "logs.db"))
+    async with running(config, {"receive"}) as service:
+        await until_held(service.logs.turns, 2)
+        await asyncio.sleep(0.1)  # texts are not kept, but these nobody has judged
+        turns = [turn_from_json(value) for value in await until_held(service.logs.turns, 2)]
+    assert [turn.input for turn in turns] == ["Hi", "Hi"]
+    async with running(config, {"evaluate"}) as service:
+        assert_scored_without_text(list(map(evaluation_from_json, await until_held(service.logs.evaluations, 2))))
+
+
+async def test_all_of_it_in_memory(tmp_path: Path) -> None:
+    async with running(configured(tmp_path, kind="memory")) as service:
+        assert_scored_without_text(list(map(evaluation_from_json, await until_held(service.logs.evaluations, 2))))
