@@ -11,7 +11,7 @@ from collector.assemble.exchanges import Exchange
 from collector.assemble.reading import Read
 from collector.assemble.tree import Tree
 from collector.dialects.call import Said
-from collector.dialects.decode import compact, decoded
+from collector.dialects.decode import as_dict, compact, decoded
 from evaluators.cases import Json, ToolCall
 
 
@@ -54,12 +54,40 @@ def _said_in(exchange: Exchange) -> tuple[list[list[ToolCall]], list[Said]]:
     """The tool calls in each of the lists of messages that may repeat each other, and the tools' answers."""
     asked: list[list[ToolCall]] = []
     answers: list[Said] = []
+    so_far: list[ToolCall] = []
     for call in exchange.calls:
-        _collect((call.call.input or ())[call.position + 1 :], asked, answers)
+        _collect(_under_first_ids((call.call.input or ())[call.position + 1 :], so_far), asked, answers)
         _collect(call.call.output or (), asked, answers)
+        so_far += asked[-1]
     if exchange.wrapper is not None and not any(asked):
         _collect(exchange.wrapper.call.output or (), asked, answers)
     return asked, answers
+
+
+def _under_first_ids(messages: Sequence[Said], so_far: Sequence[ToolCall]) -> Sequence[Said]:
+    """Messages that repeat the calls asked for so far, under the ids that those had then.
+
+    Google's ADK gives its calls ids of its own, and takes them away again before the model sees them.
+    """
+    again = [call for said in messages for call in said.calls]
+    if len(again) != len(so_far) or not so_far:
+        return messages
+    first = {new.id: old.id for new, old in zip(again, so_far, strict=True) if new.id and old.id}
+    if any(new == old for new, old in first.items()) or len(first) < len(again):
+        return messages
+    if any(_content(new) != _content(old) for new, old in zip(again, so_far, strict=True)):
+        return messages
+    return [
+        each._replace(
+            calls=tuple(replace(call, id=first[call.id]) for call in each.calls),
+            call_id=first.get(each.call_id, each.call_id),
+        )
+        for each in messages
+    ]
+
+
+def _content(call: ToolCall) -> tuple[str, str]:
+    return call.name, compact(call.arguments)
 
 
 def _collect(messages: Sequence[Said], asked: list[list[ToolCall]], answers: list[Said]) -> None:
@@ -81,7 +109,7 @@ def _once(lists: Iterable[Sequence[ToolCall]]) -> list[ToolCall]:
         for call in calls:
             if call.id is not None and call.id in ids:
                 continue
-            content = (call.name, compact(call.arguments))
+            content = _content(call)
             if call.id is not None:
                 ids.add(call.id)
                 if nameless.get(content):
@@ -107,10 +135,25 @@ def _with_results(calls: Sequence[ToolCall], answers: Sequence[Said], spans: Seq
         yield _complete(call, answer, spans)
 
 
+def _span_of(call: ToolCall, spans: Sequence[ToolCall]) -> ToolCall | None:
+    """The span of a call: by its id, else by its name, and best by its arguments, too."""
+    if call.id is not None:
+        named = next((each for each in spans if each.id == call.id), None)
+        if named is not None:
+            return named
+    alike = [each for each in spans if each.name == call.name and each.id is None]
+    if len(alike) < 2:
+        return alike[0] if alike else None
+    return next((each for each in alike if call.arguments in _ways(each.arguments)), alike[0])
+
+
+def _ways(given: Json) -> tuple[Json, ...]:
+    """Arguments as they are, and as they are inside a Python function's."""
+    return given, as_dict(given).get("kwargs")
+
+
 def _complete(call: ToolCall, answer: Said | None, spans: Sequence[ToolCall]) -> ToolCall:
-    span = next((each for each in spans if each.id == call.id and call.id is not None), None) or next(
-        (each for each in spans if each.name == call.name and each.id is None), None
-    )
+    span = _span_of(call, spans)
     result: Json = None
     if answer is not None:
         result = decoded(answer.result if answer.result is not None else answer.text)
