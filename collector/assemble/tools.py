@@ -70,12 +70,10 @@ def _under_first_ids(messages: Sequence[Said], so_far: Sequence[ToolCall]) -> Se
     Google's ADK gives its calls ids of its own, and takes them away again before the model sees them.
     """
     again = [call for said in messages for call in said.calls]
-    if len(again) != len(so_far) or not so_far:
+    if not so_far or len(again) != len(so_far) or again[0].id == so_far[0].id:
         return messages
-    first = {new.id: old.id for new, old in zip(again, so_far, strict=True) if new.id and old.id}
-    if any(new == old for new, old in first.items()) or len(first) < len(again):
-        return messages
-    if any(_content(new) != _content(old) for new, old in zip(again, so_far, strict=True)):
+    first: dict[str | None, str] = {new.id: old.id for new, old in zip(again, so_far, strict=True) if new.id and old.id}
+    if len(first) < len(again) or any(_content(new) != _content(old) for new, old in zip(again, so_far, strict=True)):
         return messages
     return [
         each._replace(
