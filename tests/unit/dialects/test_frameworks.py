@@ -307,3 +307,68 @@ def test_quarkus_tells_texts_without_roles() -> None:
         "response": "r-1",
     }
     assert turn.attributes["input_uncertain"] is True
+
+
+# --- Logfire's clients before they followed the conventions
+
+
+def logfire(request: Any, response: Any = None, **more: Any) -> dict[str, Any]:
+    held = {"request_data": json.dumps(request), "gen_ai.request.model": "m-1", "async": False}
+    return {**held, **({} if response is None else {"response_data": json.dumps(response)}), **more}
+
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+TOLD = {"input": QUESTION, "answer": ANSWER, "system": "Be short.", "tokens": (10, 3), "model": "m-1"}
+ASKED = [{"role": "system", "content": "Be short."}, {"role": "user", "content": QUESTION}]
+
+
+def test_logfires_own_names_for_request_and_response() -> None:
+    message = {"role": "assistant", "content": ANSWER, "tool_calls": None, "refusal": None}
+    held = logfire({"model": "m-1", "messages": ASKED}, {"message": message, "usage": USAGE})
+    trace = Trace().span(1, "Chat Completion with {request_data[model]!r}", held, scope="logfire.openai")
+    assert facts(trace.turn()) == TOLD
+
+
+@pytest.mark.parametrize(
+    "answer", [{"message": {"role": "assistant", "content": ANSWER}}, {"combined_chunk_content": ANSWER}]
+)
+def test_logfires_streams_are_two_spans(answer: dict[str, Any]) -> None:
+    """The request is over before its answer comes; the client's own span may stand below it."""
+    request = {"model": "m-1", "messages": ASKED, "stream": True}
+    own = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "r-1", "gen_ai.usage.output_tokens": 3}
+    trace = Trace().span(1, "ask", took=9).span(2, "Chat Completion", logfire(request), parent=1)
+    trace.span(3, "messages.create", {**own, "gen_ai.request.model": "m-1"}, parent=2, at=2.1, took=2)
+    held = logfire(request, {**answer, "usage": USAGE})
+    turn = trace.span(5, "streaming response from …", held, parent=1, took=0).turn()
+    assert facts(turn) == {**TOLD, "response": "r-1"}
+
+
+def test_logfires_request_of_anthropic_leaves_out_what_was_not_given() -> None:
+    request = {
+        "model": "m-1",
+        "system": "<anthropic.Omit object at 0x7f2ff34a7210>",
+        "messages": [{"role": "user", "content": QUESTION}],
+    }
+    usage = {"input_tokens": 10, "output_tokens": 3}
+    held = logfire(request, {"message": {"role": "assistant", "content": ANSWER}, "usage": usage})
+    turn = Trace().span(1, "Message with {request_data[model]!r}", held, scope="logfire.anthropic").turn()
+    assert (turn.input, turn.actual_output, turn.system_prompt) == (QUESTION, ANSWER, None)
+
+
+def test_logfires_requests_without_messages_are_no_turns() -> None:
+    held = logfire({"model": "m-1", "input": "kayak"}, {"usage": {"prompt_tokens": 3, "total_tokens": 3}})
+    held |= {"gen_ai.response.model": "m-1", "gen_ai.usage.input_tokens": 3}
+    assert Trace().span(1, "Embedding Creation", held, scope="logfire.openai").turns() == []
+
+
+def test_the_answer_may_be_the_last_of_the_events() -> None:
+    """Logfire's span of the Responses API: question and answer in one list, the answer named like an earlier one."""
+    told = [("system", "Be short."), ("user", QUESTION), ("assistant", ANSWER)]
+    events = [{"event.name": f"gen_ai.{role}.message", "content": text, "role": role} for role, text in told]
+    held = {
+        "events": json.dumps(events),
+        "gen_ai.request.model": "m-1",
+        "gen_ai.usage.input_tokens": 10,
+        "gen_ai.usage.output_tokens": 3,
+    }
+    assert facts(Trace().span(1, "Responses API", held, scope="logfire.openai").turn()) == TOLD
