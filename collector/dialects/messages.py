@@ -198,7 +198,7 @@ def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
         return False  # somebody's JSON that has a role of its own
     if who == "tool" and as_dict(content).get("type") == "function":
         return True  # Langfuse ends a LangChain prompt with the definitions of the tools
-    if who not in _KNOWN and any(call.name == who for each in said for call in each.calls):
+    if who not in _KNOWN and any(call.name == who for each in said[-_NEAR:] for call in each.calls):
         said.append(answer({"name": who}, content))  # Langfuse for JavaScript: the role is the tool's name
     elif who == "tool" and not any(answer_part(as_dict(part)) for part in as_list(content)):
         said.append(answer({**as_dict(body.get("additional_kwargs")), **body}, content))
@@ -207,6 +207,8 @@ def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
     return True
 
 
+_NEAR = 32
+"""Messages before a tool's answer among which its call is looked for."""
 _KNOWN = frozenset(ROLES.values())
 _CONTENT_KEYS = ("parts", "content", "blocks", "_content", "text", "contents", "items")
 
