@@ -34,6 +34,7 @@ CONVERSATION_KEYS: tuple[str, ...] = (
     "langfuse.trace.metadata.*",
     "langfuse.observation.metadata.*",
     "metadata.*",
+    "mastra.metadata.*",
     "metadata{}",
     "langfuse.trace.metadata{}",
     "langfuse.observation.metadata{}",
@@ -63,6 +64,7 @@ USER_KEYS: tuple[str, ...] = (
     "langfuse.trace.metadata.*",
     "langfuse.observation.metadata.*",
     "metadata.*",
+    "mastra.metadata.*",
     "metadata{}",
     "langfuse.trace.metadata{}",
     "langfuse.observation.metadata{}",
@@ -71,8 +73,8 @@ USER_KEYS: tuple[str, ...] = (
 )
 """Where a user's id may stand, the first hit wins."""
 
-_CONVERSATION = re.compile(r"(?:session|thread|conversation|chat)_?id", re.IGNORECASE)
-_USER = re.compile(r"user_?id", re.IGNORECASE)
+_CONVERSATION = re.compile(r"(?:langfuse_)?(?:session|thread|conversation|chat)_?id", re.IGNORECASE)
+_USER = re.compile(r"(?:langfuse_)?user_?id", re.IGNORECASE)
 _LONGEST = 1000
 """Characters of an id: many are kept in memory, and go into one record."""
 _NOBODY = frozenset({"none", "null", "undefined"})

@@ -189,7 +189,7 @@ def _join_siblings(reads: Sequence[Read], groups: _Groups) -> None:
     for read in reads:
         by_parent.setdefault((read.span.parent_span_id, read.span.trace_id), []).append(read)
     for siblings in by_parent.values():
-        halves = [read for read in siblings if read.call.output is None and len(groups.of(read)) == 1]
+        halves = [read for read in siblings if all(each.call.output is None for each in groups.of(read))]
         telling = [read for read in siblings if read.call.output is not None or read.call.input is not None]
         for half in halves:
             partner = next((other for other in telling if other is not half and _completes(half, other)), None)

@@ -11,7 +11,7 @@ from collector.assemble.exchanges import Exchange
 from collector.assemble.reading import Read
 from collector.assemble.tree import Tree
 from collector.dialects.call import Said
-from collector.dialects.decode import compact, decoded
+from collector.dialects.decode import as_dict, compact, decoded
 from evaluators.cases import Json, ToolCall
 
 
@@ -145,10 +145,15 @@ def _span_of(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
     """The tool span of a call, taken out of `spans`: by its id, else by its name, rather with the same arguments."""
     same = [each for each in spans if each.id == call.id and call.id is not None]
     same = same or [each for each in spans if each.name == call.name and each.id is None]
-    found = next((each for each in same if each.arguments == call.arguments), same[0] if same else None)
+    found = next((each for each in same if call.arguments in _ways(each.arguments)), same[0] if same else None)
     if found is not None:
         spans.remove(found)
     return found
+
+
+def _ways(given: Json) -> tuple[Json, ...]:
+    """Arguments as they are, and as they are inside a Python function's."""
+    return given, as_dict(given).get("kwargs")
 
 
 def _complete(call: ToolCall, answer: Said | None, span: ToolCall | None) -> ToolCall:

@@ -149,6 +149,9 @@ def _tell(
     if wrapper.call.kind == "chain":
         return None
     free = free or [each for each in orphans if each.wrapper is None and _asks(each, question)]
+    broken = _broken_off(wrapper, free)
+    if broken is not None:
+        return broken
     if answer == "" and free and free[-1].answer == "" and _asks(free[-1], question):
         return _adopt(free[-1], wrapper, question)
     sound = bool(question and answer) and wrapper.call.output_hole is None
@@ -158,6 +161,22 @@ def _tell(
             asked[-1].answer = answer
             return _adopt(asked[-1], wrapper, question)
     return _alone(wrapper, free, question, answer if sound else None, failed)
+
+
+def _broken_off(wrapper: Read, free: Sequence[Exchange]) -> Exchange | None:
+    """The failed exchange of an agent that failed while its model said nothing and never ended.
+
+    Pydantic AI 2 (a stream that cannot be opened) and Mastra leave the model's span without an error.
+    """
+    last = free[-1] if free else None
+    if wrapper.call.error is None or last is None or last.final is None or last.answer or last.error is not None:
+        return None
+    call = last.final.call
+    ended = call.usage is not None or call.finish is not None or call.response_id is not None
+    if ended and call.finish != "error":
+        return None
+    last.answer, last.error = None, wrapper.call.error
+    return _adopt(last, wrapper, question_of(wrapper.call))
 
 
 def _confirms(exchange: Exchange, question: str | None, answer: str) -> bool:

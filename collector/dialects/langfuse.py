@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import decoded, json_value
+from collector.dialects.decode import as_dict, decoded, json_value
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.free_form import Side, answer_in, question_in
 from collector.dialects.messages import messages
@@ -50,7 +50,7 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         model=text_at(attributes, "langfuse.observation.model.name"),
         usage=usage_of(attributes.get("langfuse.observation.usage_details")) if kind == "model" else None,
         agent=span.name if kind == "agent" else None,
-        tool=ToolCall(name=span.name, arguments=arguments(given), result=decoded(came)) if kind == "tool" else None,
+        tool=_tool(span, given, came) if kind == "tool" else None,
         passages=passages_in(came) if kind == "retrieval" else (),
         query=_query(given) if kind == "retrieval" else None,
         found={field: place for field, place in (("input", given_at), ("output", came_at)) if place},
@@ -70,6 +70,17 @@ def _side(value: Json, kind: Kind, role: str) -> Side:
         heard = messages(value, role)
         return Side(None if masked_hole(value) else listed(heard.said), heard.hole or masked_hole(value))
     return question_in(value) if role == "user" else answer_in(value)
+
+
+def _tool(span: Span, given: Json, came: Json) -> ToolCall:
+    result = decoded(came)
+    said = messages(result, "tool").said if "lc" in as_dict(result) else ()  # LangChain's own message
+    return ToolCall(
+        id=said[-1].call_id if said else None,
+        name=span.name,
+        arguments=arguments(given),
+        result=decoded(said[-1].text) if said else result,
+    )
 
 
 def _query(given: Json) -> str | None:

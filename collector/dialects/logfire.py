@@ -13,13 +13,15 @@ from collector.dialects.decode import as_dict, as_list, as_text, decoded, json_v
 from collector.dialects.dialect import Carries, Dialect
 from collector.dialects.messages import messages, parts_text, system_and_rest
 from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, found_at, passage, passages_in, text_at
+from collector.dialects.reading import failure, found_at, passage, passages_in, text_at, usage_of
 from collector.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
 
 _ALL = ("pydantic_ai.all_messages", "all_messages_events")
 _FEEDBACK = "logfire.feedback.name"
 _AGENTS_SCOPE = "logfire.openai_agents"
+_REQUEST = "request_data"
+_RESPONSE = "response_data"
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
@@ -42,6 +44,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
             return _model(span)
     if "events" in attributes or "raw_input" in attributes:
         return _model(span)
+    if _REQUEST in attributes:
+        return _request(span)
     return _documents(attributes) if "documents" in attributes else None
 
 
@@ -92,6 +96,36 @@ def _events(raw: Json) -> list[tuple[str, Json]]:
     return [(as_text(as_dict(each).get("event.name")), as_dict(each)) for each in as_list(decoded(raw))]
 
 
+def _request(span: Span) -> Call | None:
+    """A client's request, and what came back, under names of Logfire's own: before it followed the conventions."""
+    attributes = span.attributes
+    request = {key: each for key, each in as_dict(decoded(attributes.get(_REQUEST))).items() if not _is_absent(each)}
+    held = as_dict(decoded(attributes.get(_RESPONSE)))
+    if not ({"messages", "prompt"} & request.keys()):
+        return Call(dialect="logfire", kind="chain") if "input" in request else None  # embeddings
+    system, given = system_and_rest(messages(request).said)
+    answer = next(
+        (held[key] for key in ("message", "text", "combined_chunk_content") if held.get(key) is not None), None
+    )
+    came = listed(messages(answer, "assistant").said)
+    return Call(
+        dialect="logfire",
+        kind="model",
+        system=system,
+        input=listed(given),
+        output=came,
+        error=failure(span, answered=came is not None),
+        model=text_at(attributes, "gen_ai.response.model", "gen_ai.request.model") or text_at(request, "model"),
+        usage=usage_of(held.get("usage")),
+        found={field: key for field, key in (("input", _REQUEST), ("output", _RESPONSE)) if key in attributes},
+    )
+
+
+def _is_absent(value: Json) -> bool:
+    """Whether a parameter was not given: the clients' marks for that are written down as Python shows them."""
+    return isinstance(value, str) and value.startswith("<") and " object at 0x" in value
+
+
 def _model(span: Span) -> Call | None:
     attributes = span.attributes
     told = message_events.told(_events(attributes.get("events")))
@@ -103,6 +137,8 @@ def _model(span: Span) -> Call | None:
         given = messages(raw).said
     if not came:
         came = messages(answer, "assistant").said
+    if not came and "gen_ai.usage.output_tokens" in attributes:
+        given, came = _answered(given)
     if not (given or came or span.failed):
         return None
     system, rest = system_and_rest(given)
@@ -118,6 +154,14 @@ def _model(span: Span) -> Call | None:
         response_id=_identifier(attributes.get("response_id")) or text_at(response, "id"),
         found={"input": "events" if told.input else raw_at, "output": "events" if told.output else answer_at},
     )
+
+
+def _answered(told: Sequence[Said]) -> tuple[tuple[Said, ...], tuple[Said, ...]]:
+    """The events of a call that ended well, parted where the answer begins: it has the name of any earlier one."""
+    end = len(told)
+    while end and told[end - 1].role == "assistant":
+        end -= 1
+    return tuple(told[:end]), tuple(told[end:])
 
 
 def _identifier(value: Json) -> str | None:
@@ -153,7 +197,7 @@ DIALECT = Dialect(
     read=read,
     evidence=(
         "logfire.feedback.name", "pydantic_ai.*", "all_messages_events", "final_result", "tool_arguments",
-        "tool_response", "events", "raw_input", "documents",
+        "tool_response", "events", "raw_input", "documents", _REQUEST,
     ),
     scopes=(_AGENTS_SCOPE, "logfire.feedback"),
     carries=Carries(

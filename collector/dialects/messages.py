@@ -222,13 +222,17 @@ def _message(item: Dict, role: str, said: list[Said], _depth: int = 0) -> bool:
         return False  # somebody's JSON that has a role of its own
     if who == "tool" and as_dict(content).get("type") == "function":
         return True  # Langfuse ends a LangChain prompt with the definitions of the tools
-    if who == "tool" and not any(answer_part(as_dict(part)) for part in as_list(content)):
+    if who not in _KNOWN and any(call.name == who for each in said[-_NEAR:] for call in each.calls):
+        said.append(answer({"name": who}, content))  # Langfuse for JavaScript: the role is the tool's name
+    elif who == "tool" and not any(answer_part(as_dict(part)) for part in as_list(content)):
         said.append(answer({**as_dict(body.get("additional_kwargs")), **body}, content))
     else:
         _emit(parts_of(content), who, said, calls_beside(body), _finish(body))
     return True
 
 
+_NEAR = 32
+"""Messages before a tool's answer among which its call is looked for."""
 _KNOWN = frozenset(ROLES.values())
 _CONTENT_KEYS = ("parts", "content", "blocks", "_content", "text", "contents", "items")
 
@@ -245,7 +249,7 @@ def _finish(body: Dict) -> str | None:
 
 
 _ELSEWHERE = "For context:"
-"""How Google's ADK begins a message of role user that tells an agent what other agents did."""
+"""How Google's ADK begins a message of role user that tells an agent what other agents did: `[agent] said: …`."""
 
 
 def _emit(
@@ -255,7 +259,7 @@ def _emit(
     calls = tuple(parts.calls) or beside
     if calls and role in {"user", "system"}:
         role = "assistant"
-    elif role == "user" and len(parts.texts) > 1 and parts.texts[0] == _ELSEWHERE:
+    elif role == "user" and len(parts.texts) > 1 and _is_about_others(parts.texts):
         role = "context"
     glue = "" if role == "assistant" else "\n"  # models' texts come in fragments, people's in paragraphs
     text = glue.join(parts.texts)
@@ -267,6 +271,11 @@ def _emit(
         said.append(Said(role, text, calls, None, None, None, finish))
     if role == "assistant":
         said.extend(parts.answers)
+
+
+def _is_about_others(texts: list[str]) -> bool:
+    first, then = texts[0], texts[1]
+    return first == _ELSEWHERE or (first.startswith(_ELSEWHERE) and then.startswith("["))
 
 
 Reader = Callable[[Dict, str, list[Said], int], bool]

@@ -25,6 +25,8 @@ _VARIABLE = "gen_ai.prompt.variable."
 _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _SYSTEM = "gen_ai.system_instructions"
+_PLAIN = {_INPUT: "gen_ai.content.prompt", _OUTPUT: "gen_ai.content.completion"}
+"""What Quarkus calls them: the texts of all messages, one after the other, without their roles."""
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
@@ -143,6 +145,7 @@ def _exchange(
         agent=text_at(attributes, "gen_ai.agent.name", "gen_ai.workflow.name"),
         variables=_variables(attributes),
         feedback=feedback,
+        uncertain=_PLAIN[_INPUT] in attributes and _INPUT not in attributes,
         found=_places(attributes, told),
     )
 
@@ -163,6 +166,9 @@ def _side(
         return listed(heard.said), heard.hole or masked_hole(value)
     if told:
         return told, None
+    plain = text_at(attributes, _PLAIN[key])
+    if plain is not None:
+        return (Said(role, plain),), masked_hole(plain)
     if value in ("", "[]", []) and role == "assistant":  # the model said nothing
         return (Said("assistant"),), None
     reference = text_at(attributes, f"{key}_ref", f"{key}.ref")
@@ -186,6 +192,9 @@ def _places(attributes: Attributes, told: message_events.Told) -> dict[str, str]
         places.setdefault("input", "gen_ai.*.message")
     if told.output:
         places.setdefault("output", message_events.CHOICE)
+    for key, plain in _PLAIN.items():
+        if plain in attributes:
+            places.setdefault(_FIELDS[key], plain)
     return places
 
 
@@ -240,7 +249,7 @@ DIALECT = Dialect(
     records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),
     carries=Carries(
         libraries="OpenTelemetry GenAI instrumentations, AI SDK 7, Google ADK 2, Microsoft Agent Framework, Strands, "
-        "OpenLLMetry ≥ 0.60, OpenLIT ≥ 1.40, Logfire, Pydantic AI",
+        "OpenLLMetry ≥ 0.60, OpenLIT ≥ 1.40, Logfire, Pydantic AI, Mastra, Quarkus LangChain4j, .NET's AI extensions",
         messages="attributes or log records, when content capture is on",
         tools="messages, tool spans",
         retrieval="retrieval spans, prompt variables",

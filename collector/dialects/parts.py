@@ -40,9 +40,11 @@ _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
 _MEDIA_TYPES = frozenset({"image", "image_url", "input_image", "blob", "file", "uri"})
 PART_TYPES = SILENT | CALL_TYPES | RESULT_TYPES | _SERVED | _TEXT_TYPES | _MEDIA_TYPES | {_SERVER_RESULT}
 
-_CALL_KEYS = ("toolUse", "functionCall", "function_call", "tool_call")
-_ANSWER_KEYS = ("toolResult", "functionResponse", "function_response", "tool_call_result")
-_MEDIA_KEYS = frozenset({"inline_data", "inlineData", "file_data", "fileData", "image", "document", "video", "audio"})
+_CALL_KEYS = ("toolUse", "functionCall", "function_call", "tool_call", "toolRequest")
+_ANSWER_KEYS = ("toolResult", "functionResponse", "function_response", "tool_call_result", "toolResponse")
+_MEDIA_KEYS = frozenset(
+    {"inline_data", "inlineData", "file_data", "fileData", "image", "document", "video", "audio", "media"}
+)
 PART_KEYS = (
     frozenset({"text", "reasoningContent", "tool_kwargs", "tool_name", *_CALL_KEYS, *_ANSWER_KEYS}) | _MEDIA_KEYS
 )
@@ -118,6 +120,8 @@ def _add_other(parts: Parts, part: Dict, kind: str) -> None:
         parts.texts.append(text)
     elif kind or _MEDIA_KEYS & part.keys():
         parts.media.append(_placeholder(part, kind))
+    elif "data" in part:  # Genkit's structured answers
+        parts.texts.append(as_text(part["data"]))
 
 
 def _add_served(parts: Parts, part: Dict, kind: str) -> None:
@@ -166,7 +170,7 @@ def tool_call(item: Dict) -> ToolCall | None:
     if name is None:
         return None
     given = next((inner[key] for key in _ARGUMENT_KEYS if inner.get(key) is not None), None)
-    call_id = name_in(inner, "id", "toolCallId", "call_id", "tool_call_id", "toolUseId")
+    call_id = name_in(inner, "id", "toolCallId", "call_id", "tool_call_id", "toolUseId", "ref")
     return ToolCall(id=call_id, name=name, arguments=arguments(given))
 
 
@@ -238,7 +242,7 @@ def answer(about: Dict, value: Json) -> Said:
     text = _blocks_text(decoded(value) if dumped else value)
     if text is not None:
         value = text
-    call_id = name_in(about, "tool_use_id", "toolCallId", "call_id", "tool_call_id", "toolUseId", "id")
+    call_id = name_in(about, "tool_use_id", "toolCallId", "call_id", "tool_call_id", "toolUseId", "id", "ref")
     return Said("tool", as_text(value), (), call_id, name_in(about, "name", "toolName", "tool_name"), value)
 
 

@@ -158,6 +158,9 @@ def passage(document: Mapping[str, Any]) -> Passage:
     inner = as_dict(document.get("node") or document.get("document") or document.get("kwargs"))
     held = {**inner, **document}
     text = text_at(held, "content", "page_content", "pageContent", "text", "snippet", "chunk", "document", "body")
+    if text is None:  # Genkit: in parts
+        parts = [text_at(as_dict(part), "text") for part in as_list(held.get("content"))]
+        text = "\n".join(part for part in parts if part)
     score = held.get("score", held.get("similarity", held.get("relevance_score")))
     number = float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None
     identity = held.get("id", held.get("id_", held.get("doc_id")))

@@ -23,8 +23,8 @@ _DOCUMENTS = "db.vector.query.response.documents"
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read a chat client, a model call with its content on the span, or a vector store's query."""
     attributes = span.attributes
-    if "langsmith.span.kind" in attributes:
-        return None  # those write another thing under the same names
+    if "langsmith.span.kind" in attributes or "gen_ai.event.start_time" in attributes:
+        return None  # LangSmith and old Strands write another thing under the same names
     if _DOCUMENTS in attributes or _QUERY in attributes:
         return Call(
             dialect="spring_ai",
