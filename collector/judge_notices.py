@@ -14,8 +14,8 @@ from evaluators.judge import Judge, Prompt, R, Verdict
 
 SOON = 1.0
 """Seconds of trouble after which it is told: what passes faster is nobody's business."""
-SILENCE = 10.0
-"""Seconds after which it is told that a judge has never answered yet."""
+SILENCE = 30.0
+"""Seconds after which it is told that a judge has never answered yet; the client's own start is among them."""
 
 
 @dataclass(frozen=True, slots=True)
