@@ -126,9 +126,9 @@ class Ledger:
         """The account that was written last."""
         return next((each.account for each in reversed(self.decisions) if each.account is not None), None)
 
-    async def pin(self) -> None:
-        """An account follows: a restart shall read it back, however long ago it will be."""
-        self._pinned = await self._evaluations.end(self._partition)
+    async def pin(self, wait: float = 1.0) -> None:
+        """An account follows: a restart shall read it back, however long ago it will be. Waits like `end_of`."""
+        self._pinned = await end_of(self._evaluations, self._partition, wait)
 
     async def append(self, record: Record) -> None:
         """Append a record that is no evaluation; waits while the log cannot be written."""
@@ -163,6 +163,16 @@ class Ledger:
         past = [key for key, _ in takewhile(lambda item: item[1] < before, self._ids.items())]
         for evaluation_id in past:
             del self._ids[evaluation_id]
+
+
+async def end_of(log: Log, partition: int, wait: float = 1.0) -> int:
+    """The end of a partition; asks again every `wait` seconds while the log cannot say it."""
+    while True:
+        try:
+            return await log.end(partition)
+        except LogUnavailable as error:
+            logger.warning("the log %s cannot be asked for its end (%s); trying again in %g s", log.name, error, wait)
+            await asyncio.sleep(wait)
 
 
 async def persistently(log: Log, record: Record, wait: float = 1.0, *, since: int | None = None) -> None:

@@ -1,7 +1,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 from collector.evaluate.decisions import Decision
-from collector.evaluate.ledger import Ledger
+from collector.evaluate.ledger import Ledger, end_of
 from collector.logs.following import Pace
 from collector.logs.log import LogUnavailable, Record, Stored
 from collector.logs.memory import MemoryLog
@@ -113,6 +113,9 @@ async def test_a_log_that_is_away_delays_reading_back_and_marks() -> None:
     log = Unsteady("evaluations", partitions=1, pace=Pace(chunk_records=2))
     await append(log, *"abc")
     await log.append([Decision(at=0).record(0)])
+    assert await end_of(log, 0) == 4
+    log.away = 3
+    assert await end_of(log, 0, wait=0.001) == 4
     log.away = 3
     ledger = Ledger(log, 0, horizon=0.0)
     await ledger.read_back(0, wait=0.001)
@@ -123,3 +126,10 @@ async def test_a_log_that_is_away_delays_reading_back_and_marks() -> None:
     await ledger.mark(turns=10, low_watermark=10, time=1001.0)
     await ledger.mark(turns=20, low_watermark=20, time=1020.0)
     assert (ledger.note, len(ledger)) == (4, 0)
+    await append(log, "d")
+    log.away = 2
+    await ledger.pin(wait=0.001)
+    await ledger.mark(turns=30, low_watermark=30, time=1040.0)
+    await append(log, "e")
+    await ledger.mark(turns=40, low_watermark=40, time=1060.0)
+    assert (ledger.note, log.away) == (5, 0)
