@@ -60,9 +60,9 @@ class Window:
     """
 
     def __init__(self, period: float, limit: float, now: float) -> None:
+        self.period = period
         self.limit = limit
         self.credit = 0.0
-        self._period = period
         self._time = now
         self._part = period / 60.0
         self._parts: dict[int, float] = {}
@@ -71,7 +71,7 @@ class Window:
         """Let time pass: the budget grows, up to what may be saved."""
         passed = max(0.0, now - self._time)
         self._time = max(self._time, now)
-        self.credit = min(self.limit * _SAVED[self._period], self.credit + self.limit * passed / self._period)
+        self.credit = min(self.limit * _SAVED[self.period], self.credit + self.limit * passed / self.period)
 
     def spend(self, usd: float, now: float) -> None:
         """Money was spent."""
@@ -89,12 +89,13 @@ class Window:
     @property
     def allowed(self) -> float:
         """What may be spent per second from now on; not below 0."""
-        horizon = _HORIZON[self._period]
-        return max(0.0, self.credit + self.limit * horizon / self._period) / horizon
+        horizon = _HORIZON[self.period]
+        return max(0.0, self.credit + self.limit * horizon / self.period) / horizon
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
-        return {"credit": self.credit, "time": self._time, "parts": [[part, usd] for part, usd in self._parts.items()]}
+        parts = [[part, usd] for part, usd in self._parts.items()]
+        return {"period": self.period, "credit": self.credit, "time": self._time, "parts": parts}
 
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Go on from what `plain` gave."""

@@ -62,8 +62,10 @@ class Account:
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Go on from what `plain` gave; budgets that are new begin anew."""
         for name, kept in plain["windows"].items():
-            for window, each in zip(self.windows.get(name, ()), kept, strict=False):
-                window.restore(each)
+            by_period = {each["period"]: each for each in kept}
+            for window in self.windows.get(name, ()):
+                if window.period in by_period:
+                    window.restore(by_period[window.period])
         for monitor, evaluator, per_second in plain["demands"]:
             self.demand(monitor, evaluator).per_second = per_second
         self.started = True

@@ -58,6 +58,22 @@ def test_a_budget_accrues_is_spent_and_saves_little() -> None:
     assert again.plain() == window.plain()
 
 
+def test_what_was_spent_is_found_again_where_a_budget_was_added_or_taken_away() -> None:
+    both = Plan((monitor(usd_per_hour=1.0, usd_per_day=10.0, hard_cap=1.0),))
+    purse = Purse(both, 1)
+    purse.open(0, 1e6, None, ())
+    purse.settle(job(both.monitors[0]), 0, 0.5, 1e6)
+    _, account = purse.decide(0, 1e6 + 60)
+    for limits, then, used in (
+        ({"usd_per_day": 10.0}, 1e6 + 61, 0.05),
+        ({"usd_per_day": 10.0}, 1e6 + 2 * DAY, 0.0),
+        ({"usd_per_hour": 1.0}, 1e6 + 61, 0.5),
+    ):
+        changed = Purse(Plan((monitor(**limits, hard_cap=1.0),)), 1)
+        changed.open(0, 1e6 + 61, account, ())
+        assert changed.used("m", then) == pytest.approx(used), limits
+
+
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 def test_a_factor_is_a_share(allowed: float, demand: float) -> None:
     assert FLOOR <= factor_of(allowed, demand) <= 1.0
@@ -152,6 +168,7 @@ def test_notes_and_rates_come_back_as_they_were() -> None:
     [
         ("ot=th:8", 0.5), ("x=y,ot=rv:abcdef;th:c", 0.25), ("ot=th:0", 1.0), ("ot=rv:1", None), ("x=th:8", None),
         ("ot=th:zz", None), ("", None), (None, None),
+        ("ot=th:fff", 2**-12), ("ot=th:ffff", None), ("ot=th:ffffffffffffff", None),
     ],
 )  # fmt: skip
 def test_what_samplers_before_us_let_through(state: str | None, probability: float | None) -> None:
