@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,6 +44,7 @@ from collector.export.stage import ExportStage
 from collector.guards import Guards
 from collector.judges import open_judges
 from collector.logging_json import log_as_json
+from collector.logs.clock import SteadyClock
 from collector.logs.log import Log, LogError, LogUnavailable, OpenFold
 from collector.measured import Backlog
 from collector.opening import Logs, open_logs
@@ -168,15 +169,16 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
         watching = Watching()
         if "watch" in stages:
             watching = await start_watch(config, plan, logs, telemetry, tasks, stack)
+        clock = SteadyClock()  # money and waiting: a clock that is set must not open or close a budget
         purse = Purse(plan, logs.turns.partitions) if "evaluate" in stages else None
         page_port = None
         if "page" in stages and config.settings.page is not None:
             alerts = alerts_for_page(config, watching, logs, telemetry, tasks)
             sources = replace(sources_of(telemetry), alerts=alerts)
             door = _door(config.settings, config.settings.page)
-            page_port = await _start_page(config.settings.page, door, plan, logs, purse, sources, tasks, stack)
+            page_port = await _start_page(config.settings.page, door, plan, logs, purse, sources, tasks, stack, clock)
         if purse is not None:
-            _start_evaluate(config, plan, logs, telemetry, tasks, guards, purse)
+            _start_evaluate(config, plan, logs, telemetry, tasks, guards, purse, clock)
         if "assemble" in stages:
             _start_assemble(config, logs, telemetry, tasks, guards)
         otlp_port = grpc_port = None
@@ -296,9 +298,10 @@ async def _start_page(
     sources: Sources,
     tasks: _Tasks,
     stack: AsyncExitStack,
+    clock: Callable[[], float],
 ) -> int:
     def budgets() -> Sequence[Budget]:
-        now = time.time()
+        now = clock()
         return budgets_of(spendings_seen(plan, page.view, now) if purse is None else purse.spendings(now))
 
     sources = replace(sources, budgets=budgets)
@@ -308,18 +311,26 @@ async def _start_page(
 
 
 def _start_evaluate(
-    config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: _Tasks, guards: Guards, purse: Purse
+    config: Config,
+    plan: Plan,
+    logs: Logs,
+    telemetry: Telemetry,
+    tasks: _Tasks,
+    guards: Guards,
+    purse: Purse,
+    clock: Callable[[], float],
 ) -> None:
     settings = config.settings.evaluate
     letters = guards.letters("evaluate", logs.turns.name, logs)
     for name, limits in purse.limits.items():
         telemetry.gauge(BUDGET_FACTOR, name or "all").set_function(partial(purse.factor, name))
-        telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, time.time()))
+        telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, clock()))
         for period, usd in limits.windows():
             telemetry.gauge(BUDGET_USD, name or "all", PERIODS[period]).set(usd)
     dispatcher = Dispatcher(
         logs.evaluations,
         room=Room(places=settings.concurrency, waiting=settings.waiting, bytes=settings.waiting_bytes),
+        clock=clock,
         purse=purse,
         shed_after=settings.shed_after,
         run=guards.safeguards.run,
@@ -343,6 +354,7 @@ def _start_evaluate(
         grace=settings.grace,
         tally=Counted(telemetry, plan),
         purse=purse,
+        clock=clock,
         on_bad_record=letters.take,
     )
     telemetry.gauge(OPEN_CONVERSATIONS).set_function(lambda: stage.open_conversations)
