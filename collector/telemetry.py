@@ -359,6 +359,12 @@ LEDGER = Series(
     "sampled_out, over_budget, shed, superseded, duplicate; or is handed_over to its partition's next owner.",
     ("monitor", "evaluator", "what", "reason"),
 )
+BEGUN = Series(
+    "evalstream_evaluations_begun_total",
+    "counter",
+    "Evaluations that were taken up, again after a restart: neither sampled out nor made before. Scores have to follow.",
+    ("monitor", "evaluator"),
+)
 CONVERSATIONS_CLOSED = Series(
     "evalstream_conversations_closed_total",
     "counter",

@@ -115,6 +115,7 @@ class Counts:
     def __init__(self) -> None:
         self.turns: Counter[tuple[str, str]] = Counter()
         self.evaluations: Counter[tuple[str, str]] = Counter()
+        self.begun_of: Counter[tuple[str, str]] = Counter()
         self.closings: Counter[str] = Counter()
 
     def turn(self, monitor: str, outcome: str) -> None:
@@ -122,6 +123,9 @@ class Counts:
 
     def evaluation(self, monitor: str, evaluator: str, what: str, reason: str = "", number: int = 1) -> None:
         self.evaluations[evaluator, what] += number
+
+    def begun(self, monitor: str, evaluator: str) -> None:
+        self.begun_of[monitor, evaluator] += 1
 
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
@@ -220,6 +224,7 @@ async def test_a_turn_that_comes_again_is_not_judged_again(bench: Bench) -> None
         await bench.put(turn(1), turn(2))
         ledger = await bench.until(2)
     assert [each.subject.turn_id for each in ledger] == ["turn-1", "turn-2"]
+    assert bench.tally.begun_of == {("all", "a"): 2}
 
 
 async def test_a_turn_that_comes_again_is_known_also_when_a_backlog_lets_time_fly(bench: Bench) -> None:
