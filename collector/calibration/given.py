@@ -43,6 +43,7 @@ class _Said:
     judge: float
     human: float | None
     monitor: str
+    weight: float
 
 
 class LabelBook:
@@ -73,7 +74,9 @@ class LabelBook:
         known = people.get(given.given_by)
         if known is None or known.given_at <= given.given_at.timestamp():
             human = human_of(given, lower_is_better=given.evaluator in self._lower)
-            people[given.given_by] = _Said(given.given_at.timestamp(), given.judge_score, human, given.monitor)
+            people[given.given_by] = _Said(
+                given.given_at.timestamp(), given.judge_score, human, given.monitor, 1.0 / given.sampling.probability
+            )
         if len(evaluations) > self._most:
             del evaluations[next(iter(evaluations))]
         return version
@@ -85,7 +88,7 @@ class LabelBook:
             said = [each for each in people.values() if each.human is not None]
             if said:
                 human = fmean(each.human for each in said if each.human is not None)
-                found.append(Label(said[0].judge, human, said[0].monitor))
+                found.append(Label(said[0].judge, human, said[0].monitor, said[0].weight))
         return found
 
     def others(self, version: Version) -> int:
