@@ -18,7 +18,7 @@ from typing import Any
 from collector.errors import BadInput
 from collector.evaluate.decisions import DECISION, Decision, decision_from
 from collector.logs.log import Log, LogUnavailable, Record, Stored
-from collector.records import evaluation_from_json, is_label
+from collector.records import evaluation_from_json
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Ledger:
             for record in batch:
                 if record.headers == DECISION:
                     self._read_decision(record)
-                elif record.key is not None and not is_label(record.headers):
+                elif record.key is not None:
                     self._ids[record.key.decode()] = record.position
                     if self._costs:
                         self._read_cost(record)

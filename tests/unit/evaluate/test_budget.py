@@ -47,8 +47,10 @@ def job(of: Monitor) -> Job:
 def test_a_budget_accrues_is_spent_and_saves_little() -> None:
     window = Window(HOUR, 3.6, 0.0)
     assert window.allowed == pytest.approx(0.001)
-    window.spend(1.8, 10.0)
-    assert window.allowed == pytest.approx(0.0005)
+    window.spend(0.9, 10.0)
+    assert window.allowed == pytest.approx(0.0005), "a debt is repaid in half an hour"
+    window.spend(0.9, 10.0)
+    assert window.allowed == pytest.approx(0.00025), "a quarter of the pace is always allowed"
     window.accrue(HOUR)
     assert window.credit == pytest.approx(0.36), "a tenth of an hour's may be saved"
     assert window.spent(3600.0) == 1.8
@@ -77,6 +79,40 @@ def test_what_was_spent_is_found_again_where_a_budget_was_added_or_taken_away() 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 def test_a_factor_is_a_share(allowed: float, demand: float) -> None:
     assert FLOOR <= factor_of(allowed, demand) <= 1.0
+
+
+def test_what_the_last_period_leaves_below_the_brake_is_all_that_is_allowed() -> None:
+    window = Window(HOUR, 3.6, 0.0, brake=1.1)
+    for minute in range(60):
+        window.accrue(60.0 * minute)
+        window.spend(0.0625, 60.0 * minute)
+    window.accrue(HOUR - 1.0)
+    window.credit = 0.3
+    assert window.allowed == pytest.approx((1.1 * 3.6 - 3.75) / 300)
+    window.spend(0.2, HOUR - 1.0)
+    assert window.allowed == pytest.approx(0.00025)
+
+
+def test_a_rate_is_decided_again_before_its_minute_is_over_where_traffic_jumps() -> None:
+    watched = monitor(usd_per_hour=1.0)
+    purse = Purse(Plan((watched,)), 1)
+    purse.open(0, 0.0, None, ())
+
+    def come(number: int, now: float) -> bool:
+        for _ in range(number):
+            purse.demand(0, watched, ASSIGNMENT, 1.0)
+        return purse.due(0, now)
+
+    for minute in range(1, 30):
+        assert come(60, 60.0 * minute)
+        purse.decide(0, 60.0 * minute)
+    before = purse.factor("m")
+    assert not come(20, 29 * 60 + 15.0), "chance alone makes 20 of 15"
+    assert not come(60, 29 * 60 + 9.0), "too early to tell"
+    assert come(0, 29 * 60 + 20.0)
+    purse.decide(0, 29 * 60 + 20.0)
+    assert purse.factor("m") < before / 3, "four times as much: it is believed at once"
+    assert not come(80, 30 * 60.0), "no news"
 
 
 def test_demand_follows_the_recent_past() -> None:
