@@ -305,7 +305,7 @@ async def _start_page(
         return budgets_of(spendings_seen(plan, page.view, now) if purse is None else purse.spendings(now))
 
     sources = replace(sources, budgets=budgets)
-    page = Page(settings, logs.evaluations, tuple(watched_by(plan)), sources=sources, door=door)
+    page = Page(settings, logs.evaluations, logs.labels, tuple(watched_by(plan)), sources=sources, door=door)
     tasks.start(page.follow(logs.turns))
     return await stack.enter_async_context(page.serve())
 

@@ -10,13 +10,13 @@ from collector.config.settings import KafkaLogSettings, LogSettings
 from collector.errors import ConfigError
 from collector.logs.log import Log, LogError
 
-NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters")
+NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels")
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
     """The logs of the service. `definitions` keeps judges' answers to constant questions, like evaluation steps,
-    `dead_letters` what could not be processed.
+    `dead_letters` what could not be processed, `labels` what people said on the page.
     """
 
     spans: Log
@@ -24,9 +24,10 @@ class Logs:
     evaluations: Log
     definitions: Log
     dead_letters: Log
+    labels: Log
 
     def __iter__(self) -> Iterator[Log]:
-        return iter((self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters))
+        return iter((self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.labels))
 
 
 @asynccontextmanager
@@ -77,6 +78,6 @@ async def _open_topics(settings: KafkaLogSettings) -> Logs:
         topics,
         settings.partitions,
         replication_factor=settings.replication_factor,
-        configs={topics["definitions"]: {"retention.ms": "-1"}},  # a few answers, wanted for ever
+        configs={topics[name]: {"retention.ms": "-1"} for name in ("definitions", "labels")},  # few, wanted for ever
     )
     return Logs(*(opened[name] for name in NAMES))

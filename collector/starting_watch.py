@@ -67,7 +67,7 @@ async def start_watch(
     if golden is not None:
         tasks.start(golden.run_forever())
     if config.settings.page is not None:
-        tasks.start(AgreementWatch(logs.evaluations, _scales(plan), telemetry).run_forever())
+        tasks.start(AgreementWatch(logs.labels, _scales(plan), telemetry).run_forever())
     moved = golden.moved if golden is not None else Watching().moved
     watcher = config.settings.alerts.watcher
     if watcher is None:

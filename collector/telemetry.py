@@ -362,7 +362,7 @@ LEDGER = Series(
 BEGUN = Series(
     "evalstream_evaluations_begun_total",
     "counter",
-    "Evaluations that were taken up, again after a restart: neither sampled out nor made before. Scores have to follow.",
+    "Evaluations that were taken up, also again after a restart: neither sampled out nor made before.",
     ("monitor", "evaluator"),
 )
 CONVERSATIONS_CLOSED = Series(

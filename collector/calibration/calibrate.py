@@ -108,13 +108,13 @@ async def _ledger_of(config: Config, version: Version, scale: Scale) -> _Ledger:
     others = 0
     async with open_logs(config.settings.log) as logs:
         async for record in Reader(logs.evaluations).records():
-            if record.headers:
-                book.add(record)
-            elif (found := _of_evaluator(record, version[0])) is not None:
+            if (found := _of_evaluator(record, version[0])) is not None:
                 if found.evaluator_version == version[1]:
                     scored.append(_scored(found))
                 else:
                     others += 1
+        async for record in Reader(logs.labels).records():
+            book.add(record)
     return _Ledger(tuple(scored), others, book)
 
 
@@ -140,8 +140,8 @@ def _given(version: Version, ledger: _Ledger) -> tuple[list[Label], tuple[str, .
     older = f"{others} labels are of another version of {evaluator} or of another judge, and left out."
     if not labels:
         raise ConfigError(
-            f"the evaluations log has no label of {evaluator}{'; ' + older if others else ''}; "
-            "give some on the page, or name a file of labels"
+            f"nobody has labelled {evaluator} on the page{'; ' + older if others else ''}; "
+            "give some labels there, or name a file of labels"
         )
     chosen = (
         "People chose on the page what to label: the mean as they would have it holds only if they chose at random."

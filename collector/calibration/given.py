@@ -1,4 +1,4 @@
-"""Labels that people gave on the page, as the evaluations log holds them."""
+"""Labels that people gave on the page, as their log holds them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 from collector.calibration.labels import Label
 from collector.errors import BadInput
 from collector.logs.log import Log, Stored
-from collector.records import is_label, label_from_json
+from collector.records import label_from_json
 from evaluators.outcome import Label as Given
 
 MOST = 1000
@@ -55,9 +55,7 @@ class LabelBook:
         self._said: dict[Version, dict[str, dict[str | None, _Said]]] = {}
 
     def add(self, record: Stored) -> Version | None:
-        """Take a record of the evaluations log; says whose labels it changed, None if it is no label that counts."""
-        if not is_label(record.headers):
-            return None
+        """Take a record of the log of labels; says whose it changed, None if it is no label that counts."""
         try:
             given = label_from_json(record.value)
         except BadInput:

@@ -22,7 +22,7 @@ from collector.span import EVENT_NAME
 
 
 class KafkaLogSettings(Section):
-    """The internal logs as topics: `<prefix>.spans`, `.turns`, `.evaluations`, `.definitions`."""
+    """The internal logs as topics: `<prefix>.spans`, `.turns`, `.evaluations`, `.labels` and two more."""
 
     bootstrap_servers: list[str] = Field(min_length=1, description="Brokers, as host:port.")
     prefix: str = Field(

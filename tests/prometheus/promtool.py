@@ -89,7 +89,9 @@ def traffic(
     return [
         series("evalstream_turns_total", sampled, **labels, outcome="sampled"),
         series("evalstream_turns_total", sampled_out, **labels, outcome="sampled_out"),
-        series("evalstream_evaluations_begun_total", sampled if begun is None else begun, **labels, evaluator="helpful"),
+        series(
+            "evalstream_evaluations_begun_total", sampled if begun is None else begun, **labels, evaluator="helpful"
+        ),
         series("evalstream_build_info", "1x" + str(len(sampled) - 1), version="1"),
     ]
 

@@ -13,7 +13,7 @@ from collector.config.loading import Config, check
 from collector.logs.log import Record
 from collector.opening import open_logs
 from collector.planning import version_in
-from collector.records import LABEL, evaluation_to_json, label_to_json
+from collector.records import evaluation_to_json, label_to_json
 from evaluators.outcome import Evaluation, Label, Sampling
 
 
@@ -32,7 +32,7 @@ def config(folder: Path) -> Config:
 async def fill(of: Config, evaluations: list[Evaluation], labels: list[Label]) -> None:
     async with open_logs(of.settings.log) as logs:
         await logs.evaluations.append([Record(b"k", evaluation_to_json(each), partition=0) for each in evaluations])
-        await logs.evaluations.append([Record(b"k", label_to_json(each), LABEL, 0) for each in labels])
+        await logs.labels.append([Record(b"k", label_to_json(each)) for each in labels])
 
 
 def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from collector.evaluate.ledger import Ledger, end_of
 from collector.logs.following import Pace
 from collector.logs.log import LogUnavailable, Record, Stored
 from collector.logs.memory import MemoryLog
-from collector.records import LABEL
 
 
 async def append(log: MemoryLog, *ids: str) -> None:
@@ -79,15 +78,6 @@ async def test_nothing_is_forgotten_of_turns_that_an_earlier_owner_took_and_did_
     for turn in range(50, 55):
         await ledger.mark(turns=turn + 1, low_watermark=turn + 1, time=1000.0 * turn)
     assert (len(ledger), ledger.note) == (0, 50)
-
-
-async def test_a_persons_label_is_no_entry_of_the_ledger() -> None:
-    log = MemoryLog("evaluations", partitions=1)
-    await append(log, "a")
-    await log.append([Record(b"label", b"{}", LABEL, partition=0)])
-    ledger = Ledger(log, 0)
-    await ledger.read_back(0)
-    assert ["a" in ledger, "label" in ledger, len(ledger)] == [True, False, 1]
 
 
 class Unsteady(MemoryLog):
