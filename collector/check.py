@@ -7,8 +7,16 @@ from pathlib import Path
 
 from collector.capacity import capacity_lines
 from collector.config.loading import Config
-from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, LogSettings, MonitorSettings
+from collector.config.settings import (
+    BoostSettings,
+    BudgetSettings,
+    JudgeSettings,
+    LinkSettings,
+    LogSettings,
+    MonitorSettings,
+)
 from collector.golden.cases import read_cases
+from collector.link.outlet import EVERY
 from collector.receive.settings import OtlpSettings
 from collector.rules.sight import alert_lines
 
@@ -22,6 +30,7 @@ def report(config: Config) -> Iterator[str]:
     for line in _receivers(config):
         yield f"receive    {line}"
     yield f"assemble   a trace is read when nothing of it came for {_time(settings.assemble.quiet)}"
+    yield f"           {_link(settings.assemble.link)}"
     for name, judge in settings.judges.items():
         yield f"judge      {name}: {_judge(judge)}"
     for name, jury in settings.juries.items():
@@ -71,6 +80,13 @@ def _receivers(config: Config) -> Iterator[str]:
         yield f"Kafka at {', '.join(source.bootstrap_servers)}: {', '.join([*source.traces, *source.logs])}"
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
+
+
+def _link(link: LinkSettings | None) -> str:
+    if link is None:
+        return "one that names no conversation is one of its own (assemble.link would tie them by their histories)"
+    whose = "any service" if EVERY in link.services else " and ".join(link.services)
+    return f"those of {whose} that name no conversation are tied by their histories, within {_time(link.window)}"
 
 
 def _access(settings: OtlpSettings) -> str:

@@ -155,16 +155,23 @@ def normalize(
     paths: Annotated[list[Path], typer.Argument(help="OTLP files (.pb, .json, .jsonl), or directories of them.")],
     explain: Annotated[bool, typer.Option(help="Say of every span how it was read, and why it made no turn.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Explanations as JSON, too, one object per trace.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The configuration, where it says how turns are assembled.")
+    ] = None,
 ) -> None:
     """Print the turns that OTLP files hold, one JSON object a line: what the service would judge."""
+    from collector.config.loading import load
+    from collector.config.settings import AssembleSettings
     from collector.normalize import main as normalize_files
 
-    raise typer.Exit(normalize_files(paths, sys.stdout, sys.stderr, explained=explain, as_json=json))
+    settings = load(config).settings.assemble if config else AssembleSettings()
+    status = normalize_files(paths, sys.stdout, sys.stderr, settings=settings, explained=explain, as_json=json)
+    raise typer.Exit(status)
 
 
 letters = typer.Typer(help="List, show and process again what could not be processed.", no_args_is_help=True)
 app.add_typer(letters, name="dead-letters")
-Stage = Annotated[str | None, typer.Option(help="Only those of this stage: receive, assemble or evaluate.")]
+Stage = Annotated[str | None, typer.Option(help="Only those of this stage: receive, assemble, link or evaluate.")]
 
 
 @letters.command("list")

@@ -34,7 +34,7 @@ from collector.logs.log import (
 from collector.otlp import Signal
 from collector.telemetry import DEAD_LETTERS, Telemetry
 
-Stage = Literal["receive", "assemble", "evaluate"]
+Stage = Literal["receive", "assemble", "link", "evaluate"]
 State = Literal["dead", "redriven"]
 
 _LONGEST = 500

@@ -87,7 +87,8 @@ async def redrive_letters(config: Config, wanted: Wanted, say: Say) -> int:
     """Process letters once more: append each to the log it came from. The exit status is 1 if one stays dead."""
     redactor = open_redactor(config.settings.redact, lambda _kind, _count: None, lambda: None)
     came_to: Counter[str] = Counter()
-    async with open_logs(config.settings.log) as logs:
+    linking = config.settings.assemble.link is not None
+    async with open_logs(config.settings.log, linking=linking) as logs:
         letters = [letter async for letter in letters_in(logs.dead_letters) if wanted(letter)]
         for letter in letters:
             problem = await _redrive(letter, logs, redactor)
@@ -112,7 +113,10 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None) ->
         return "its value was not kept (dead_letters.keep_values), so send it again from where it came"
     try:
         records = _received(letter, record, redactor) if letter.stage == "receive" else [record]
-        await _target(letter, logs).append(records)
+        target = _target(letter, logs)
+        if target is None:
+            return "it is to be linked, and assemble.link is not in the configuration any more"
+        await target.append(records)
     except BadInput as error:
         await put(logs.dead_letters, [replace(letter, attempts=letter.attempts + 1, reason=str(error)[:500])])
         return str(error)
@@ -128,5 +132,12 @@ def _received(letter: DeadLetter, record: Record, redactor: Redactor | None) -> 
     return take_in(record.value, letter.signal or "traces", redactor=redactor).records
 
 
-def _target(letter: DeadLetter, logs: Logs) -> Log:
-    return logs.turns if letter.stage == "evaluate" else logs.spans
+def _target(letter: DeadLetter, logs: Logs) -> Log | None:
+    """The log that is read again; None if the configuration has it no more."""
+    match letter.stage:
+        case "evaluate":
+            return logs.turns
+        case "link":
+            return logs.unlinked
+        case "receive" | "assemble":
+            return logs.spans

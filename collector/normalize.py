@@ -11,6 +11,8 @@ import orjson
 from collector.assemble.explain import explain, lines_of
 from collector.assemble.gather import Piece
 from collector.assemble.trace import Assembler
+from collector.assembling import assembler_of, linked
+from collector.config.settings import AssembleSettings
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput, ConfigError
 from collector.otlp import Signal, read_request, split_by_trace
@@ -25,7 +27,15 @@ _SIGNAL_OF = {
 }  # fmt: skip
 
 
-def main(paths: Sequence[Path], out: TextIO, err: TextIO, *, explained: bool = False, as_json: bool = False) -> int:
+def main(
+    paths: Sequence[Path],
+    out: TextIO,
+    err: TextIO,
+    *,
+    settings: AssembleSettings = AssembleSettings(),  # noqa: B008 - a frozen value
+    explained: bool = False,
+    as_json: bool = False,
+) -> int:
     """Print one JSON turn per line, or with `explained` how every span was read; gives the exit status.
 
     `as_json` makes the explanations JSON, too: one object per trace.
@@ -33,7 +43,11 @@ def main(paths: Sequence[Path], out: TextIO, err: TextIO, *, explained: bool = F
     0: done; 1: a file holds what cannot be read; 2: there is no such file.
     """
     try:
-        lines = _explanations(paths, as_json=as_json) if explained else map(_line, normalize(paths))
+        assembler = assembler_of(settings)
+        if explained:
+            lines = _explanations(paths, assembler, as_json=as_json)
+        else:
+            lines = map(_line, linked(normalize(paths, assembler), settings))
         out.writelines(f"{line}\n" for line in lines)
     except ConfigError as error:
         err.write(f"evalstream: {error}\n")
@@ -48,7 +62,7 @@ def _line(turn: Turn) -> str:
     return turn_to_json(turn).decode()
 
 
-def normalize(paths: Sequence[Path]) -> Iterator[Turn]:
+def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iterator[Turn]:
     """The turns in files of OTLP requests (protobuf or JSON) or of ready-made turns, in order of appearance.
 
     A directory stands for its files in name order. All files together are one stream: the spans of a trace may be
@@ -67,7 +81,7 @@ def normalize(paths: Sequence[Path]) -> Iterator[Turn]:
                 held = traces.setdefault(item[0], [])
                 if isinstance(held, list):
                     held.append(item[1])
-    assembler = Assembler(Dialects.installed())
+    assembler = assembler or Assembler(Dialects.installed())
     for held in traces.values():
         if isinstance(held, Turn):
             yield held
@@ -75,13 +89,12 @@ def normalize(paths: Sequence[Path]) -> Iterator[Turn]:
             yield from (each.turn for each in assembler.assemble(held).turns)
 
 
-def _explanations(paths: Sequence[Path], *, as_json: bool) -> Iterator[str]:
+def _explanations(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> Iterator[str]:
     traces: dict[str, list[Piece]] = {}
     for path in _files(paths):
         for item in _items(path):
             if not isinstance(item, Turn):
                 traces.setdefault(item[0], []).append(item[1])
-    assembler = Assembler(Dialects.installed())
     for trace_id, pieces in traces.items():
         explained = explain(trace_id, pieces, assembler)
         yield from [orjson.dumps(explained).decode()] if as_json else lines_of(explained)

@@ -1,11 +1,13 @@
-"""Taking a turn's answer apart and judging the parts: what all ratio evaluators of single turns do."""
+"""Taking a turn's texts apart and judging the parts: what all ratio evaluators of single turns do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from evaluators.cases import Json, Turn
+from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.material import Material, material_of
 from evaluators.outcome import Score
@@ -52,3 +54,18 @@ class Inquiry:
             return ()
         shown = {name: value for name, value in source.content.items() if value}
         return await extract(judge, f"{self.name}_items.txt", shown)
+
+
+class TurnRatio(Evaluator[Turn]):
+    """The share of a turn's items whose verdict counts. A kind of it says which inquiry it makes."""
+
+    inquiry: ClassVar[Inquiry]
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the judge is shown."""
+        return frozenset(filter(None, (*self.inquiry.apart, self.inquiry.listed, *self.inquiry.beside)))
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        return await self.inquiry.score(case, judge)

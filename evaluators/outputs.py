@@ -38,6 +38,16 @@ def expected_of(text: str, target: Target) -> Json:
     return text if target == "*" or not isinstance(value, dict) else picked(value, target, "expected_output")
 
 
+def both_of(case: Turn, target: Target) -> tuple[Json, Json]:
+    """The part of the answer at a path and that of its reference, each as JSON where it is an object or a list.
+
+    Raises:
+        NotApplicable: one of them has no such part.
+    """
+    actual = actual_of(case, target)
+    return structured(actual), structured(expected_of(case.expected_output or "", target))
+
+
 def structured(value: Json) -> Json:
     """A text that holds a JSON object or list as that; anything else as it is."""
     if not isinstance(value, str):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.judge import Judge, Prompt
 from evaluators.material import Material
@@ -18,6 +18,18 @@ from evaluators.scoring import Mode, ask_score
 
 Line = Annotated[str, Field(min_length=1, pattern=r"\S")]
 """A text that says something."""
+
+Chosen = TypeVar("Chosen", bound=str)
+
+
+def _each_once(names: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
+    if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        raise ValueError(f"{twice} is named twice")
+    return names
+
+
+Choice = Annotated[tuple[Chosen, ...], Field(min_length=1), AfterValidator(_each_once)]
+"""One or more of a set of names, none of them twice."""
 
 RATING_PROMPTS = ("rating.txt", "rating_strict.txt")
 """The templates of the form of the answer: part of every version of an evaluator that asks for a rating."""

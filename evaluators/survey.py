@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.outcome import Score
-from evaluators.transcript import Transcript, transcript_of
+from evaluators.transcript import DEFAULT_BUDGET, TokenBudget, Transcript, transcript_of
 from evaluators.verdicts import VERDICT_PROMPTS, Share, extract, share_of
 
 
@@ -61,3 +63,21 @@ class Survey:
 
     def _has(self, turn: Turn) -> bool:
         return all(getattr(turn, name) for name in self.judged)
+
+
+class ConversationRatio(Evaluator[Conversation]):
+    """The share of a conversation's items whose verdict counts. A kind of it says which survey it makes."""
+
+    scope: ClassVar = "conversation"
+    survey: ClassVar[Survey]
+
+    token_budget: TokenBudget = DEFAULT_BUDGET
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user and the application said."""
+        return frozenset({"turns.input", "turns.actual_output"})
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        return await self.survey.score(case, judge, self.token_budget)

@@ -49,7 +49,7 @@ class Judgements(Reply):
     verdicts: tuple[Judgement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """What share of the items got a verdict that counts; what the score is where there is none; what to call them.
 

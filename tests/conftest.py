@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from broker import Broker, BrokerUnavailable, running_broker
@@ -47,6 +48,17 @@ class ForeignBroker:
         self.bootstrap = bootstrap
 
 
+@contextmanager
+def _a_broker() -> Iterator[Broker]:
+    try:
+        with running_broker() as broker:
+            yield broker
+    except BrokerUnavailable as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[Broker | ForeignBroker]:
     """The session's Apache Kafka broker, or the one named by EVALSTREAM_TEST_KAFKA=host:port.
@@ -57,13 +69,8 @@ def kafka_broker() -> Iterator[Broker | ForeignBroker]:
     if given:
         yield ForeignBroker(given)
         return
-    try:
-        with running_broker() as broker:
-            yield broker
-    except BrokerUnavailable as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+    with _a_broker() as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -71,10 +78,5 @@ def own_broker() -> Iterator[Broker]:
     """A broker for one test, which may kill it, freeze it or change its files."""
     if os.environ.get("EVALSTREAM_TEST_KAFKA"):
         pytest.skip("this test kills its broker, and EVALSTREAM_TEST_KAFKA names somebody's")
-    try:
-        with running_broker() as broker:
-            yield broker
-    except BrokerUnavailable as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+    with _a_broker() as broker:
+        yield broker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from collector.dialects.decode import as_dict, json_value
 from collector.dialects.reading import is_masked
@@ -82,13 +82,17 @@ _MEMORY = 20_000
 class _Lookup:
     """Ranks attribute names by how far they are to be believed."""
 
-    def __init__(self, keys: Sequence[str], wanted: re.Pattern[str]) -> None:
+    def __init__(self, keys: Sequence[str], wanted: re.Pattern[str], ignored: Collection[str] = ()) -> None:
         self._wanted = wanted
-        self._exact = {key: rank for rank, key in enumerate(keys) if key[-1:] != "*" and key[-2:] != "{}"}
-        self._json = {key[:-2]: rank for rank, key in enumerate(keys) if key.endswith("{}")}
+        self._ignored = frozenset(ignored)
+        ranked = list(enumerate(keys))[::-1]  # of two that are named twice the first counts
+        self._exact = {key: rank for rank, key in ranked if key[-1:] != "*" and key[-2:] != "{}"}
+        self._json = {key[:-2]: rank for rank, key in ranked if key.endswith("{}")}
         self._under = [(key[:-1], rank) for rank, key in enumerate(keys) if key.endswith(".*")]
 
     def rank(self, key: str) -> int | None:
+        if key in self._ignored:
+            return None
         rank = self._exact.get(key, self._json.get(key))
         if rank is not None:
             return rank
@@ -134,11 +138,14 @@ Who = tuple[str | None, str | None]
 
 
 class Identity:
-    """Looks up conversation and user in the attributes of one span or resource."""
+    """Looks up conversation and user in the attributes of one span or resource.
 
-    def __init__(self, conversation: Sequence[str] = CONVERSATION_KEYS, user: Sequence[str] = USER_KEYS) -> None:
-        self._conversation = _Lookup(conversation, _CONVERSATION)
-        self._user = _Lookup(user, _USER)
+    Names of the application's own, written like the usual ones, are tried before them; what is ignored names nobody.
+    """
+
+    def __init__(self, conversation: Sequence[str] = (), user: Sequence[str] = (), ignore: Sequence[str] = ()) -> None:
+        self._conversation = _Lookup((*conversation, *CONVERSATION_KEYS), _CONVERSATION, ignore)
+        self._user = _Lookup((*user, *USER_KEYS), _USER, ignore)
         self._known: dict[str, tuple[int | None, int | None] | None] = {}
 
     def _ranks(self, key: str) -> tuple[int | None, int | None] | None:

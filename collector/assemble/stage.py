@@ -13,10 +13,9 @@ from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, W
 from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import Assembled
 from collector.errors import BadInput
-from collector.logs.log import Committed, Log, Record, Stored
+from collector.link.outlet import Outgoing, Outlet
+from collector.logs.log import Committed, Stored
 from collector.otlp import Signal, request_from_protobuf
-from collector.records import turn_to_json
-from evaluators.cases import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +40,14 @@ class AssembleStage:
     def __init__(
         self,
         assembler: Assembler,
-        turns: Log,
+        outlet: Outlet,
         waits: Waits | None = None,
         *,
         count: Count = lambda _dialect, _what, _number: None,
         on_bad_record: Callable[[Stored, BadInput], None] = lambda _record, _error: None,
     ) -> None:
         self._assembler = assembler
-        self._turns = turns
+        self._outlet = outlet
         self._waits = waits or Waits()
         self._count = count
         self._on_bad_record = on_bad_record
@@ -68,7 +67,7 @@ class AssembleStage:
     async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[AssembleFold]:
         """Open the fold of a partition; its state comes by replay."""
         fold = AssembleFold(
-            self._assembler, self._turns, self._waits, count=self._count, on_bad_record=self._on_bad_record
+            self._assembler, self._outlet, self._waits, count=self._count, on_bad_record=self._on_bad_record
         )
         self._folds[partition] = fold
         try:
@@ -89,14 +88,14 @@ class AssembleFold:
     def __init__(
         self,
         assembler: Assembler,
-        turns: Log,
+        outlet: Outlet,
         waits: Waits,
         *,
         count: Count,
         on_bad_record: Callable[[Stored, BadInput], None],
     ) -> None:
         self._assembler = assembler
-        self._turns = turns
+        self._outlet = outlet
         self._open = OpenTraces(waits)
         self._count = count
         self._on_bad_record = on_bad_record
@@ -132,20 +131,20 @@ class AssembleFold:
 
     async def deliver(self, records: Sequence[Stored]) -> None:
         """Take new records; the turns they lead to are durable on return."""
-        made: list[Record] = []
+        made: list[Outgoing] = []
         closed = 0
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
                 self._count("", f"closed_{reason}", 1)
-                made += [_record(turn) for turn in self._news(trace)]
+                made += self._news(trace)
                 closed += 1
                 if len(made) >= _BATCH or closed % _BATCH == 0:
                     await self._append(made)
         await self._append(made)
 
-    async def _append(self, made: list[Record]) -> None:
+    async def _append(self, made: list[Outgoing]) -> None:
         if made:
-            await self._turns.append(made)
+            await self._outlet.append(made)
             made.clear()
         else:
             await asyncio.sleep(0)
@@ -163,14 +162,15 @@ class AssembleFold:
             return
         yield from self._open.add((record.key or b"").decode("ascii"), piece, record.position, record.timestamp)
 
-    def _news(self, trace: OpenTrace) -> list[Turn]:
+    def _news(self, trace: OpenTrace) -> Iterator[Outgoing]:
         """The turns of a trace that was just closed, without those it gave before."""
         last = trace.closings.pop()
         self._catch_up(trace)
         assembly = self._assemble(trace.pieces[:last])
         for (dialect, what), number in assembly.counts.items():
             self._count(dialect, what, number)
-        return [each.turn for each in _unknown(assembly, trace)]
+        news = [each.turn for each in _unknown(assembly, trace)]
+        return self._outlet.routed(news, whole=(each.turn for each in assembly.turns))
 
     def _catch_up(self, trace: OpenTrace) -> None:
         """Find out what the trace gave at earlier closings, before a restart."""
@@ -220,8 +220,3 @@ def _unknown(assembly: Assembly, trace: OpenTrace) -> Iterator[Assembled]:
         if turn.incomplete is None and turn.span_id is not None:
             trace.covered.add(turn.span_id)
         yield each
-
-
-def _record(turn: Turn) -> Record:
-    key = turn.conversation_id or turn.trace_id or turn.turn_id
-    return Record(key.encode("utf-8", "replace"), turn_to_json(turn))

@@ -22,7 +22,10 @@ from collector.span import EVENT_NAME
 
 
 class KafkaLogSettings(Section):
-    """The internal logs as topics: `<prefix>.spans`, `.turns`, `.evaluations`, `.labels` and two more."""
+    """The internal logs as topics: `<prefix>.spans`, `.turns`, `.evaluations`, `.definitions`, `.dead_letters`.
+
+    And `.labels`, which is kept for ever, and `.unlinked`, if conversations are linked.
+    """
 
     bootstrap_servers: list[str] = Field(min_length=1, description="Brokers, as host:port.")
     prefix: str = Field(
@@ -79,12 +82,45 @@ class ReceiveSettings(Section):
     files: list[str] = Field(default_factory=list, description="OTLP files or directories, read once at the start.")
 
 
+class IdentitySettings(Section):
+    """Where the ids of conversations and users stand, beside the usual places."""
+
+    conversation: list[str] = Field(
+        default_factory=list,
+        description="Attributes of spans or resources that name the conversation, tried before the usual ones. "
+        "name.* is any attribute below a name that ends in session_id, thread_id, conversation_id or chat_id, name{} "
+        "such a key in the JSON of the attribute.",
+    )
+    user: list[str] = Field(
+        default_factory=list, description="The same for the user; name.* and name{} look for user_id."
+    )
+    ignore: list[str] = Field(
+        default_factory=list, description="Attributes that name neither, like a session.id that is a browser's."
+    )
+
+
+class LinkSettings(Section):
+    """Conversations of services that name none, put together by the history that each call repeats."""
+
+    services: list[str] = Field(
+        min_length=1, description='Services that give no id and send the whole history with each call; "*" for all.'
+    )
+    window: Seconds = Field(default=3600.0, gt=0, description="How long after a turn the next one may come.")
+    max_age: Seconds = Field(
+        default=21_600.0, gt=0, description="How long after its first turn a conversation is added to."
+    )
+
+
 class AssembleSettings(Section):
-    """How long a trace is waited for."""
+    """How long a trace is waited for, and what ties traces together."""
 
     quiet: Seconds = Field(default=10.0, description="A trace is read when nothing of it came for this long.")
     linger: Seconds = Field(
         default=60.0, description="How long late pieces of a trace are still put together with the rest."
+    )
+    identity: IdentitySettings = IdentitySettings()
+    link: LinkSettings | None = Field(
+        default=None, description="Without it a trace that names no conversation is one of its own."
     )
 
 

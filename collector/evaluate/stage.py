@@ -24,7 +24,8 @@ class EvaluateStage:
     """Opens the folds of the turns log's partitions.
 
     A job that waits or runs when its partition is given up is made again by the next owner. `grace` (s) is how long
-    running jobs may take to end when the service stops; set `stopping` before cancelling. `turns` is the log that the
+    running jobs may take to end when the service stops; call `stop` before
+    cancelling. `turns` is the log that the
     stage follows, for what is carried forward in it.
     """
 
@@ -42,7 +43,6 @@ class EvaluateStage:
         clock: Callable[[], float] = time.time,
         on_bad_record: Callable[[Stored, BadInput], None] = lambda _record, _error: None,
     ) -> None:
-        self.stopping = False
         self._plan = plan
         self._evaluations = evaluations
         self._turns = turns
@@ -54,6 +54,11 @@ class EvaluateStage:
         self._clock = clock
         self._on_bad_record = on_bad_record
         self._folds: dict[int, EvaluateFold] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """The service stops: from now on, running jobs have their `grace`."""
+        self._stopping = True
 
     @property
     def open_conversations(self) -> int:
@@ -96,7 +101,7 @@ class EvaluateStage:
                 yield fold
             finally:
                 del self._folds[partition]
-                await jobs.stop(self._grace if self.stopping else 0.0)
+                await jobs.stop(self._grace if self._stopping else 0.0)
                 if self._purse is not None:
                     self._purse.close(partition)
 

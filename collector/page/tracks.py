@@ -44,16 +44,15 @@ class Sums:
         """Add a score. It is the first of its conversation if the square grew by no product with earlier ones."""
         self.scores += 1
         self.conversations += grown.w2 <= grown.w * grown.w * (1 + 1e-9)
-        self.w += grown.w
-        self.wy += grown.wy
-        self.w2 += grown.w2
-        self.w2y += grown.w2y
-        self.w2y2 += grown.w2y2
+        self._add_weighted(grown)
 
     def add(self, other: Sums) -> None:
         """Add the sums of other scores."""
         self.scores += other.scores
         self.conversations += other.conversations
+        self._add_weighted(other)
+
+    def _add_weighted(self, other: Sums | Increments) -> None:
         self.w += other.w
         self.wy += other.wy
         self.w2 += other.w2
@@ -77,7 +76,10 @@ class Sums:
 
 @dataclass(slots=True)
 class Bin:
-    """A column of a chart. `alone` is without what conversations said before the column, `along` with it."""
+    """A column of a chart. `alone` is without what conversations said before the column, `along` with it.
+
+    `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one.
+    """
 
     alone: Sums
     along: Sums
@@ -88,6 +90,31 @@ class Bin:
     cost_usd: float = 0.0
     calls: int = 0
     tokens: int = 0
+
+    def count(self, evaluation: Evaluation) -> None:
+        """Count an evaluation, all but its score."""
+        self.skipped += evaluation.outcome == "skipped"
+        self.failed += evaluation.outcome == "failed"
+        self.cost_usd += evaluation.cost_usd or 0.0
+        if evaluation.usage:
+            self.calls += evaluation.usage.calls
+            self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
+        if evaluation.passed is not None:
+            weight = 1.0 / evaluation.sampling.probability
+            self.verdicts += weight
+            self.passed += weight if evaluation.passed else 0.0
+
+    def add(self, other: Bin) -> None:
+        """Add another column."""
+        self.alone.add(other.alone)
+        self.along.add(other.along)
+        self.passed += other.passed
+        self.verdicts += other.verdicts
+        self.skipped += other.skipped
+        self.failed += other.failed
+        self.cost_usd += other.cost_usd
+        self.calls += other.calls
+        self.tokens += other.tokens
 
 
 class Track:
@@ -114,7 +141,7 @@ class Track:
             column = self._bin(name, index)
             if column is None:
                 continue
-            _count(column, evaluation)
+            column.count(evaluation)
             alone = self._grown(self._alone, evaluation, (name, index, evaluation.subject.conversation_id), time)
             if alone and along:
                 column.alone.grow(alone)
@@ -150,33 +177,10 @@ def total(columns: list[tuple[float, Bin | None]]) -> Bin:
 
     Of the conversations that began before the first of them only so many are known as one column has: that many count.
     """
+    there = [column for _, column in columns if column is not None]
     whole = Bin(Sums(), Sums())
-    most = 0
-    for _, column in columns:
-        if column is None:
-            continue
-        whole.alone.add(column.alone)
-        whole.along.add(column.along)
-        most = max(most, column.alone.conversations)
-        whole.passed += column.passed
-        whole.verdicts += column.verdicts
-        whole.skipped += column.skipped
-        whole.failed += column.failed
-        whole.cost_usd += column.cost_usd
-        whole.calls += column.calls
-        whole.tokens += column.tokens
+    for column in there:
+        whole.add(column)
+    most = max((column.alone.conversations for column in there), default=0)
     whole.along.conversations = max(whole.along.conversations, most)
     return whole
-
-
-def _count(column: Bin, evaluation: Evaluation) -> None:
-    column.skipped += evaluation.outcome == "skipped"
-    column.failed += evaluation.outcome == "failed"
-    column.cost_usd += evaluation.cost_usd or 0.0
-    if evaluation.usage:
-        column.calls += evaluation.usage.calls
-        column.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
-    if evaluation.passed is not None:
-        weight = 1.0 / evaluation.sampling.probability
-        column.verdicts += weight
-        column.passed += weight if evaluation.passed else 0.0

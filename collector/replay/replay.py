@@ -118,7 +118,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Outco
         judges = await stack.enter_async_context(open_judges(judging, await Definitions.read(logs.definitions)))
         assignments = {old: assignment_of(UseSettings(name=name), judging, judges) for old, name in names.items()}
         wanted = [each for each in found.scored if each.evaluation.evaluator in assignments]
-        jobs = _jobs(wanted, await _turns(logs, wanted, options), assignments)
+        jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments)
         if not jobs:
             raise EvalstreamError(
                 f"none of the {len(wanted)} evaluations has its turns any more: the log keeps them for log.retention; "
@@ -191,9 +191,9 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
     return replace(new, evaluators=evaluators)
 
 
-async def _turns(logs: Logs, past: Sequence[Past], options: ReplayOptions) -> Turns:
+async def _turns(config: Config, logs: Logs, past: Sequence[Past], options: ReplayOptions) -> Turns:
     if options.paths:
-        return by_conversation(turns_in(options.paths))
+        return by_conversation(turns_in(options.paths, config))
     return await turns_in_log(logs.turns, {each.evaluation.subject.conversation_id for each in past})
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.assemble.trace import Assembler
+from collector.assembling import assembler_of, linked
 from collector.config.loading import Config
 from collector.errors import ConfigError
 from collector.evaluate.definitions import Definitions
@@ -45,7 +47,7 @@ class ScoreOptions:
 
 def score(config: Config, options: ScoreOptions) -> int:
     """Score files; returns the exit status: 1 where a mean is below the line, or nothing could be scored."""
-    turns = list(turns_in(options.paths))
+    turns = list(turns_in(options.paths, config))
     if not turns and list(options.paths) == ["-"]:
         raise ConfigError("standard input: no turn came; pipe turns into it, one JSON object a line")
     if not turns:
@@ -77,8 +79,13 @@ def stopped(made: Performed, max_usd: float | None, output: Path | None) -> str:
     return f"--max-usd {max_usd:g} is spent: {begun} of {begun + made.left} are judged{going_on(output)}"
 
 
-def turns_in(paths: Sequence[str]) -> Iterator[Turn]:
+def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:
     """The turns of files, directories and globs; `-` is standard input, with a turn a line."""
+    settings = config.settings.assemble
+    yield from linked(_unlinked(paths, assembler_of(settings)), settings)
+
+
+def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
     for path in paths:
         if path == "-":
             yield from (turn_from_json(line) for line in sys.stdin.buffer if line.strip())
@@ -86,7 +93,7 @@ def turns_in(paths: Sequence[str]) -> Iterator[Turn]:
             found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - any path, absolute ones too
             if not found:
                 raise ConfigError(f"{path}: matches no file")
-            yield from normalize([Path(each) for each in found])
+            yield from normalize([Path(each) for each in found], assembler)
 
 
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> Performed:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from evaluators.cases import Conversation, Json
 from evaluators.definition import G_EVAL_PROMPTS, GEvalDefinition
@@ -12,6 +12,7 @@ from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.material import Material, TurnField, plain, shorten
 from evaluators.outcome import Score
+from evaluators.rating import Choice
 from evaluators.transcript import DEFAULT_BUDGET, TokenBudget, transcript_of
 
 ConversationField = Literal["scenario", "expected_outcome", "chatbot_role"]
@@ -31,16 +32,10 @@ class ConversationalGEval(GEvalDefinition, Evaluator[Conversation]):
     prompts: ClassVar[tuple[str, ...]] = G_EVAL_PROMPTS
     example: ClassVar[Example] = {"criteria": "The assistant stays polite, and gets the user to what he came for."}
 
-    evaluation_params: tuple[TurnField | ConversationField, ...] = Field(
-        default=("input", "actual_output"), min_length=1, description="The fields that the judge is shown."
+    evaluation_params: Choice[TurnField | ConversationField] = Field(
+        default=("input", "actual_output"), description="The fields that the judge is shown."
     )
     token_budget: TokenBudget = DEFAULT_BUDGET
-
-    @model_validator(mode="after")
-    def _no_field_twice(self) -> Self:
-        if len(set(self.evaluation_params)) != len(self.evaluation_params):
-            raise ValueError("evaluation_params: a field is named twice")
-        return self
 
     @property
     def requires(self) -> frozenset[str]:

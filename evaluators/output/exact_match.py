@@ -11,7 +11,7 @@ from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.outcome import Score
-from evaluators.outputs import TargetKey, actual_of, expected_of, structured
+from evaluators.outputs import TargetKey, both_of
 
 
 class ExactMatch(Evaluator[Turn]):
@@ -34,8 +34,7 @@ class ExactMatch(Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
-        actual = structured(actual_of(case, self.target_output_key))
-        expected = structured(expected_of(case.expected_output or "", self.target_output_key))
+        actual, expected = both_of(case, self.target_output_key)
         equal = actual == expected or self._text(actual) == self._text(expected)
         return Score(value=float(equal != self.negated), explanation="equal" if equal else "different")
 

@@ -8,22 +8,13 @@ from typing import ClassVar
 from pydantic import Field
 
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator
-from evaluators.inquiry import Inquiry
+from evaluators.inquiry import Inquiry, TurnRatio
 from evaluators.judge import Judge
 from evaluators.outcome import Score
 from evaluators.verdicts import Share
 
-_INQUIRY = Inquiry(
-    "faithfulness",
-    share=Share(frozenset({"yes", "unclear"}), 1.0, "claims", "keep to the passages"),
-    apart=("actual_output",),
-    beside=("retrieval_context",),
-)
-_STRICTER = replace(_INQUIRY.share, counts=frozenset({"yes"}))
 
-
-class Faithfulness(Evaluator[Turn]):
+class Faithfulness(TurnRatio):
     """The share of the answer's claims that the retrieved passages do not contradict.
 
     The judge lists the claims, then gives each a verdict; with `penalize_unclear` only those count that the passages
@@ -31,14 +22,17 @@ class Faithfulness(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "faithfulness"
-    prompts: ClassVar[tuple[str, ...]] = _INQUIRY.prompts
+    inquiry: ClassVar[Inquiry] = Inquiry(
+        "faithfulness",
+        share=Share(
+            counts=frozenset({"yes", "unclear"}), without_items=1.0, noun="claims", holds="keep to the passages"
+        ),
+        apart=("actual_output",),
+        beside=("retrieval_context",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = inquiry.prompts
 
     penalize_unclear: bool = Field(default=False, description="Whether claims beyond the passages count as unfaithful.")
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """What the judge is shown."""
-        return frozenset({"actual_output", "retrieval_context"})
 
     @property
     def worthless_if_wordless(self) -> str | None:
@@ -47,4 +41,7 @@ class Faithfulness(Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        return await _INQUIRY.score(case, judge, _STRICTER if self.penalize_unclear else None)
+        share = self.inquiry.share
+        if self.penalize_unclear:
+            share = replace(share, counts=frozenset({"yes"}))
+        return await self.inquiry.score(case, judge, share)

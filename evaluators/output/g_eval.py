@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from evaluators.cases import Turn
 from evaluators.definition import G_EVAL_PROMPTS, GEvalDefinition
@@ -12,6 +12,7 @@ from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.material import TurnField, material_of
 from evaluators.outcome import Score
+from evaluators.rating import Choice
 
 
 class GEval(GEvalDefinition, Evaluator[Turn]):
@@ -29,15 +30,9 @@ class GEval(GEvalDefinition, Evaluator[Turn]):
         "evaluation_params": ["input", "actual_output"],
     }
 
-    evaluation_params: tuple[TurnField, ...] = Field(
-        min_length=1, description="The turn's fields that the judge is shown, and that the turn must have."
+    evaluation_params: Choice[TurnField] = Field(
+        description="The turn's fields that the judge is shown, and that the turn must have."
     )
-
-    @model_validator(mode="after")
-    def _no_field_twice(self) -> Self:
-        if len(set(self.evaluation_params)) != len(self.evaluation_params):
-            raise ValueError("evaluation_params: a field is named twice")
-        return self
 
     @property
     def requires(self) -> frozenset[str]:

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.cases import Turn
-from evaluators.evaluator import Direction, Evaluator
-from evaluators.inquiry import Inquiry
-from evaluators.judge import Judge
-from evaluators.outcome import Score
+from evaluators.evaluator import Direction
+from evaluators.inquiry import Inquiry, TurnRatio
 from evaluators.verdicts import Share
 
-_INQUIRY = Inquiry(
-    "hallucination",
-    share=Share(frozenset({"yes"}), 0.0, "texts", "are contradicted"),
-    listed="context",
-    beside=("actual_output",),
-)
 
-
-class Hallucination(Evaluator[Turn]):
+class Hallucination(TurnRatio):
     """The share of the context's texts that the answer contradicts. Lower is better.
 
     The judge gives each text of the context a verdict.
@@ -27,13 +17,10 @@ class Hallucination(Evaluator[Turn]):
 
     kind: ClassVar[str] = "hallucination"
     direction: ClassVar[Direction] = "lower_is_better"
-    prompts: ClassVar[tuple[str, ...]] = _INQUIRY.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """What the judge is shown."""
-        return frozenset({"actual_output", "context"})
-
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:
-        """See `Evaluator.evaluate`."""
-        return await _INQUIRY.score(case, judge)
+    inquiry: ClassVar[Inquiry] = Inquiry(
+        "hallucination",
+        share=Share(counts=frozenset({"yes"}), without_items=0.0, noun="texts", holds="are contradicted"),
+        listed="context",
+        beside=("actual_output",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = inquiry.prompts

@@ -11,7 +11,7 @@ from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.outcome import Score
-from evaluators.outputs import TargetKey, actual_of, expected_of, structured
+from evaluators.outputs import TargetKey, both_of
 
 
 class JsonSimilarity(Evaluator[Turn]):
@@ -34,8 +34,7 @@ class JsonSimilarity(Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
-        actual = structured(actual_of(case, self.target_output_key))
-        expected = structured(expected_of(case.expected_output or "", self.target_output_key))
+        actual, expected = both_of(case, self.target_output_key)
         leaves = likeness(expected, actual)
         value = leaves.alike / leaves.count if leaves.count else 1.0
         explanation = f"{leaves.alike:g} of {leaves.count} leaves"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from statistics import fmean
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
-from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic import BeforeValidator, Field, create_model
 
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator, Example
@@ -17,7 +17,7 @@ from evaluators.judge import Judge, Prompt
 from evaluators.material import shorten
 from evaluators.outcome import Score
 from evaluators.prompts import fill, load
-from evaluators.rating import Line
+from evaluators.rating import Choice, Line
 from evaluators.scale import Reply, Scale, whole
 
 Dimension = Literal["accuracy", "completeness", "clarity", "actionability", "relevance"]
@@ -66,15 +66,9 @@ class PairwiseDimensions(Evaluator[Turn]):
     other_output_attribute: Line = Field(
         description="The turn's attribute that holds the other answer, like that of a shadow or canary deployment."
     )
-    dimensions: tuple[Dimension, ...] = Field(
-        default=tuple(DIMENSIONS), min_length=1, description="What is compared; all of them if left out."
+    dimensions: Choice[Dimension] = Field(
+        default=tuple(DIMENSIONS), description="What is compared; all of them if left out."
     )
-
-    @model_validator(mode="after")
-    def _no_dimension_twice(self) -> Self:
-        if len(set(self.dimensions)) != len(self.dimensions):
-            raise ValueError("dimensions: one is named twice")
-        return self
 
     @property
     def requires(self) -> frozenset[str]:

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator
-from evaluators.inquiry import Inquiry
-from evaluators.judge import Judge
-from evaluators.outcome import Score
+from evaluators.inquiry import Inquiry, TurnRatio
 from evaluators.verdicts import Share
 
-_INQUIRY = Inquiry(
-    "task_completion",
-    share=Share(frozenset({"yes"}), 1.0, "wishes", "were met"),
-    apart=("input", "history"),
-    beside=("input", "actual_output", "tools_called"),
-)
 
-
-class TaskCompletion(Evaluator[Turn]):
+class TaskCompletion(TurnRatio):
     """The share of the user's wishes that the answer and the tools met.
 
     The judge lists the wishes from the input and its history, then gives each a verdict; those it cannot decide on
@@ -27,13 +16,15 @@ class TaskCompletion(Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "task_completion"
-    prompts: ClassVar[tuple[str, ...]] = _INQUIRY.prompts
+    inquiry: ClassVar[Inquiry] = Inquiry(
+        "task_completion",
+        share=Share(counts=frozenset({"yes"}), without_items=1.0, noun="wishes", holds="were met"),
+        apart=("input", "history"),
+        beside=("input", "actual_output", "tools_called"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = inquiry.prompts
 
     @property
     def requires(self) -> frozenset[str]:
-        """What the judge is shown."""
+        """The request and the answer; not every turn has a history or tools."""
         return frozenset({"actual_output", "input"})
-
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:
-        """See `Evaluator.evaluate`."""
-        return await _INQUIRY.score(case, judge)

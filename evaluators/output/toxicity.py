@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.cases import Turn
-from evaluators.evaluator import Direction, Evaluator
-from evaluators.inquiry import Inquiry
-from evaluators.judge import Judge
-from evaluators.outcome import Score
+from evaluators.evaluator import Direction
+from evaluators.inquiry import Inquiry, TurnRatio
 from evaluators.verdicts import Share
 
-_INQUIRY = Inquiry(
-    "toxicity",
-    share=Share(frozenset({"yes"}), 0.0, "passages with an attitude", "are toxic"),
-    apart=("actual_output",),
-)
 
-
-class Toxicity(Evaluator[Turn]):
+class Toxicity(TurnRatio):
     """The share of the answer's attitudes and opinions that are toxic. Lower is better.
 
     The judge lists them, then gives each a verdict. An answer without any gets 0.
@@ -26,13 +17,9 @@ class Toxicity(Evaluator[Turn]):
 
     kind: ClassVar[str] = "toxicity"
     direction: ClassVar[Direction] = "lower_is_better"
-    prompts: ClassVar[tuple[str, ...]] = _INQUIRY.prompts
-
-    @property
-    def requires(self) -> frozenset[str]:
-        """What the judge is shown."""
-        return frozenset({"actual_output"})
-
-    async def evaluate(self, case: Turn, judge: Judge) -> Score:
-        """See `Evaluator.evaluate`."""
-        return await _INQUIRY.score(case, judge)
+    inquiry: ClassVar[Inquiry] = Inquiry(
+        "toxicity",
+        share=Share(counts=frozenset({"yes"}), without_items=0.0, noun="passages with an attitude", holds="are toxic"),
+        apart=("actual_output",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = inquiry.prompts

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from typing import Any
 
 from workers import evalstream
@@ -139,9 +138,9 @@ def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr:
     open_logs, open_judges, open_exporters = real.open_logs, real.open_judges, real._open_exporters
 
     @asynccontextmanager
-    async def dying_logs(settings: Any) -> AsyncGenerator[Logs]:
-        async with open_logs(settings) as logs:
-            yield Logs(*(DyingLog(getattr(logs, each.name), death, written) for each in fields(Logs)))
+    async def dying_logs(settings: Any, **options: Any) -> AsyncGenerator[Logs]:
+        async with open_logs(settings, **options) as logs:
+            yield Logs(*(DyingLog(each, death, written) for each in logs))
 
     @asynccontextmanager
     async def dying_judges(*arguments: Any) -> AsyncGenerator[Mapping[str, Judge]]:

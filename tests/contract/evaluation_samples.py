@@ -55,6 +55,25 @@ def failed(number: int = 3, **changes: Any) -> Evaluation:
     return scored(number, **{**_NO_SCORE, "outcome": "failed", "error": error, **changes})
 
 
+def bare(number: int, score: float | None, conversation: str | None = None, **changes: Any) -> Evaluation:
+    """What arithmetic needs of an evaluation, held to 0.5; a failure where there is no score."""
+    fields: dict[str, Any] = {
+        "evaluation_id": f"e{number}",
+        "evaluator": "helpful",
+        "evaluator_version": "v",
+        "scope": "turn",
+        "monitor": "all",
+        "subject": Subject(conversation_id=conversation or f"c{number}", turn_id=f"t{number}"),
+        "outcome": "scored" if score is not None else "failed",
+        "score": score,
+        "passed": None if score is None else score >= 0.5,
+        "error": None if score is not None else ErrorDetail(type="judge_timeout", message=""),
+        "started_at": START,
+        "ended_at": START,
+    }
+    return Evaluation(**{**fields, **changes})
+
+
 def of_conversation(number: int = 4, **changes: Any) -> Evaluation:
     links = ((TRACE, SPAN), ("ab" * 16, "cd" * 8))
     subject = Subject(conversation_id="visit-7", trace_id="ab" * 16, span_id="cd" * 8, revision=2, links=links)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from truth import PAYLOADS, complaints, folders, truth_of
 
+from collector.assembling import linked
+from collector.config.settings import AssembleSettings
 from collector.normalize import main, normalize
 from collector.records import turn_from_json
 
@@ -39,3 +42,13 @@ def test_no_path_of_a_machine_is_in_the_payloads() -> None:
     for path in PAYLOADS.rglob("*.pb"):
         assert b"/work/" not in path.read_bytes(), path
     assert Path(PAYLOADS).is_dir()
+
+
+@pytest.mark.parametrize("folder", ["litellm-v1", "mlflow-openai", "ms-agent-framework"])
+def test_a_conversation_that_the_library_does_not_name_is_known_by_its_history(folder: str) -> None:
+    turns = [*linked(normalize([PAYLOADS / folder]), AssembleSettings.model_validate({"link": {"services": ["*"]}}))]
+    assert {turn.conversation_id for turn in normalize([PAYLOADS / folder])} == {None}
+    by_conversation = Counter(turn.conversation_id for turn in turns)
+    assert sorted(by_conversation.values()) == [1, 1, 3], "the talk of three turns, a question by itself, a failure"
+    [talk] = [each for each, count in by_conversation.items() if count == 3]
+    assert [len(turn.history) for turn in turns if turn.conversation_id == talk] == [0, 2, 4]

@@ -26,6 +26,7 @@ from collector.assemble.open_traces import Waits
 from collector.assemble.stage import AssembleStage
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
+from collector.link.outlet import Outlet
 from collector.logs.log import TICK, Stored
 from collector.logs.memory import MemoryLog
 from collector.otlp import Signal, request_from_protobuf
@@ -135,7 +136,7 @@ async def turns_of_the_stage(batches: Sequence[Iterable[Request]]) -> list[bytes
     """The turns that the assemble stage gives of one batch of requests after the other, a pause after each."""
     log = MemoryLog("turns", partitions=1)
     stage = AssembleStage(
-        ASSEMBLER, log, Waits(quiet=10.0, linger=3600.0), on_bad_record=lambda _record, error: bad(error)
+        ASSEMBLER, Outlet(log), Waits(quiet=10.0, linger=3600.0), on_bad_record=lambda _record, error: bad(error)
     )
     async with stage.open_fold(0, None) as fold:
         position, time = 0, 0.0

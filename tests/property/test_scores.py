@@ -114,7 +114,7 @@ async def test_how_an_answer_is_cut_into_tokens_does_not_matter(scale, reason, d
 @given(st.lists(st.sampled_from(["yes", "no", "unclear"]), min_size=1, max_size=50), st.sampled_from(["yes", "no"]))
 async def test_a_share_is_between_0_and_1(words, counts):
     judge = ScriptedJudge({"verdicts": [{"reason": "r", "verdict": word} for word in words]})
-    share = Share(frozenset({counts}), 1.0, "items", "count")
+    share = Share(counts=frozenset({counts}), without_items=1.0, noun="items", holds="count")
     score = await share_of(judge, share, "bias_verdicts.txt", words, {})
     assert score.value == words.count(counts) / len(words)
 

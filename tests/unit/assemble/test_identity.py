@@ -5,17 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_up import Trace
+from made_up import ASSEMBLER, Trace
 
+from collector.assemble.trace import Assembler
+from collector.assembling import assembler_of
+from collector.config.settings import AssembleSettings
 from collector.errors import BadInput
 from collector.readymade import LONGEST_ID, turns_in
 
 
-def conversation_of(attributes: dict[str, Any]) -> str | None:
+def conversation_of(attributes: dict[str, Any], assembler: Assembler = ASSEMBLER) -> str | None:
     held = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"} | attributes
     held["gen_ai.input.messages"] = '[{"role": "user", "parts": [{"type": "text", "content": "Hi"}]}]'
     held["gen_ai.output.messages"] = '[{"role": "assistant", "parts": [{"type": "text", "content": "Hello"}]}]'
-    return Trace().span(1, "chat m", held).turn().conversation_id
+    [turn] = Trace().span(1, "chat m", held).turns(assembler)
+    return turn.conversation_id
+
+
+@pytest.mark.parametrize(
+    ("said", "attributes", "found"),
+    [
+        ({}, {"app.chat": "c"}, None),
+        ({"conversation": ["app.chat"]}, {"app.chat": "c", "gen_ai.conversation.id": "usual"}, "c"),
+        ({"conversation": ["app.chat"]}, {"gen_ai.conversation.id": "usual"}, "usual"),
+        ({"conversation": ["app.*"]}, {"app.chat_id": "c", "app.order_id": "o"}, "c"),
+        ({"conversation": ["app.context{}"]}, {"app.context": '{"thread_id": "c"}'}, "c"),
+        ({"conversation": ["session_id"]}, {"session_id": "c", "gen_ai.conversation.id": "usual"}, "c"),
+        ({"ignore": ["session.id"]}, {"session.id": "a browser's", "thread_id": "c"}, "c"),
+        ({"ignore": ["session.id"]}, {"session.id": "a browser's"}, None),
+        ({"ignore": ["metadata.session_id"]}, {"metadata.session_id": "x", "metadata.chat_id": "c"}, "c"),
+    ],
+)
+def test_where_ids_stand_can_be_said(said: dict[str, list[str]], attributes: dict[str, Any], found: str | None) -> None:
+    settings = AssembleSettings.model_validate({"identity": said})
+    assert conversation_of(attributes, assembler_of(settings)) == found
 
 
 @pytest.mark.parametrize("key", ["gen_ai.conversation.id", "session.id", "metadata.thread_id"])

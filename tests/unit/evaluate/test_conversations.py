@@ -96,6 +96,8 @@ def test_a_turn_that_belongs_to_two_conversations_makes_them_one() -> None:
     (closed,) = seen.advance(160.0)
     assert (ids(closed), closed.revision, len(closed.supersedes)) == (["t1", "t2", "t3"], 2, 1)
     assert closed.needs.position == 0
+    seen.advance(1000.0)
+    assert (len(seen.conversations), seen.conversations.size) == (0, 0)
 
 
 def test_a_turn_may_end_it_and_turns_before_that_one_end_it_again() -> None:
@@ -124,9 +126,12 @@ def test_limits_close_let_the_texts_go_and_what_comes_later_opens_afresh() -> No
     aged = Seen(Ends(idle=10, max_age=25))
     for n in range(5):
         aged.add(f"t{n}", 6.0 * n)
-    assert [(ids(each), each.closed_by) for each in aged.closed] == [([f"t{n}" for n in range(5)], "max_age")] or (
-        [each.closed_by for each in aged.advance(25.0)] == ["max_age"]
-    )
+    assert aged.closed == []
+    assert [(ids(each), each.closed_by) for each in aged.advance(25.0)] == [([f"t{n}" for n in range(5)], "max_age")]
+    disordered = Seen(Ends(idle=10, lateness=100, max_age=25))
+    disordered.add("t2", 26.0)
+    disordered.add("t1", 0.0)
+    assert [(ids(each), each.closed_by) for each in disordered.closed] == [(["t1", "t2"], "max_age")]
 
 
 def test_the_oldest_is_evicted_closed_early() -> None:
@@ -161,3 +166,44 @@ def test_the_strongest_boost_and_the_highest_rate_of_its_turns_are_its_own() -> 
     seen.add("u1", 300.0, "d", upstream=0.5)
     seen.add("u2", 301.0, "d", upstream=0.25)
     assert seen.advance(400.0)[0].upstream is None
+
+
+def test_a_carried_conversation_holds_while_nothing_of_it_has_changed() -> None:
+    seen = Seen()
+    unchanged = seen.conversations.unchanged
+    seen.add("t1", 1.0)  # at position 0
+    assert unchanged("c", first=0, since=1)
+    assert not unchanged("c", first=1, since=1), "another episode of the same id"
+    assert not unchanged("d", first=0, since=1)
+    seen.add("t2", 2.0)  # at position 1
+    assert not unchanged("c", first=0, since=1)
+    assert unchanged("c", first=0, since=2)
+    assert len(seen.advance(20.0)) == 1  # before the record at position 2
+    assert not unchanged("c", first=0, since=2), "it was closed meanwhile"
+
+
+def test_what_needs_old_records_is_carried_once_and_again_if_that_did_not_hold() -> None:
+    seen = Seen()
+    for name in "abc":
+        seen.add(f"t-{name}", 1.0, name)  # at positions 0, 1, 2
+
+    def behind(position: int, number: int = 10) -> list[str]:
+        return [name for name, _ in seen.conversations.behind(position, 0.0, number)]
+
+    assert [behind(0), behind(2), behind(2, number=1), behind(9)] == [[], ["a", "b"], ["a"], ["a", "b", "c"]]
+    assert [name for name, _ in seen.conversations.behind(0, 1.5, 10)] == ["a", "b", "c"], "by their time"
+    ((_, episode),) = seen.conversations.behind(1, 0.0, 10)
+    episode.carried = True
+    assert behind(2) == ["b"]
+    seen.conversations.passed("a")
+    assert behind(2) == ["a", "b"]
+
+
+def test_forgetting_many_leaves_the_timers_of_the_others() -> None:
+    seen = Seen()
+    seen.add("t", 1.0, "stays")
+    for n in range(1100):
+        seen.add(f"t{n}", 1.0, f"goes-{n}")
+    for n in range(1100):
+        seen.conversations.evict(f"goes-{n}")
+    assert [(each.conversation_id, each.closed_by) for each in seen.advance(11.0)] == [("stays", "idle")]

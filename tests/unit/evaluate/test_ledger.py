@@ -1,7 +1,10 @@
 from collections.abc import AsyncIterator, Sequence
 
+import pytest
+
 from collector.evaluate.decisions import Decision
-from collector.evaluate.ledger import Ledger, end_of
+from collector.evaluate.ledger import Ledger, end_of, persistently
+from collector.evaluate.rates import Rates
 from collector.logs.following import Pace
 from collector.logs.log import LogUnavailable, Record, Stored
 from collector.logs.memory import MemoryLog
@@ -123,3 +126,58 @@ async def test_a_log_that_is_away_delays_reading_back_and_marks() -> None:
     await append(log, "e")
     await ledger.mark(turns=40, low_watermark=40, time=1060.0)
     assert (ledger.note, log.away) == (5, 0)
+
+
+class Unanswering(MemoryLog):
+    """A log whose first append is not acknowledged; `takes` says whether it was made all the same."""
+
+    takes = True
+    asked = 0
+
+    async def append(self, records: Sequence[Record]) -> None:
+        self.asked += 1
+        if self.takes or self.asked > 1:
+            await super().append(records)
+        if self.asked == 1:
+            raise LogUnavailable("no answer")
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_an_append_without_an_answer_is_made_once(takes: bool) -> None:
+    log = Unanswering("evaluations", partitions=1)
+    await MemoryLog.append(log, [Record(b"before", b"{}", partition=0)])
+    log.takes = takes
+    await persistently(log, Record(b"new", b"{}", partition=0), 0.001, since=1)
+    assert [record.key async for batch in log.read(0, 0) for record in batch] == [b"before", b"new"]
+    assert log.asked == (1 if takes else 2)
+
+
+async def test_it_is_looked_for_only_behind_what_was_there_before() -> None:
+    """The same id may stand there from long ago: an evaluation that a replay makes again."""
+    log = Unanswering("evaluations", partitions=1)
+    await MemoryLog.append(log, [Record(b"new", b"{}", partition=0)])
+    log.takes = False
+    await persistently(log, Record(b"new", b"{}", partition=0), 0.001, since=1)
+    assert await log.end(0) == 2
+
+
+async def test_without_a_position_it_is_appended_again() -> None:
+    log = Unanswering("evaluations", partitions=1)
+    await persistently(log, Record(b"decision", b"{}", partition=0), 0.001)
+    assert (log.asked, await log.end(0)) == (2, 2)
+
+
+async def test_a_restart_reads_back_the_last_account_however_far_the_mark_has_come() -> None:
+    log = MemoryLog("evaluations", partitions=1)
+    ledger = Ledger(log, 0, horizon=0.0)
+    await ledger.read_back(0)
+    await append(log, "a", "b")
+    await ledger.pin()
+    await ledger.append(Decision(at=7, rates=Rates(), account={"spent": 3}).record(0))
+    await ledger.append(Decision(at=8, evicted={"all": ["c"]}).record(0))
+    for turn in range(1, 4):
+        await ledger.mark(turns=turn, low_watermark=turn, time=1000.0 * turn)
+    assert ledger.note == 2, "where the account stands, before the mark"
+    restarted = Ledger(log, 0)
+    await restarted.read_back(ledger.note)
+    assert restarted.account == {"spent": 3}

@@ -178,7 +178,7 @@ class Bench:
         try:
             yield stage
         finally:
-            stage.stopping = True
+            stage.stop()
             following.cancel()
             await asyncio.wait([following])
             if not following.cancelled() and following.exception():

@@ -128,10 +128,23 @@ async def test_wishes_come_from_the_history_too():
     assert each["tools_called"] == [{"name": "send", "result": "ok"}]
 
 
-async def test_the_explanation_names_the_rarer_side():
-    outcome = await score("answer_relevancy", saying(["a", "b", "c"], "yes", "no", "yes"))
-    assert outcome.explanation == "2 of 3 statements are relevant. Item 2: because 2"
-    assert [each["verdict"] for each in outcome.details["items"]] == ["yes", "no", "yes"]
+@pytest.mark.parametrize(
+    ("words", "explanation"),
+    [
+        ("yes no yes", "2 of 3 statements are relevant. Item 2: because 2"),
+        ("no yes no", "1 of 3 statements are relevant. Item 2: because 2"),
+        ("yes no", "1 of 2 statements are relevant. Item 2: because 2"),  # what is wrong, where both sides are as large
+        (
+            "no no yes no no yes yes yes yes",
+            "5 of 9 statements are relevant. Item 1: because 1 Item 2: because 2 Item 4: because 4",
+        ),
+    ],
+)
+async def test_the_explanation_names_the_rarer_side(words, explanation):
+    items = [f"item {number}" for number in range(len(words.split()))]
+    outcome = await score("answer_relevancy", saying(items, *words.split()))
+    assert outcome.explanation == explanation
+    assert [each["verdict"] for each in outcome.details["items"]] == words.split()
 
 
 async def test_a_verdict_too_few_is_a_failure():
@@ -149,10 +162,11 @@ async def test_empty_and_repeated_items_are_dropped():
     assert (await score("answer_relevancy", judge)).value == 0.5
 
 
-async def test_more_items_than_can_be_judged():
-    judge = saying([f"item {n}" for n in range(60)], *["yes"] * 50)
+@pytest.mark.parametrize(("items", "left_out"), [(50, None), (51, 1), (60, 10)])
+async def test_more_items_than_can_be_judged(items, left_out):
+    judge = saying([f"item {n}" for n in range(items)], *["yes"] * 50)
     outcome = await score("answer_relevancy", judge)
-    assert (outcome.value, outcome.details["left_out"]) == (1.0, 10)
+    assert (outcome.value, outcome.details.get("left_out")) == (1.0, left_out)
 
 
 @pytest.mark.parametrize(("kind", "value"), [("answer_relevancy", 0.0), ("faithfulness", 0.0), ("toxicity", 0.0)])

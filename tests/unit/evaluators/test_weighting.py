@@ -136,6 +136,13 @@ CASES = {
     "forced token among its alternatives": Case(
         said(START, token(" "), Token("8", -9999.0, (("8", -9999.0), ("7", -0.1))), END), "single", 0.8, None
     ),
+    "likely token with the alternatives of a neighbour": Case(
+        said(START, token(" "), token("8", {"7": 0.9, "6": 0.1}, logprob=-0.1), END), "single", 0.8, None
+    ),
+    "forced token after a number that cannot go on": Case(
+        said(START, token(" "), token("8", {"8": 0.6, "7": 0.4}), Token("}", -9999.0)), "logprobs", 0.76, 1.0
+    ),
+    "logarithm above 0": Case(said(START, token(" "), Token("8", 0.5, (("8", 0.5),)), END), "logprobs", 0.8, 1.0),
     "alternatives of more than everything": Case(
         said(START, token(" "), token("8", {"8": 0.9, "7": 0.9}), END), "single", 0.8, None
     ),
@@ -147,6 +154,12 @@ CASES = {
     ),
     "tokens that end before the score": Case(
         Said('{"reason": "ok", "score": 8}', [START, token(" ")]), "single", 0.8, None
+    ),
+    "token that is not in the text": Case(
+        Said('{"reason": "ok", "score": 8}', [START, token(" "), token("8", {"8": 0.6, "7": 0.4}), token("9"), END]),
+        "single",
+        0.8,
+        None,
     ),
     "end-of-turn token": Case(
         Said(
@@ -183,6 +196,9 @@ CASES = {
         "logprobs",
         0.76,
         1.0,
+    ),
+    "line end within the reason": Case(
+        said(token('{"reason": "one\ntwo", "score": '), token("8", {"8": 0.6, "7": 0.4}), END), "logprobs", 0.76, 1.0
     ),
     "repaired JSON": Case(said(START, token(" "), token("8", {"8": 0.6, "7": 0.4}), token(",}")), "single", 0.8, None),
     "escaped quotes and braces in the reason": Case(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -27,6 +28,8 @@ SECRETS = [
     ("PHONE", "030 9018200"),
     ("CARD", "4111 1111 1111 1111"),
     ("CARD", "5555555555554444"),
+    ("CARD", "4222222222222"),
+    ("CARD", "6034480000000000002"),
     ("CARD", "3782-822463-10005".replace("-", "")),
     ("IBAN", "DE89 3704 0044 0532 0130 00"),
     ("IBAN", "GB82WEST12345698765432"),
@@ -64,11 +67,8 @@ def redactor(*detectors, count=lambda _kind, _count: None) -> Redactor:
 def test_what_is_taken_out(kind, secret, around):
     text = redactor().text(around.format(secret))
 
-    assert secret not in text
-    assert f"<{kind}_" in text
-    before, after = around.split("{}")
-    assert text.startswith(before)
-    assert text.endswith(after)
+    before, after = map(re.escape, around.split("{}"))
+    assert re.fullmatch(rf"{before}<{kind}_[a-z2-7]{{8}}>{after}", text), "all of it, and nothing else"
 
 
 @pytest.mark.parametrize("text", HARMLESS)

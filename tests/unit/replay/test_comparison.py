@@ -6,36 +6,19 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from evaluation_samples import START, bare
 from scipy import stats
 
 from collector.replay.comparison import Pair, compare, t975
 from collector.replay.past import REPLAY_OF, Past, Stretch, moment, selected
-from evaluators.outcome import ErrorDetail, Evaluation, Sampling, Subject
+from evaluators.outcome import Sampling
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-
-def evaluation(number: int, score: float | None, conversation: str | None = None, **changes: object) -> Evaluation:
-    values = {
-        "evaluation_id": f"e{number}",
-        "evaluator": "helpful",
-        "evaluator_version": "v",
-        "scope": "turn",
-        "monitor": "all",
-        "subject": Subject(conversation_id=conversation or f"c{number}", turn_id=f"t{number}"),
-        "outcome": "scored" if score is not None else "failed",
-        "score": score,
-        "passed": None if score is None else score >= 0.5,
-        "error": None if score is not None else ErrorDetail(type="judge_timeout", message=""),
-        "started_at": NOW,
-        "ended_at": NOW,
-    } | changes
-    return Evaluation(**values)  # type: ignore[arg-type]
+NOW = START
 
 
 def pair(number: int, old: float, new: float, conversation: str | None = None, probability: float = 1.0) -> Pair:
     sampling = Sampling(probability=probability)
-    return Pair(evaluation(number, old, conversation, sampling=sampling), evaluation(number, new, conversation))
+    return Pair(bare(number, old, conversation, sampling=sampling), bare(number, new, conversation))
 
 
 def random_pairs(count: int) -> list[Pair]:
@@ -99,7 +82,7 @@ def test_too_little_to_say() -> None:
     found = compare([pair(1, 0.1, 0.9, "c"), pair(2, 0.1, 0.9, "c")])
     assert found is not None
     assert found.mean.interval is None
-    no_threshold = compare([Pair(evaluation(1, 0.3, passed=None), evaluation(1, 0.4))])
+    no_threshold = compare([Pair(bare(1, 0.3, passed=None), bare(1, 0.4))])
     assert no_threshold is not None
     assert (no_threshold.passing, no_threshold.same_verdict, no_threshold.to_fail) == (None, None, None)
 
@@ -107,15 +90,15 @@ def test_too_little_to_say() -> None:
 def test_the_newest_of_each_subject_is_taken_and_nothing_that_was_superseded() -> None:
     later = NOW + timedelta(hours=1)
     past = [
-        evaluation(1, 0.1),
-        evaluation(1, 0.2, evaluation_id="again", ended_at=later),
-        evaluation(2, None),
-        evaluation(3, 0.3, evaluator="other"),
-        evaluation(4, 0.4, attributes={REPLAY_OF: "e9"}),
-        evaluation(5, 0.5, monitor="elsewhere"),
-        evaluation(6, 0.6),
-        evaluation(7, 0.7, evaluation_id="longer", supersedes=("e6",)),
-        evaluation(8, 0.8, ended_at=NOW - timedelta(days=2)),
+        bare(1, 0.1),
+        bare(1, 0.2, evaluation_id="again", ended_at=later),
+        bare(2, None),
+        bare(3, 0.3, evaluator="other"),
+        bare(4, 0.4, attributes={REPLAY_OF: "e9"}),
+        bare(5, 0.5, monitor="elsewhere"),
+        bare(6, 0.6),
+        bare(7, 0.7, evaluation_id="longer", supersedes=("e6",)),
+        bare(8, 0.8, ended_at=NOW - timedelta(days=2)),
     ]
     stretch = Stretch(since=NOW - timedelta(days=1), monitors=["all"], evaluators=["helpful"])
     found = selected(map(Past, past), stretch)

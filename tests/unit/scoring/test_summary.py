@@ -1,35 +1,15 @@
-from datetime import UTC, datetime
+"""Means and intervals of what was scored from files."""
 
 import pytest
+from evaluation_samples import bare
 
 from collector.scoring.report import as_json, as_table
 from collector.scoring.summary import Tally, tallies
-from evaluators.outcome import ErrorDetail, Evaluation, Subject
-
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
-
-
-def evaluation(number: int, conversation: str, score: float | None = None, **changes: object) -> Evaluation:
-    values = {
-        "evaluation_id": f"e{number}",
-        "evaluator": "helpful",
-        "evaluator_version": "v",
-        "scope": "turn",
-        "monitor": "score",
-        "subject": Subject(conversation_id=conversation, turn_id=f"t{number}"),
-        "outcome": "scored" if score is not None else "failed",
-        "score": score,
-        "passed": None if score is None else score >= 0.5,
-        "error": None if score is not None else ErrorDetail(type="judge_timeout", message=""),
-        "started_at": NOW,
-        "ended_at": NOW,
-    } | changes
-    return Evaluation(**values)  # type: ignore[arg-type]
 
 
 def test_the_interval_of_independent_scores_is_the_plain_one() -> None:
     scores = [0.2, 0.4, 0.6, 0.8, 1.0, 0.5]
-    tally = tallies(evaluation(n, f"c{n}", score) for n, score in enumerate(scores))["helpful"]
+    tally = tallies(bare(n, score, f"c{n}") for n, score in enumerate(scores))["helpful"]
     mean = sum(scores) / 6
     deviation = (sum((score - mean) ** 2 for score in scores) / 5) ** 0.5
     assert tally.mean == pytest.approx(mean)
@@ -38,17 +18,15 @@ def test_the_interval_of_independent_scores_is_the_plain_one() -> None:
 
 
 def test_scores_of_one_conversation_do_not_count_as_independent() -> None:
-    alone = tallies(evaluation(n, f"c{n}", n % 2) for n in range(20))["helpful"]
-    together = tallies(evaluation(n, f"c{n % 2}", n % 2) for n in range(20))["helpful"]
+    alone = tallies(bare(n, n % 2, f"c{n}") for n in range(20))["helpful"]
+    together = tallies(bare(n, n % 2, f"c{n % 2}") for n in range(20))["helpful"]
     assert alone.mean == together.mean == 0.5
     assert together.error == pytest.approx(0.5)
     assert alone.error == pytest.approx(0.1147, abs=1e-4)
 
 
 def test_failures_are_no_scores() -> None:
-    tally = tallies([evaluation(1, "a", 1.0), evaluation(2, "b"), evaluation(3, "c", outcome="skipped", error=None)])[
-        "helpful"
-    ]
+    tally = tallies([bare(1, 1.0), bare(2, None), bare(3, None, outcome="skipped", error=None)])["helpful"]
     assert (tally.scored, tally.skipped, dict(tally.failed), tally.mean) == (1, 1, {"judge_timeout": 1}, 1.0)
     assert tally.interval is None
 

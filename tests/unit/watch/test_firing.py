@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,14 +12,19 @@ from typing import Any
 from evaluation_samples import scored
 
 from collector.config.loading import Config, check
-from collector.logs.log import Log, OpenFold, Record
+from collector.guards import Guards
+from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.opening import NAMES, Logs
+from collector.planning import plan_of
 from collector.records import evaluation_to_json
 from collector.rules.targets import detector, targets
-from collector.starting_watch import PAGE_INTERVAL, Watching, alerts_for_page
-from collector.telemetry import Telemetry
+from collector.starting.process import Process, Tasks, open_tasks
+from collector.starting.watch import PAGE_INTERVAL, Watching, alerts_for_page
+from collector.telemetry import STAGE_BACKLOG, Telemetry
 from collector.watch.stage import WatchStage
+
+FOLLOWED = {"reader": "page.watch", "log": "evaluations"}
 
 
 def configured(**evaluator: Any) -> Config:
@@ -32,22 +37,20 @@ def configured(**evaluator: Any) -> Config:
     )
 
 
-class Tasks:
-    """Keeps what it is given to do."""
-
-    def __init__(self) -> None:
-        self.started: list[Coroutine[Any, Any, None]] = []
-        self.followed: list[tuple[Log, str, OpenFold]] = []
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        self.started.append(work)
-
-    def follow(self, log: Log, group: str, open_fold: OpenFold) -> None:
-        self.followed.append((log, group, open_fold))
-
-
 def logs() -> Logs:
     return Logs(*(MemoryLog(name, partitions=1) for name in NAMES))
+
+
+def process_of(config: Config, kept: Logs, telemetry: Telemetry, tasks: Tasks, stack: AsyncExitStack) -> Process:
+    return Process(
+        config=config,
+        plan=plan_of(config, {}),
+        logs=kept,
+        telemetry=telemetry,
+        guards=Guards(config, telemetry),
+        tasks=tasks,
+        stack=stack,
+    )
 
 
 def bad_scores(now: datetime) -> Iterator[Record]:
@@ -61,29 +64,20 @@ def bad_scores(now: datetime) -> Iterator[Record]:
 
 async def test_the_page_has_a_watcher_of_its_own_where_none_runs(monkeypatch: Any) -> None:
     """Forty scores of nearly 0 where 0.77 is wanted, and a look: it pages."""
-    monkeypatch.setattr("collector.starting_watch.PAGE_INTERVAL", 0.01)
+    monkeypatch.setattr("collector.starting.watch.PAGE_INTERVAL", 0.01)
     assert PAGE_INTERVAL >= 5.0
-    kept, tasks = logs(), Tasks()
-    alerts = alerts_for_page(configured(threshold=0.77), Watching(), kept, Telemetry(), tasks)
-    assert list(alerts()) == []
-    now = datetime.now(UTC)
-    await kept.evaluations.append(list(bad_scores(now)))
-    ((log, group, open_fold),) = tasks.followed
-    assert (log, group) == (kept.evaluations, "page.watch")
-    (run,) = tasks.started
-    async with open_fold(0, None) as fold:
-        async for batch in log.read(0, 0):
-            await fold.deliver(batch)
-        looking = asyncio.create_task(run)
-        try:
-            async with asyncio.timeout(30):
-                while not alerts():
-                    await asyncio.sleep(0.01)
-            (below,) = alerts()
-        finally:
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
+    config, kept, telemetry = configured(threshold=0.77), logs(), Telemetry()
+    async with AsyncExitStack() as stack, open_tasks(telemetry) as tasks:
+        process = process_of(config, kept, telemetry, tasks, stack)
+        alerts = alerts_for_page(process, Watching())
+        assert list(alerts()) == []
+        now = datetime.now(UTC)
+        await kept.evaluations.append(list(bad_scores(now)))
+        async with asyncio.timeout(30):
+            while not alerts():
+                await asyncio.sleep(0.01)
+        (below,) = alerts()
+    assert telemetry.registry.get_sample_value(STAGE_BACKLOG.name, FOLLOWED) == 0
     assert below.name in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
     assert (below.severity, below.monitor, below.evaluator) == ("page", "all", "exact")
     assert "0.77" in below.summary
@@ -110,7 +104,9 @@ async def test_what_goes_on_fires_since_it_was_first_seen_and_what_ends_is_gone(
         assert stage.firing == ()
 
 
-def test_without_targets_nothing_is_read() -> None:
-    tasks = Tasks()
-    assert alerts_for_page(configured(), Watching(), logs(), Telemetry(), tasks)() == []
-    assert (tasks.started, tasks.followed) == ([], [])
+async def test_without_targets_nothing_is_read() -> None:
+    config, kept, telemetry = configured(), logs(), Telemetry()
+    async with AsyncExitStack() as stack, open_tasks(telemetry) as tasks:
+        process = process_of(config, kept, telemetry, tasks, stack)
+        assert alerts_for_page(process, Watching())() == []
+        assert telemetry.registry.get_sample_value(STAGE_BACKLOG.name, FOLLOWED) is None

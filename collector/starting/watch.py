@@ -5,11 +5,9 @@ The page shows what the watcher finds. Where none runs beside it, it has one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 import aiohttp
 
@@ -21,27 +19,12 @@ from collector.evaluate.definitions import Definitions
 from collector.evaluate.plan import Assignment, Plan
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, Judged
-from collector.logs.log import Log, OpenFold
-from collector.opening import Logs
 from collector.page.sources import Alert
 from collector.rules.targets import detector, targets
-from collector.telemetry import Telemetry
+from collector.starting.process import Process
 from collector.watch.notify import Notifier
 from collector.watch.stage import Firing, Targets, WatchStage
 from evaluators.judges.cached import Cached
-
-
-class Tasks(Protocol):
-    """Where tasks are started; if one dies, the service ends."""
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task."""
-        ...
-
-    def follow(self, log: Log, group: str, open_fold: OpenFold) -> None:
-        """Start a task that follows a log."""
-        ...
-
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 """Seconds between two looks of the page's own watcher, and how far back it knows."""
@@ -55,41 +38,39 @@ class Watching:
     moved: Callable[[str], bool] = lambda _evaluator: False
 
 
-async def start_watch(
-    config: Config, plan: Plan, logs: Logs, telemetry: Telemetry, tasks: Tasks, stack: AsyncExitStack
-) -> Watching:
+async def start_watch(process: Process) -> Watching:
     """Start what is configured of `alerts.watcher` and `golden`, and the agreement with labels where they are given.
 
     Raises:
         ConfigError: the golden set cannot be read.
     """
-    golden = await _golden(config, plan, logs, telemetry)
+    settings, telemetry, tasks = process.config.settings, process.telemetry, process.tasks
+    evaluations = process.logs.evaluations
+    golden = await _golden(process)
     if golden is not None:
         tasks.start(golden.run_forever())
-    if config.settings.page is not None:
-        tasks.start(AgreementWatch(logs.labels, _scales(plan), telemetry).run_forever())
+    if settings.page is not None:
+        tasks.start(AgreementWatch(process.logs.labels, _scales(process.plan), telemetry).run_forever())
     moved = golden.moved if golden is not None else Watching().moved
-    watcher = config.settings.alerts.watcher
+    watcher = settings.alerts.watcher
     if watcher is None:
         return Watching(None, moved)
-    stage = _stage(config, telemetry, interval=watcher.interval, memory=watcher.memory, moved=moved)
-    session = await stack.enter_async_context(aiohttp.ClientSession())
+    stage = _stage(process, interval=watcher.interval, memory=watcher.memory, moved=moved)
+    session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
-    tasks.follow(logs.evaluations, "watch", stage.open_fold)
+    tasks.follow(evaluations, "watch", stage.open_fold)
     tasks.start(stage.run(notifier))
     return Watching(stage, moved)
 
 
-def alerts_for_page(
-    config: Config, watching: Watching, logs: Logs, telemetry: Telemetry, tasks: Tasks
-) -> Callable[[], Sequence[Alert]]:
+def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[Alert]]:
     """What fires now, by the watcher of this process, or one for the page alone."""
     stage = watching.watcher
     if stage is None:
-        stage = _stage(config, telemetry, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, moved=watching.moved)
+        stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, moved=watching.moved)
         if stage.targets:
-            tasks.follow(logs.evaluations, "page.watch", stage.open_fold)
-            tasks.start(stage.run())
+            process.tasks.follow(process.logs.evaluations, "page.watch", stage.open_fold)
+            process.tasks.start(stage.run())
     return lambda: [_shown(each) for each in _gravest(stage.firing)]
 
 
@@ -114,24 +95,22 @@ def _shown(firing: Firing) -> Alert:
     )
 
 
-def _stage(
-    config: Config, telemetry: Telemetry, *, interval: float, memory: float, moved: Callable[[str], bool]
-) -> WatchStage:
-    alerts = config.settings.alerts
-    return WatchStage(_detectors(config, interval), alerts, telemetry, interval=interval, memory=memory, moved=moved)
+def _stage(process: Process, *, interval: float, memory: float, moved: Callable[[str], bool]) -> WatchStage:
+    detectors, alerts = _detectors(process.config, interval), process.config.settings.alerts
+    return WatchStage(detectors, alerts, process.telemetry, interval=interval, memory=memory, moved=moved)
 
 
-async def _golden(config: Config, plan: Plan, logs: Logs, telemetry: Telemetry) -> GoldenRuns | None:
-    settings = config.settings.golden
-    if settings is None:
+async def _golden(process: Process) -> GoldenRuns | None:
+    settings = process.config.settings
+    if settings.golden is None:
         return None
     return GoldenRuns(
-        read_cases(Path(settings.path)),
-        list(_judged(config, plan)),
-        await Definitions.read(logs.definitions),
-        telemetry,
-        every=settings.every,
-        borne=config.settings.alerts.judge_shift,
+        read_cases(Path(settings.golden.path)),
+        list(_judged(process.config, process.plan)),
+        await Definitions.read(process.logs.definitions),
+        process.telemetry,
+        every=settings.golden.every,
+        borne=settings.alerts.judge_shift,
     )
 
 

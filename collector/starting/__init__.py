@@ -1,0 +1,1 @@
+"""Starts the stages of a process out of its configuration."""
