@@ -86,7 +86,8 @@ VERDICT_WEIGHT = Series(
 ASSEMBLED = Series(
     "evalstream_assemble_total",
     "counter",
-    "By dialect: spans read, turns, failed calls, turns that cannot be judged by why, traces closed by why.",
+    "By dialect: spans read, turns, failed calls, turns that cannot be judged by why, traces closed by why; "
+    "late_feedback came when its turn was made, and reaches nobody.",
     ("dialect", "what"),
 )
 OPEN_TRACES = Series("evalstream_open_traces", "gauge", "Traces that are waited for.")
