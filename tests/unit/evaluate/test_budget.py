@@ -15,7 +15,9 @@ from collector.evaluate.sampling import upstream_of
 from collector.evaluate.state import State
 from collector.evaluate.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.logs.log import TICK, Stored
+from collector.records import turn_to_json
 from evaluators.cases import Feedback, Turn
+from evaluators.conversational.completeness import Completeness
 from evaluators.output.g_eval import GEval
 
 
@@ -52,7 +54,7 @@ def test_a_budget_accrues_is_spent_and_saves_little() -> None:
     window.spend(0.9, 10.0)
     assert window.allowed == pytest.approx(0.00025), "a quarter of the pace is always allowed"
     window.accrue(HOUR)
-    assert window.credit == pytest.approx(0.36), "a tenth of an hour's may be saved"
+    assert window.credit == pytest.approx(1.8), "half of an hour's may be saved"
     assert window.spent(3600.0) == 1.8
     assert window.spent(7200.0) == 0.0
     again = Window(HOUR, 3.6, 0.0)
@@ -183,6 +185,29 @@ async def test_what_is_decided_goes_before_what_an_earlier_owner_decided_for_the
     await owner.apply(tick)
     await replay.apply(tick)
     assert owner.rates == replay.rates == now.rates
+
+
+async def test_weights_of_conversations_add_up_where_rates_rise_after_a_boosted_turn() -> None:
+    """The boosted turn comes under a low rate, another under a higher one: some conversations are taken in by the second
+    turn alone, and do not know of the first."""
+    many = 3000
+    solved = Completeness(name="solved")
+    assignment = Assignment(solved, Named("m"), solved.version)
+    watched = Monitor(
+        "m", (assignment,), {}, limits=Limits(usd_per_hour=1.0), strata=Strata((Boost("error", 4.0, failed),))
+    )
+    decisions = [Decision(at=0, rates=Rates({"m": Share(0.1)})), Decision(at=many, rates=Rates({"m": Share(0.3)}))]
+    state = State(Plan((watched,)), Mark(0), decisions)
+    position, weights = 0, []
+    for error in ("boom", None):
+        for number in range(many):
+            of = Turn(turn_id=f"{error}{number}", conversation_id=f"c{number}", input="?", error=error)
+            key = f"c{number}".encode()
+            assert not await state.apply(Stored(0, position, 1000.0, key, turn_to_json(of)))
+            position += 1
+    for job in await state.apply(Stored(0, position, 1e6, None, b"", TICK)):
+        weights.append(1.0 / job.sampling.probability)
+    assert sum(weights) == pytest.approx(many, rel=0.06), "by chance it is off by 2 %, as a standard error"
 
 
 def test_what_has_no_budget_keeps_its_rates_and_pays_nothing() -> None:
