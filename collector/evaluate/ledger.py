@@ -185,7 +185,7 @@ async def persistently(log: Log, record: Record, wait: float = 1.0, *, since: in
         try:
             return await log.append([record])
         except LogUnavailable as error:
-            logger.warning("the evaluations log cannot be written (%s); trying again in %g s", error, wait)
+            logger.warning("the log %s cannot be written (%s); trying again in %g s", log.name, error, wait)
             await asyncio.sleep(wait)
         if since is not None and await _was_appended(log, record, since, wait):
             return None
