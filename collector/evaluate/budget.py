@@ -36,7 +36,7 @@ _HORIZON = {HOUR: HOUR, DAY: 6 * HOUR}
 _DEBT = 0.5  # of the horizon: what was spent too much is repaid sooner than what was saved is spent
 _BRAKING = 1 / 12  # of the period: in this time at the earliest what is left below the brake may be spent
 _CRAWL = 0.25  # of the even pace: what is allowed at least, so that weights stay within bounds
-_SAVED = {HOUR: 0.1, DAY: 0.5}  # of the limit: more is not carried from quiet times into busy ones
+_SAVED = 0.5  # of the limit: more is not carried from quiet times into busy ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Window:
         """Let time pass: the budget grows, up to what may be saved."""
         passed = max(0.0, now - self._time)
         self._time = max(self._time, now)
-        self.credit = min(self.limit * _SAVED[self.period], self.credit + self.limit * passed / self.period)
+        self.credit = min(self.limit * _SAVED, self.credit + self.limit * passed / self.period)
 
     def spend(self, usd: float, now: float) -> None:
         """Money was spent."""
