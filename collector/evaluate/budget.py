@@ -57,8 +57,8 @@ class Limits:
 
     @property
     def brake(self) -> float:
-        """The share of a budget from which on less is allowed: half-way to the hard cap."""
-        return (1.0 + self.hard_cap) / 2.0
+        """The share of a budget from which on less is allowed: half-way to the hard cap, an eighth more at most."""
+        return min(1.125, (1.0 + self.hard_cap) / 2.0)
 
     @property
     def limited(self) -> bool:

@@ -83,6 +83,11 @@ def test_a_factor_is_a_share(allowed: float, demand: float) -> None:
     assert FLOOR <= factor_of(allowed, demand) <= 1.0
 
 
+@pytest.mark.parametrize(("hard_cap", "brake"), [(1.0, 1.0), (1.2, 1.1), (10.0, 1.125)])
+def test_rates_are_braked_before_the_hard_cap(hard_cap: float, brake: float) -> None:
+    assert Limits(usd_per_hour=1.0, hard_cap=hard_cap).brake == pytest.approx(brake)
+
+
 def test_what_the_last_period_leaves_below_the_brake_is_all_that_is_allowed() -> None:
     window = Window(HOUR, 3.6, 0.0, brake=1.1)
     for minute in range(60):
