@@ -191,7 +191,7 @@ def report(days: Sequence[Day], *, split: bool) -> None:
     assert abs(mean(d.bias for d in days)) < 0.005
     assert 0.93 <= share([d.covered for d in days]) <= 0.97
     assert all(each <= 1.02 and (split or each >= 0.98) for each in spent)
-    assert worst[-1] <= 1.15
+    assert worst[-1] <= (1.2 if split else 1.15)
 
 
 def main() -> None:
