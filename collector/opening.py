@@ -10,15 +10,15 @@ from collector.config.settings import KafkaLogSettings, LogSettings
 from collector.errors import ConfigError
 from collector.logs.log import Log, LogError
 
-NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters")
+NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels")
 UNLINKED = "unlinked"
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
     """The logs of the service. `definitions` keeps judges' answers to constant questions, like evaluation steps,
-    `dead_letters` what could not be processed. `unlinked` holds turns that name no conversation until they are given
-    one; None if that is not asked for.
+    `dead_letters` what could not be processed, `labels` what people said on the page. `unlinked` holds turns that name
+    no conversation until they are given one; None if that is not asked for.
     """
 
     spans: Log
@@ -26,11 +26,12 @@ class Logs:
     evaluations: Log
     definitions: Log
     dead_letters: Log
+    labels: Log
     unlinked: Log | None = None
 
     def __iter__(self) -> Iterator[Log]:
-        logs = (self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.unlinked)
-        return (each for each in logs if each is not None)
+        always = (self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.labels)
+        return (each for each in (*always, self.unlinked) if each is not None)
 
 
 @asynccontextmanager
@@ -81,6 +82,6 @@ async def _open_topics(settings: KafkaLogSettings, names: Sequence[str]) -> Logs
         topics,
         settings.partitions,
         replication_factor=settings.replication_factor,
-        configs={topics["definitions"]: {"retention.ms": "-1"}},  # a few answers, wanted for ever
+        configs={topics[name]: {"retention.ms": "-1"} for name in ("definitions", "labels")},  # few, wanted for ever
     )
     return Logs(*(opened[name] for name in names))

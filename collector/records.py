@@ -76,15 +76,6 @@ def evaluation_from_json(data: bytes | str) -> Evaluation:
     return _from_json(data, Evaluation)
 
 
-LABEL: tuple[tuple[str, bytes], ...] = (("kind", b"label"),)
-"""The headers of a label in the evaluations log, where evaluations have none."""
-
-
-def is_label(headers: tuple[tuple[str, bytes], ...]) -> bool:
-    """Whether a record of the evaluations log is a person's label and no evaluation."""
-    return LABEL[0] in headers
-
-
 def label_to_json(label: Label) -> bytes:
     """Write a label as one line of JSON, without the line's end."""
     return _to_json(label)

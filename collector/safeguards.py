@@ -108,7 +108,7 @@ class Safeguards:
         now: Callable[[], datetime],
         till: Till,
     ) -> None:
-        if len(self._twins) >= self._canary.concurrency or not till.open(now()):
+        if len(self._twins) >= self._canary.concurrency or not till.open():
             self._count(evaluator, judge, "left_out")
             return
         task = asyncio.create_task(self._twin(evaluator, case, judge, score, now, till))
@@ -130,7 +130,7 @@ class Safeguards:
             result = await run(evaluator, planted(case, _RAISE if better else _LOWER), judge, now=now)
             cost = result.cost_usd
         finally:
-            till.close(cost, now())
+            till.close(cost)
         if result.cost_usd:
             self._telemetry.counter(CANARY_COST, evaluator.name, judge.model).inc(result.cost_usd)
         if not isinstance(result.outcome, Score):

@@ -88,7 +88,7 @@ ASSEMBLED = Series(
     "evalstream_assemble_total",
     "counter",
     "By dialect (`readymade`: none was needed): spans read, turns, failed calls, turns that cannot be judged by why, "
-    "traces closed by why.",
+    "traces closed by why; late_feedback came when its turn was made, and reaches nobody.",
     ("dialect", "what"),
 )
 OPEN_TRACES = Series("evalstream_open_traces", "gauge", "Traces that are waited for.")
@@ -367,6 +367,12 @@ LEDGER = Series(
     "Where evaluations went: matched and resumed are those that fell due; each ends as one of scored, skipped, failed, "
     "sampled_out, over_budget, shed, superseded, duplicate; or is handed_over to its partition's next owner.",
     ("monitor", "evaluator", "what", "reason"),
+)
+BEGUN = Series(
+    "evalstream_evaluations_begun_total",
+    "counter",
+    "Evaluations that were taken up, also again after a restart: neither sampled out nor made before.",
+    ("monitor", "evaluator"),
 )
 CONVERSATIONS_CLOSED = Series(
     "evalstream_conversations_closed_total",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Protocol
 
 
 class Till(Protocol):
     """Pays for one question more."""
 
-    def open(self, now: datetime) -> bool:
+    def open(self) -> bool:
         """Set aside what it will cost; False if a hard cap is reached: it is not to be asked."""
         ...
 
-    def close(self, usd: float | None, now: datetime) -> None:
+    def close(self, usd: float | None) -> None:
         """It was asked, or given up. `usd` is what it cost."""
         ...
 
@@ -21,9 +20,9 @@ class Till(Protocol):
 class NoTill:
     """There is no budget."""
 
-    def open(self, now: datetime) -> bool:  # noqa: ARG002 - the port's signature
+    def open(self) -> bool:
         """Whatever it costs."""
         return True
 
-    def close(self, usd: float | None, now: datetime) -> None:
+    def close(self, usd: float | None) -> None:
         """Nothing."""

@@ -17,8 +17,8 @@ class OpenTrace:
     """A trace and what has come of it so far.
 
     `closings` are how many pieces there were each time it was closed whose turns have not been looked at: after a
-    restart they are only if a late piece asks for it. `emitted` are the ids of its turns, `covered` the spans that the
-    complete ones are about.
+    restart they are only if a late piece asks for it. `emitted` are the ids of its turns, with how much feedback
+    they had, `covered` the spans that the complete ones are about.
     """
 
     trace_id: str
@@ -28,7 +28,7 @@ class OpenTrace:
     pieces: list[Piece] = field(default_factory=list[Piece])
     bytes: int = 0
     closings: list[int] = field(default_factory=list[int])
-    emitted: set[str] = field(default_factory=set[str])
+    emitted: dict[str, int] = field(default_factory=dict[str, int])
     covered: set[str] = field(default_factory=set[str])
     closed_at: float | None = None
 

@@ -23,7 +23,8 @@ Count = Callable[[str, str, int], None]
 """Counts what became of spans: the dialect ("" for none), what, and how many.
 
 What is `spans` (read), `turns` (can be judged), `failed`, a reason why a turn cannot be judged, `closed_<reason>` for
-a closed trace, or `crashed` for one that could not be assembled because of a bug.
+a closed trace, `late_feedback` for feedback that came when its turn was made, or `crashed` for a trace that could not
+be assembled because of a bug.
 """
 
 _BATCH = 256
@@ -169,6 +170,8 @@ class AssembleFold:
         assembly = self._assemble(trace.pieces[:last])
         for (dialect, what), number in assembly.counts.items():
             self._count(dialect, what, number)
+        if late := _late_feedback(assembly, trace):
+            self._count("", "late_feedback", late)
         news = [each.turn for each in _unknown(assembly, trace)]
         return self._outlet.routed(news, whole=(each.turn for each in assembly.turns))
 
@@ -216,7 +219,18 @@ def _unknown(assembly: Assembly, trace: OpenTrace) -> Iterator[Assembled]:
         turn = each.turn
         if turn.turn_id in trace.emitted or turn.span_id in trace.covered:
             continue
-        trace.emitted.add(turn.turn_id)
+        trace.emitted[turn.turn_id] = len(turn.feedback)
         if turn.incomplete is None and turn.span_id is not None:
             trace.covered.add(turn.span_id)
         yield each
+
+
+def _late_feedback(assembly: Assembly, trace: OpenTrace) -> int:
+    """How much feedback has come for turns that the trace gave before: it reaches nobody. Counted once."""
+    late = 0
+    for turn in (each.turn for each in assembly.turns):
+        had = trace.emitted.get(turn.turn_id)
+        if had is not None and len(turn.feedback) > had:
+            late += len(turn.feedback) - had
+            trace.emitted[turn.turn_id] = len(turn.feedback)
+    return late

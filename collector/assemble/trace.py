@@ -107,6 +107,9 @@ def _counts(reads: Sequence[Read], turns: Sequence[Assembled]) -> dict[tuple[str
     for read in reads:
         key = (read.call.dialect, "spans")
         counts[key] = counts.get(key, 0) + 1
+    late = 0 if turns else sum(len(read.call.feedback) for read in reads)
+    if late:  # of a trace whose turns were made long ago
+        counts["", "late_feedback"] = late
     for each in turns:
         turn = each.turn
         key = (turn.dialect or "", "failed" if turn.error is not None else turn.incomplete or "turns")

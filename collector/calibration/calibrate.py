@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from collector.calibration.agreement import Pair
-from collector.calibration.correction import Estimate, corrected
+from collector.calibration.correction import Estimate, Labelled, Weighed, corrected, weighted_mean
 from collector.calibration.given import LabelBook, Reader, Version
 from collector.calibration.labels import Label, read_labels
 from collector.calibration.measures import ENOUGH, FEWEST, Agreement, Scale, agreement
@@ -25,6 +25,7 @@ from collector.logs.log import Stored
 from collector.opening import open_logs
 from collector.planning import version_in
 from collector.records import evaluation_from_json
+from evaluators.outcome import Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +67,19 @@ def calibrate(config: Config, options: CalibrateOptions) -> str:
             f"--evaluator: no evaluator is called {options.evaluator!r}; there is {', '.join(config.evaluators)}"
         )
     scale = Scale.of(config.evaluators[options.evaluator].evaluator)
-    ledger = asyncio.run(_ledger_of(config, options.evaluator))
+    version: Version = (options.evaluator, version_in(config, options.evaluator))
+    ledger = asyncio.run(_ledger_of(config, version, scale))
     if options.labels is None:
-        labels, notes = _given(config, options.evaluator, ledger)
+        labels, notes = _given(version, ledger)
     else:
-        scores = {name: each.score for each in ledger.scored for name in each.names}
+        scores = {name: each.judged for each in ledger.scored for name in each.names}
         labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
-    found = calibration(options, labels, sorted(each.score for each in ledger.scored), scale, notes)
+    if ledger.others:
+        notes = (
+            *notes,
+            f"{ledger.others} scores are of another version of {options.evaluator} or of another judge, and left out.",
+        )
+    found = calibration(options, labels, [each.judged for each in ledger.scored], scale, notes)
     if options.plot:
         _write(options.plot, plot_svg(labels, found.threshold, options.evaluator))
     return as_json(found) if options.json else as_text(found)
@@ -82,50 +89,59 @@ def calibrate(config: Config, options: CalibrateOptions) -> str:
 class _Scored:
     """A score of the ledger and the ids by which a label may name it."""
 
-    score: float
+    judged: Weighed
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """What the evaluations log holds of an evaluator."""
+    """What the logs hold of a version of an evaluator. `others` are the scores of its other versions."""
 
     scored: tuple[_Scored, ...]
+    others: int
     book: LabelBook
 
 
-async def _ledger_of(config: Config, evaluator: str) -> _Ledger:
-    book = LabelBook([evaluator] if Scale.of(config.evaluators[evaluator].evaluator).lower_is_better else [])
+async def _ledger_of(config: Config, version: Version, scale: Scale) -> _Ledger:
+    book = LabelBook([version[0]] if scale.lower_is_better else [])
     scored: list[_Scored] = []
+    others = 0
     async with open_logs(config.settings.log) as logs:
         async for record in Reader(logs.evaluations).records():
-            if record.headers:
-                book.add(record)
-            elif (found := _scored(record, evaluator)) is not None:
-                scored.append(found)
-    return _Ledger(tuple(scored), book)
+            if (found := _of_evaluator(record, version[0])) is not None:
+                if found.evaluator_version == version[1]:
+                    scored.append(_scored(found))
+                else:
+                    others += 1
+        async for record in Reader(logs.labels).records():
+            book.add(record)
+    return _Ledger(tuple(scored), others, book)
 
 
-def _scored(record: Stored, evaluator: str) -> _Scored | None:
+def _of_evaluator(record: Stored, evaluator: str) -> Evaluation | None:
+    """The evaluation in a record, if it is one of the evaluator's and has a score."""
     try:
-        evaluation = evaluation_from_json(record.value)
+        found = evaluation_from_json(record.value)
     except BadInput:
         return None  # the exporters report it
-    if evaluation.evaluator != evaluator or evaluation.score is None:
-        return None
+    return found if found.evaluator == evaluator and found.score is not None else None
+
+
+def _scored(evaluation: Evaluation) -> _Scored:
+    assert evaluation.score is not None
     names = (evaluation.evaluation_id, evaluation.subject.turn_id or evaluation.subject.conversation_id)
-    return _Scored(evaluation.score, names)
+    return _Scored(Weighed(evaluation.score, 1.0 / evaluation.sampling.probability), names)
 
 
-def _given(config: Config, evaluator: str, ledger: _Ledger) -> tuple[list[Label], tuple[str, ...]]:
+def _given(version: Version, ledger: _Ledger) -> tuple[list[Label], tuple[str, ...]]:
     """The labels of the page, and what to bear in mind of them."""
-    version: Version = (evaluator, version_in(config, evaluator))
+    evaluator = version[0]
     labels, others = ledger.book.labels(version), ledger.book.others(version)
     older = f"{others} labels are of another version of {evaluator} or of another judge, and left out."
     if not labels:
         raise ConfigError(
-            f"the evaluations log has no label of {evaluator}{'; ' + older if others else ''}; "
-            "give some on the page, or name a file of labels"
+            f"nobody has labelled {evaluator} on the page{'; ' + older if others else ''}; "
+            "give some labels there, or name a file of labels"
         )
     chosen = (
         "People chose on the page what to label: the mean as they would have it holds only if they chose at random."
@@ -136,7 +152,7 @@ def _given(config: Config, evaluator: str, ledger: _Ledger) -> tuple[list[Label]
 def calibration(
     options: CalibrateOptions,
     labels: Sequence[Label],
-    ledger: Sequence[float],
+    ledger: Sequence[Weighed],
     scale: Scale,
     notes: tuple[str, ...] = (),
 ) -> Calibration:
@@ -154,8 +170,8 @@ def calibration(
         agreements=tuple(agreements),
         fitting_threshold=scale.threshold_for(pairs, options.target),
         target=options.target,
-        raw_mean=math.fsum(ledger) / len(ledger) if ledger else None,
-        corrected_mean=corrected(pairs, ledger) if len(pairs) >= FEWEST else None,
+        raw_mean=weighted_mean(ledger) if ledger else None,
+        corrected_mean=corrected(_labelled(labels), ledger) if len(pairs) >= FEWEST else None,
         notes=notes,
     )
 
@@ -169,6 +185,10 @@ def _write(path: Path, picture: str) -> None:
 
 def _pairs(labels: Sequence[Label]) -> list[Pair]:
     return [(label.judge, label.human) for label in labels]
+
+
+def _labelled(labels: Sequence[Label]) -> list[Labelled]:
+    return [Labelled(label.judge, label.human, label.weight) for label in labels]
 
 
 def as_json(found: Calibration) -> str:

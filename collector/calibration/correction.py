@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from typing import NamedTuple
 
-from collector.calibration.agreement import Pair
+
+class Weighed(NamedTuple):
+    """A judge's score, and how many subjects of the traffic it stands for: 1 / its sampling probability."""
+
+    score: float
+    weight: float = 1.0
+
+
+class Labelled(NamedTuple):
+    """The same with a person's score beside it."""
+
+    judge: float
+    human: float
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +32,39 @@ class Estimate:
     power: float
 
 
-def corrected(labelled: Sequence[Pair], unlabelled: Sequence[float]) -> Estimate:
-    """The power-tuned prediction-powered mean (PPI++, Angelopoulos et al. 2023).
+def weighted_mean(scores: Sequence[Weighed]) -> float:
+    """The mean of the traffic that the scores were sampled from; there must be one."""
+    return math.fsum(each.score * each.weight for each in scores) / math.fsum(each.weight for each in scores)
 
-    `labelled` is a random sample of the traffic whose scores `unlabelled` holds. Never wider, with enough labels (200),
+
+def corrected(labelled: Sequence[Labelled], unlabelled: Sequence[Weighed]) -> Estimate:
+    """The power-tuned prediction-powered mean (PPI++, Angelopoulos et al. 2023), of weighted samples.
+
+    `labelled` is a random part of the sample whose scores `unlabelled` holds. Never wider, with enough labels (200),
     than people alone.
     """
-    humans, judges = [human for _, human in labelled], [judge for judge, _ in labelled]
-    n, everyone = len(labelled), [*judges, *unlabelled]
-    spread = _variance(everyone)
-    covariance = fmean(j * h for j, h in labelled) - fmean(judges) * fmean(humans)
+    judges = [Weighed(each.judge, each.weight) for each in labelled]
+    humans = [Weighed(each.human, each.weight) for each in labelled]
+    spread = _covariance(judges, judges) + (_covariance(unlabelled, unlabelled) if unlabelled else 0.0)
     power = 0.0
     if unlabelled and spread > 0:
-        power = min(1.0, max(0.0, covariance * n / (n - 1) / spread / (1 + n / len(unlabelled))))
-    rest = [human - power * judge for judge, human in labelled]
-    many = fmean(unlabelled) if unlabelled else 0.0
-    variance = _variance(rest) / n + (power**2 * _variance(unlabelled) / len(unlabelled) if unlabelled else 0.0)
-    return Estimate(power * many + fmean(rest), math.sqrt(variance), power)
+        power = min(1.0, max(0.0, _covariance(judges, humans) / spread))
+    rest = [Weighed(each.human - power * each.judge, each.weight) for each in labelled]
+    mean, variance = weighted_mean(rest), _covariance(rest, rest)
+    if unlabelled:
+        mean += power * weighted_mean(unlabelled)
+        variance += power**2 * _covariance(unlabelled, unlabelled)
+    return Estimate(mean, math.sqrt(variance), power)
 
 
-def _variance(values: Sequence[float]) -> float:
-    mean = fmean(values)
-    return fmean((value - mean) ** 2 for value in values)
+def _covariance(ones: Sequence[Weighed], others: Sequence[Weighed]) -> float:
+    """Of the weighted means of two scores of the same subjects; of one with itself it is the variance."""
+    one, other = _off(ones), _off(others)
+    total = math.fsum(each.weight for each in ones)
+    return math.fsum(a * b for a, b in zip(one, other, strict=True)) / total**2
+
+
+def _off(scores: Sequence[Weighed]) -> Iterable[float]:
+    """How far each lies from their mean, times its weight."""
+    mean = weighted_mean(scores)
+    return [each.weight * (each.score - mean) for each in scores]

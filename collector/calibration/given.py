@@ -1,4 +1,4 @@
-"""Labels that people gave on the page, as the evaluations log holds them."""
+"""Labels that people gave on the page, as their log holds them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 from collector.calibration.labels import Label
 from collector.errors import BadInput
 from collector.logs.log import Log, Stored
-from collector.records import is_label, label_from_json
+from collector.records import label_from_json
 from evaluators.outcome import Label as Given
 
 MOST = 1000
@@ -43,6 +43,7 @@ class _Said:
     judge: float
     human: float | None
     monitor: str
+    weight: float
 
 
 class LabelBook:
@@ -54,9 +55,7 @@ class LabelBook:
         self._said: dict[Version, dict[str, dict[str | None, _Said]]] = {}
 
     def add(self, record: Stored) -> Version | None:
-        """Take a record of the evaluations log; says whose labels it changed, None if it is no label that counts."""
-        if not is_label(record.headers):
-            return None
+        """Take a record of the log of labels; says whose it changed, None if it is no label that counts."""
         try:
             given = label_from_json(record.value)
         except BadInput:
@@ -73,7 +72,9 @@ class LabelBook:
         known = people.get(given.given_by)
         if known is None or known.given_at <= given.given_at.timestamp():
             human = human_of(given, lower_is_better=given.evaluator in self._lower)
-            people[given.given_by] = _Said(given.given_at.timestamp(), given.judge_score, human, given.monitor)
+            people[given.given_by] = _Said(
+                given.given_at.timestamp(), given.judge_score, human, given.monitor, 1.0 / given.sampling.probability
+            )
         if len(evaluations) > self._most:
             del evaluations[next(iter(evaluations))]
         return version
@@ -85,7 +86,7 @@ class LabelBook:
             said = [each for each in people.values() if each.human is not None]
             if said:
                 human = fmean(each.human for each in said if each.human is not None)
-                found.append(Label(said[0].judge, human, said[0].monitor))
+                found.append(Label(said[0].judge, human, said[0].monitor, said[0].weight))
         return found
 
     def others(self, version: Version) -> int:

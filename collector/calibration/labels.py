@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
+from collector.calibration.correction import Weighed
 from collector.errors import ConfigError
 
 _WORDS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
@@ -40,14 +41,15 @@ class LabelRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A judge's score and a person's for the same thing, both on 0..1."""
+    """A judge's score and a person's for the same thing, both on 0..1; `weight` is 1 / its sampling probability."""
 
     judge: float
     human: float
     segment: str
+    weight: float = 1.0
 
 
-def read_labels(path: Path, scores: Mapping[str, float], *, lower_is_better: bool = False) -> list[Label]:
+def read_labels(path: Path, scores: Mapping[str, Weighed], *, lower_is_better: bool = False) -> list[Label]:
     """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them.
 
     Raises:
@@ -55,22 +57,24 @@ def read_labels(path: Path, scores: Mapping[str, float], *, lower_is_better: boo
     """
     rows = list(_rows(path))
     labels = [
-        Label(judge, row.said(lower_is_better=lower_is_better), row.segment)
+        Label(judged.score, row.said(lower_is_better=lower_is_better), row.segment, judged.weight)
         for row in rows
-        if (judge := _score_of(row, scores)) is not None
+        if (judged := _judged(row, scores)) is not None
     ]
     if not labels:
         raise ConfigError(
             f"{path}: none of {len(rows)} labels has a judge's score; "
-            "write score beside human, or an evaluation_id or turn_id that the ledger knows"
+            "write score beside human, or an evaluation_id or turn_id that the ledger knows "
+            "of this version of the evaluator"
         )
     return labels
 
 
-def _score_of(row: LabelRow, scores: Mapping[str, float]) -> float | None:
-    if row.score is not None:
-        return row.score
-    return scores.get(row.evaluation_id or "", scores.get(row.turn_id or ""))
+def _judged(row: LabelRow, scores: Mapping[str, Weighed]) -> Weighed | None:
+    found = scores.get(row.evaluation_id or "", scores.get(row.turn_id or ""))
+    if row.score is None:
+        return found
+    return Weighed(row.score, found.weight if found else 1.0)
 
 
 def _rows(path: Path) -> Iterator[LabelRow]:

@@ -1,4 +1,4 @@
-"""Keeps the agreement of judges with people as metrics, from the labels in the evaluations log.
+"""Keeps the agreement of judges with people as metrics, from the log of labels.
 
 It must see all labels, so one process runs it: that of the `watch` stage. At a start it reads the log, later what has
 come since, once a minute. Only what has new labels is computed again, in a thread, from the newest labels and with
@@ -27,10 +27,10 @@ class AgreementWatch:
     """Reads labels and sets the metrics. `judged` are the evaluators in use with what passes on their scores."""
 
     def __init__(
-        self, evaluations: Log, judged: Mapping[Version, Scale], telemetry: Telemetry, *, every: float = 60.0
+        self, labels: Log, judged: Mapping[Version, Scale], telemetry: Telemetry, *, every: float = 60.0
     ) -> None:
         """Look once in `every` seconds."""
-        self._reader = Reader(evaluations)
+        self._reader = Reader(labels)
         self._judged = judged
         self._telemetry = telemetry
         self._every = every

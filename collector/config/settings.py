@@ -24,7 +24,7 @@ from collector.span import EVENT_NAME
 class KafkaLogSettings(Section):
     """The internal logs as topics: `<prefix>.spans`, `.turns`, `.evaluations`, `.definitions`, `.dead_letters`.
 
-    And `.unlinked`, if conversations are linked.
+    And `.labels`, which is kept for ever, and `.unlinked`, if conversations are linked.
     """
 
     bootstrap_servers: list[str] = Field(min_length=1, description="Brokers, as host:port.")

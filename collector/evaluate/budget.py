@@ -4,10 +4,12 @@ A rate that depended on the items it is applied to would choose among them. One 
 for each of them, so weights of 1 / probability give unbiased means, whatever it was. The rate is what the budget
 allows, divided by what judging all of the traffic would cost, as the recent past has it:
 
-    factor = (credit + limit * horizon / period) / horizon / demand
+    factor = (limit / period + credit / horizon) / demand
 
-`credit` is what was allowed and not spent, below 0 where more was spent; it is repaid over the horizon. A hard cap
-above that is the emergency brake: what it refuses is counted, and does bias means. No clock, no I/O: time is given.
+`credit` is what was allowed and not spent, below 0 where more was spent; it is repaid over the horizon. Near the hard
+cap less is allowed: what the last period leaves. The hard cap itself is the emergency brake: what it refuses is
+counted, and does bias means. A rate holds for a minute, or until more has come than chance explains: that, too, is the
+past. No clock, no I/O: time is given.
 """
 
 from __future__ import annotations
@@ -26,9 +28,15 @@ FIRST_STEP, FIRST_FACTOR = 10.0, 0.1
 """The first rate, when nothing is known of the traffic yet, and how long it holds."""
 FLOOR = 0.002
 """The lowest factor: 1 / probability is the weight of what is judged, and few heavy ones make a mean worthless."""
+EARLY = 10.0
+"""Seconds after which a rate may be decided again if traffic has jumped."""
+_JUMP = 3.0  # standard deviations
 _KEPT = 0.8  # of the estimate of the traffic, per minute
 _HORIZON = {HOUR: HOUR, DAY: 6 * HOUR}
-_SAVED = {HOUR: 0.1, DAY: 0.5}  # of the limit: more is not carried from quiet times into busy ones
+_DEBT = 0.5  # of the horizon: what was spent too much is repaid sooner than what was saved is spent
+_BRAKING = 1 / 12  # of the period: in this time at the earliest what is left below the brake may be spent
+_CRAWL = 0.25  # of the even pace: what is allowed at least, so that weights stay within bounds
+_SAVED = 0.5  # of the limit: more is not carried from quiet times into busy ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,11 @@ class Limits:
             yield DAY, self.usd_per_day
 
     @property
+    def brake(self) -> float:
+        """The share of a budget from which on less is allowed: half-way to the hard cap, an eighth more at most."""
+        return min(1.125, (1.0 + self.hard_cap) / 2.0)
+
+    @property
     def limited(self) -> bool:
         """Whether there is any."""
         return self.usd_per_hour is not None or self.usd_per_day is not None
@@ -56,13 +69,15 @@ class Limits:
 class Window:
     """What was spent of one budget: the credit, and the sum over the last `period` seconds.
 
-    The sum is kept in 60 parts; it may hold up to one part more than the period.
+    The sum is kept in 60 parts; it may hold up to one part more than the period. From `brake` times the limit on only a
+    crawl is allowed.
     """
 
-    def __init__(self, period: float, limit: float, now: float) -> None:
+    def __init__(self, period: float, limit: float, now: float, *, brake: float = 1.1) -> None:
+        self.period = period
         self.limit = limit
+        self._brake = brake
         self.credit = 0.0
-        self._period = period
         self._time = now
         self._part = period / 60.0
         self._parts: dict[int, float] = {}
@@ -71,7 +86,7 @@ class Window:
         """Let time pass: the budget grows, up to what may be saved."""
         passed = max(0.0, now - self._time)
         self._time = max(self._time, now)
-        self.credit = min(self.limit * _SAVED[self._period], self.credit + self.limit * passed / self._period)
+        self.credit = min(self.limit * _SAVED, self.credit + self.limit * passed / self.period)
 
     def spend(self, usd: float, now: float) -> None:
         """Money was spent."""
@@ -88,13 +103,16 @@ class Window:
 
     @property
     def allowed(self) -> float:
-        """What may be spent per second from now on; not below 0."""
-        horizon = _HORIZON[self._period]
-        return max(0.0, self.credit + self.limit * horizon / self._period) / horizon
+        """What may be spent per second from now on; never quite 0."""
+        pace = self.limit / self.period
+        horizon = _HORIZON[self.period] * (_DEBT if self.credit < 0 else 1.0)
+        left = self._brake * self.limit - self.spent(self._time)
+        return max(_CRAWL * pace, min(pace + self.credit / horizon, left / (_BRAKING * self.period)))
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
-        return {"credit": self.credit, "time": self._time, "parts": [[part, usd] for part, usd in self._parts.items()]}
+        parts = [[part, usd] for part, usd in self._parts.items()]
+        return {"period": self.period, "credit": self.credit, "time": self._time, "parts": parts}
 
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Go on from what `plain` gave."""
@@ -108,17 +126,26 @@ class Demand:
     def __init__(self) -> None:
         self.per_second: float | None = None
         self._units = 0.0
+        self._squares = 0.0
 
     def add(self, units: float) -> None:
         """Something came that would be judged with this probability."""
         self._units += units
+        self._squares += units * units
+
+    def jumped(self, seconds: float) -> bool:
+        """Whether more has come in so many seconds, since the last step, than chance explains."""
+        if self.per_second is None:
+            return False
+        return self._units - self.per_second * seconds > _JUMP * math.sqrt(self._squares)
 
     def step(self, seconds: float) -> None:
-        """So many seconds have passed since the last step."""
+        """So many seconds have passed since the last step. A jump is believed at once, all else bit by bit."""
         if seconds <= 0:
             return
-        now, self._units = self._units / seconds, 0.0
-        if self.per_second is None:
+        jumped = self.jumped(seconds)
+        now, self._units, self._squares = self._units / seconds, 0.0, 0.0
+        if self.per_second is None or jumped:
             self.per_second = now
         else:
             kept = _KEPT ** (seconds / STEP)

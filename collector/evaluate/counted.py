@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collector.evaluate.plan import Plan
 from collector.evaluate.tally import Due, End, TurnOutcome
-from collector.telemetry import CONVERSATIONS, CONVERSATIONS_CLOSED, GAPS, LEDGER, TURNS, Telemetry
+from collector.telemetry import BEGUN, CONVERSATIONS, CONVERSATIONS_CLOSED, GAPS, LEDGER, TURNS, Telemetry
 
 
 class Counted:
@@ -20,6 +20,7 @@ class Counted:
             for outcome in ("sampled", "sampled_out"):  # at 0: Prometheus does not see the first one otherwise
                 telemetry.counter(TURNS, monitor.name, outcome)
             for each in monitor.assignments:  # one that never runs shows that nothing matched
+                telemetry.counter(BEGUN, monitor.name, each.evaluator.name)
                 telemetry.counter(LEDGER, monitor.name, each.evaluator.name, "matched", "")
                 telemetry.counter(LEDGER, monitor.name, each.evaluator.name, "scored", "")
                 if monitor.limits.limited or plan.limits.limited:
@@ -34,6 +35,10 @@ class Counted:
     def evaluation(self, monitor: str, evaluator: str, what: Due | End, reason: str = "", number: int = 1) -> None:
         """See `Tally`."""
         self._telemetry.counter(LEDGER, monitor, evaluator, what, reason).inc(number)
+
+    def begun(self, monitor: str, evaluator: str) -> None:
+        """See `Tally`."""
+        self._telemetry.counter(BEGUN, monitor, evaluator).inc()
 
     def silent(self, monitor: str, number: int) -> None:
         """See `Tally`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -30,6 +31,7 @@ class Dispatcher:
     A job ends when its evaluation is durable in the evaluations log, whatever the outcome; while that log cannot be
     written the job keeps its place and tries again every `retry` seconds. What waited longer than `shed_after` seconds,
     or would go beyond a hard cap of the `purse`, is skipped for that reason. `run` judges like `evaluators.run.run`.
+    `now` is for the records; by the `clock` (s since the epoch) things wait and money is spent: it should not jump.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Dispatcher:
         *,
         room: Room,
         now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = time.time,
         retry: float = 1.0,
         purse: Purse | None = None,
         shed_after: float | None = None,
@@ -46,6 +49,7 @@ class Dispatcher:
         self.lanes = Lanes(room)
         self._evaluations = evaluations
         self._now = now
+        self._clock = clock
         self._retry = retry
         self._purse = purse
         self._shed_after = shed_after
@@ -55,7 +59,7 @@ class Dispatcher:
         """Seconds that a job may still wait for a place; None is for ever."""
         if self._shed_after is None:
             return None
-        return max(0.0, job.since + self._shed_after - self._now().timestamp())
+        return max(0.0, job.since + self._shed_after - self._clock())
 
     async def perform(self, job: Job, partition: int, *, in_time: bool = True) -> Evaluation:
         """Judge, or say why not. What had no place `in_time` is shed."""
@@ -75,7 +79,7 @@ class Dispatcher:
         await persistently(self._evaluations, record, self._retry, since=since)
 
     def _refused(self, job: Job) -> str | None:
-        now = self._now().timestamp()
+        now = self._clock()
         if self._shed_after is not None and now - job.since > self._shed_after:
             return "shed"
         if self._purse is not None and not self._purse.reserve(job, now):
@@ -85,10 +89,10 @@ class Dispatcher:
     async def _judged(self, job: Job, case: Turn | Conversation, partition: int) -> Result:
         cost: float | None = None
         try:
-            till = NoTill() if self._purse is None else PurseTill(self._purse, job, partition)
+            till = NoTill() if self._purse is None else PurseTill(self._purse, job, partition, self._clock)
             result = await self._run(job.assignment.evaluator, case, job.judge, now=self._now, till=till)
             cost = result.cost_usd
         finally:
             if self._purse is not None:
-                self._purse.settle(job, partition, cost, self._now().timestamp())
+                self._purse.settle(job, partition, cost, self._clock())
         return result

@@ -75,6 +75,7 @@ class PartitionJobs:
     async def submit(self, job: Job) -> None:
         """Take in a job that is not known. Waits while there is no room in its judge's lane: the back-pressure."""
         lane = self._dispatcher.lanes.of(job.judge_name)
+        self._tally.begun(job.monitor.name, job.assignment.evaluator.name)
         self._places[job.evaluation_id] = place = Place(job.needs, job.emitted, lane)
         self._needed.add(job.evaluation_id, place)
         self._emitted.add(job.evaluation_id, place)

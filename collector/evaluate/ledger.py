@@ -18,7 +18,7 @@ from typing import Any
 from collector.errors import BadInput
 from collector.evaluate.decisions import DECISION, Decision, decision_from
 from collector.logs.log import Log, LogUnavailable, Record, Stored
-from collector.records import evaluation_from_json, is_label
+from collector.records import evaluation_from_json
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Ledger:
             for record in batch:
                 if record.headers == DECISION:
                     self._read_decision(record)
-                elif record.key is not None and not is_label(record.headers):
+                elif record.key is not None:
                     self._ids[record.key.decode()] = record.position
                     if self._costs:
                         self._read_cost(record)
@@ -126,9 +126,9 @@ class Ledger:
         """The account that was written last."""
         return next((each.account for each in reversed(self.decisions) if each.account is not None), None)
 
-    async def pin(self) -> None:
-        """An account follows: a restart shall read it back, however long ago it will be."""
-        self._pinned = await self._evaluations.end(self._partition)
+    async def pin(self, wait: float = 1.0) -> None:
+        """An account follows: a restart shall read it back, however long ago it will be. Waits like `end_of`."""
+        self._pinned = await end_of(self._evaluations, self._partition, wait)
 
     async def append(self, record: Record) -> None:
         """Append a record that is no evaluation; waits while the log cannot be written."""
@@ -165,6 +165,16 @@ class Ledger:
             del self._ids[evaluation_id]
 
 
+async def end_of(log: Log, partition: int, wait: float = 1.0) -> int:
+    """The end of a partition; asks again every `wait` seconds while the log cannot say it."""
+    while True:
+        try:
+            return await log.end(partition)
+        except LogUnavailable as error:
+            logger.warning("the log %s cannot be asked for its end (%s); trying again in %g s", log.name, error, wait)
+            await asyncio.sleep(wait)
+
+
 async def persistently(log: Log, record: Record, wait: float = 1.0, *, since: int | None = None) -> None:
     """Append a record, trying again every `wait` seconds while the log cannot be written.
 
@@ -175,7 +185,7 @@ async def persistently(log: Log, record: Record, wait: float = 1.0, *, since: in
         try:
             return await log.append([record])
         except LogUnavailable as error:
-            logger.warning("the evaluations log cannot be written (%s); trying again in %g s", error, wait)
+            logger.warning("the log %s cannot be written (%s); trying again in %g s", log.name, error, wait)
             await asyncio.sleep(wait)
         if since is not None and await _was_appended(log, record, since, wait):
             return None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Protocol
 
 from collector.evaluate.plan import Job
@@ -23,14 +22,15 @@ class PurseTill:
     purse: Purse
     job: Job
     partition: int
+    clock: Callable[[], float]
 
-    def open(self, now: datetime) -> bool:
+    def open(self) -> bool:
         """See `Till.open`."""
-        return self.purse.reserve(self._canary, now.timestamp())
+        return self.purse.reserve(self._canary, self.clock())
 
-    def close(self, usd: float | None, now: datetime) -> None:
+    def close(self, usd: float | None) -> None:
         """See `Till.close`."""
-        self.purse.settle(self._canary, self.partition, usd, now.timestamp())
+        self.purse.settle(self._canary, self.partition, usd, self.clock())
 
     @property
     def _canary(self) -> Job:

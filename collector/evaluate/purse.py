@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collector.evaluate.budget import FIRST_FACTOR, FIRST_STEP, STEP, Demand, Limits, Window, factor_of
+from collector.evaluate.budget import EARLY, FIRST_FACTOR, FIRST_STEP, STEP, Demand, Limits, Window, factor_of
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.rates import FULL, Rates, Share
 
@@ -37,7 +37,8 @@ class Account:
 
     def __init__(self, limits: Mapping[str, Limits], share: float, now: float) -> None:
         self.windows = {
-            name: [Window(period, usd * share, now) for period, usd in each.windows()] for name, each in limits.items()
+            name: [Window(period, usd * share, now, brake=each.brake) for period, usd in each.windows()]
+            for name, each in limits.items()
         }
         self.demands: dict[tuple[str, str], Demand] = {}
         self.stepped = now
@@ -62,8 +63,10 @@ class Account:
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Go on from what `plain` gave; budgets that are new begin anew."""
         for name, kept in plain["windows"].items():
-            for window, each in zip(self.windows.get(name, ()), kept, strict=False):
-                window.restore(each)
+            by_period = {each["period"]: each for each in kept}
+            for window in self.windows.get(name, ()):
+                if window.period in by_period:
+                    window.restore(by_period[window.period])
         for monitor, evaluator, per_second in plain["demands"]:
             self.demand(monitor, evaluator).per_second = per_second
         self.started = True
@@ -131,7 +134,12 @@ class Purse:
     def due(self, partition: int, now: float) -> bool:
         """Whether it is time to decide on a partition's rates."""
         account = self._accounts[partition]
-        return self.limited and now - account.stepped >= (STEP if account.started else FIRST_STEP)
+        passed = now - account.stepped
+        if not self.limited or passed < EARLY:
+            return False
+        if passed >= (STEP if account.started else FIRST_STEP):
+            return True
+        return account.started and any(each.jumped(passed) for each in account.demands.values())
 
     def decide(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minute, and the partition's account to be written with them."""

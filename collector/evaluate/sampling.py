@@ -8,6 +8,10 @@ from functools import lru_cache
 
 _THRESHOLD = re.compile(r"(?:^|;)th:([0-9a-f]{1,14})(?:;|$)")
 _ALL = 1 << 56
+LEAST = 1e-4
+"""The lowest probability that a sampler before us is believed to have had. A trace state may come with a request from
+anywhere, and one invented weight of 10¹⁶ would swallow all that is counted after it.
+"""
 
 
 @lru_cache(maxsize=16)  # a turn is drawn for by each evaluator, and more than once, with few salts
@@ -27,7 +31,7 @@ def inclusion(rate: float, factor: float, boost: float) -> float:
 
 
 def upstream_of(trace_state: str | None) -> float | None:
-    """The probability with which samplers before us let a trace through, in (0, 1]; None if they do not say.
+    """The probability with which samplers before us let a trace through, in [LEAST, 1]; None if they do not say.
 
     Source: OpenTelemetry's probability sampling, W3C tracestate `ot=th:T`: what was let through has a random number of
     56 bits not below T, hex digits with trailing zeros left out. A sampler that writes none may have had any rate.
@@ -38,5 +42,6 @@ def upstream_of(trace_state: str | None) -> float | None:
         vendor, _, value = member.strip().partition("=")
         if vendor == "ot":
             found = _THRESHOLD.search(value)
-            return (_ALL - int(found[1].ljust(14, "0"), 16)) / _ALL if found else None
+            said = (_ALL - int(found[1].ljust(14, "0"), 16)) / _ALL if found else 0.0
+            return said if said >= LEAST else None
     return None

@@ -15,7 +15,10 @@ TURN_BYTES = 400
 
 
 class Closing(NamedTuple):
-    """That a conversation closed: which turns (by a digest over their ids) and with what chance it was to be judged."""
+    """That a conversation closed: which turns (by a digest over their ids) and with what chance it was to be judged.
+
+    The chance is `rate` times `boost`; evaluators that a budget does not hold back have `boost` alone.
+    """
 
     digest: str
     rate: float
@@ -100,9 +103,14 @@ class Session:
             self.oldest, self.told_at_first = key, arrival.heard
 
     def _rank(self, rate: float, boost: float, stratum: str) -> None:
-        """Its chance is that of its most favoured turn: that is when it would have been taken in at the latest."""
-        self.rate = max(self.rate, rate)
+        """Its chance is that of its most favoured turn: that is when it would have been taken in at the latest.
+
+        So `rate` times `boost` is the largest product of any turn. The largest rate of one with the boost of another
+        would be a chance that no turn had.
+        """
+        chance = max(self.rate * self.boost, rate * boost)
         self.boost, self.stratum = max((self.boost, self.stratum), (boost, stratum))
+        self.rate = chance / self.boost
 
     def absorb(self, other: Session) -> None:
         """Take in a conversation that a turn has shown to be a part of this one."""

@@ -11,7 +11,7 @@ from collector.errors import BadInput
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds, EvaluateFold
 from collector.evaluate.jobs import PartitionJobs
-from collector.evaluate.ledger import Ledger
+from collector.evaluate.ledger import Ledger, end_of
 from collector.evaluate.marks import Mark, Note
 from collector.evaluate.plan import Plan
 from collector.evaluate.purse import Purse
@@ -74,7 +74,7 @@ class EvaluateStage:
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[EvaluateFold]:
         """Read the ledger back and open the partition's fold; its jobs end with it."""
         note = Note.read(committed.note, committed.low_watermark) if committed else self._beginning()
-        ahead = 0 if self._turns is None else await self._turns.end(partition)
+        ahead = 0 if self._turns is None else await end_of(self._turns, partition)
         ledger = Ledger(self._evaluations, partition, ahead=ahead, costs=self._purse is not None)
         await ledger.read_back(note.ledger)
         if self._purse is not None:

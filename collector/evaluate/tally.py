@@ -32,6 +32,10 @@ class Tally(Protocol):
         """That evaluations fell due, or ended."""
         ...
 
+    def begun(self, monitor: str, evaluator: str) -> None:
+        """That an evaluation was taken up."""
+        ...
+
     def silent(self, monitor: str, number: int) -> None:
         """That so many conversations fell silent, judged or not."""
         ...
@@ -48,6 +52,9 @@ class NoTally:
         """Nothing."""
 
     def evaluation(self, monitor: str, evaluator: str, what: Due | End, reason: str = "", number: int = 1) -> None:
+        """Nothing."""
+
+    def begun(self, monitor: str, evaluator: str) -> None:
         """Nothing."""
 
     def silent(self, monitor: str, number: int) -> None:

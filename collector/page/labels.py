@@ -1,4 +1,4 @@
-"""From what a person says on the page to a label in the evaluations log."""
+"""From what a person says on the page to a label in the log of labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from collector.logs.log import Log, Record
 from collector.page.asked import LabelRequest
 from collector.page.view import Listed
-from collector.records import LABEL, label_to_json
+from collector.records import label_to_json
 from evaluators.outcome import Label
 
 
@@ -35,6 +35,6 @@ def label_of(listed: Listed, said: LabelRequest, now: datetime) -> Label:
     )
 
 
-async def append_label(evaluations: Log, label: Label, partition: int) -> None:
-    """Write a label into the partition of its evaluation, behind it. Raises LogUnavailable."""
-    await evaluations.append([Record(label.label_id.encode(), label_to_json(label), LABEL, partition)])
+async def append_label(labels: Log, label: Label) -> None:
+    """Write a label down; those of one evaluation stand in one partition. Raises LogUnavailable."""
+    await labels.append([Record(label.evaluation_id.encode(), label_to_json(label))])

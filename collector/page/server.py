@@ -28,7 +28,7 @@ from collector.page.labels import append_label, label_of
 from collector.page.own import from_this_page
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
-from collector.page.stage import EVALUATIONS_GROUP, TURNS_GROUP, PageStage
+from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP, PageStage
 from collector.page.view import Listed, View, Watched
 from collector.receive.access import ssl_context_of
 from collector.receive.refusal import Refused
@@ -42,12 +42,13 @@ _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 
 
 class Page:
-    """A stage over the turns and evaluations logs that shows what it reads, and appends labels to the latter."""
+    """A stage over the logs of turns, evaluations and labels that shows what it reads, and appends labels."""
 
     def __init__(
         self,
         settings: PageSettings,
         evaluations: Log,
+        labels: Log,
         watched: Sequence[Watched] = (),
         *,
         sources: Sources | None = None,
@@ -63,6 +64,7 @@ class Page:
         )
         self._settings = settings
         self._evaluations = evaluations
+        self._labels = labels
         self._door = door
         self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
         self._clock = clock
@@ -73,10 +75,11 @@ class Page:
         self.stage = PageStage(self.view, self._changes.give)
 
     async def follow(self, turns: Log) -> None:
-        """Keep the view up to date with both logs until cancelled."""
+        """Keep the view up to date with all three logs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(turns.follow(TURNS_GROUP, self.stage.open_turns))
             tasks.create_task(self._evaluations.follow(EVALUATIONS_GROUP, self.stage.open_evaluations))
+            tasks.create_task(self._labels.follow(LABELS_GROUP, self.stage.open_labels))
 
     def routes(self) -> web.Application:
         """A new application with all routes."""
@@ -147,7 +150,7 @@ class Page:
         from_this_page(request, "application/json")
         listed = self._listed(request)
         label = label_of(listed, label_request(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
-        await append_label(self._evaluations, label, listed.partition)
+        await append_label(self._labels, label)
         self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.give()
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")

@@ -1,8 +1,8 @@
-"""The page's folds: they keep the view up to date with the turns log and the evaluations log.
+"""The page's folds: they keep the view up to date with the logs of turns, evaluations and labels.
 
 The low watermarks are those of the oldest turn and evaluation on the page, so that a restart reads them back. What a
 partition gave is forgotten when the partition is opened again, not when it is closed: evaluations that go take their
-texts along, and at a stop the other log's fold would commit that nothing is needed any more.
+texts along, and at a stop the other log's fold would commit that nothing is needed any more. Labels are all read again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from collector.errors import BadInput
 from collector.logs.log import Committed, Stored
 from collector.page.view import View
-from collector.records import evaluation_from_json, is_label, label_from_json, turn_from_json
+from collector.records import evaluation_from_json, label_from_json, turn_from_json
 
-TURNS_GROUP, EVALUATIONS_GROUP = "page.turns", "page.evaluations"
+TURNS_GROUP, EVALUATIONS_GROUP, LABELS_GROUP = "page.turns", "page.evaluations", "page.labels"
 """The groups under which the page's cursors are kept: one for each log, as a consumer group belongs to one topic."""
 
 
@@ -38,6 +38,14 @@ class PageStage:
         self._view.forget(partition)
         yield _Fold(self._take_evaluation, lambda: self._view.lowest(partition), self._changed)
 
+    @asynccontextmanager
+    async def open_labels(self, _partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
+        """Open the fold of a partition of the labels."""
+        yield _Fold(self._take_label, lambda: 0, self._changed)
+
+    def _take_label(self, record: Stored) -> None:
+        self._view.add_label(label_from_json(record.value))
+
     def _take_turn(self, record: Stored) -> None:
         if record.headers:
             return  # what the evaluate stage carries forward there
@@ -45,9 +53,6 @@ class PageStage:
         self._view.add_turn(turn, len(record.value), record.partition, record.position)
 
     def _take_evaluation(self, record: Stored) -> None:
-        if is_label(record.headers):
-            self._view.add_label(label_from_json(record.value))
-            return
         if record.headers:
             return  # a decision of the evaluate stage
         evaluation = evaluation_from_json(record.value)

@@ -11,6 +11,9 @@ from collector.page.tracks import Track
 from evaluators.cases import Scope, Turn
 from evaluators.outcome import Evaluation, Label
 
+LABELS = 10_000
+"""Labelled evaluations that are remembered, the newest: their labels may be read before they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
@@ -68,6 +71,7 @@ class View:
         self._limit = evaluations
         self._keep = keep
         self._listed: OrderedDict[str, Listed] = OrderedDict()
+        self._labels: OrderedDict[str, Label] = OrderedDict()
         self._positions: dict[int, deque[int]] = {}
 
     def __len__(self) -> int:
@@ -96,17 +100,24 @@ class View:
         self.tracks.setdefault(key, Track()).add(evaluation)
         if evaluation.ended_at.timestamp() >= self.started:
             _count(self.outcomes.setdefault(key, Outcomes()), evaluation)
-        self._listed[evaluation.evaluation_id] = Listed(evaluation, partition, position, timestamp)
+        self._listed[evaluation.evaluation_id] = Listed(
+            evaluation, partition, position, timestamp, self._labels.get(evaluation.evaluation_id)
+        )
         self._positions.setdefault(partition, deque()).append(position)
         self.texts.want(evaluation.subject.conversation_id)
         self.expire(timestamp)
 
     def add_label(self, label: Label) -> None:
-        """A person said something of an evaluation; without the evaluation on the page nothing is kept."""
+        """A person said something of an evaluation, which may not be on the page yet."""
+        known = self._labels.pop(label.evaluation_id, label)
+        newest = label if known.given_at <= label.given_at else known
+        self._labels[label.evaluation_id] = newest
+        if len(self._labels) > LABELS:
+            self._labels.popitem(last=False)
         listed = self._listed.get(label.evaluation_id)
-        if listed and (listed.label is None or listed.label.given_at <= label.given_at):
+        if listed and listed.label != newest:
             self.version += 1
-            listed.label = label
+            listed.label = newest
 
     def expire(self, now: float) -> None:
         """Let go of what is too old at `now` (s) and of what is too much."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from collector.durations import seconds
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, Stored
-from collector.records import evaluation_from_json, is_label
+from collector.records import evaluation_from_json
 from evaluators.outcome import Evaluation
 
 REPLAY_OF = "replay_of"
@@ -106,7 +106,7 @@ async def past_in_log(log: Log) -> list[Past]:
 
 
 def _evaluation(record: Stored) -> Evaluation | None:
-    if record.is_tick or is_label(record.headers):
+    if record.is_tick:
         return None
     try:
         return evaluation_from_json(record.value)

@@ -9,6 +9,7 @@ from collector.rules import series
 from collector.rules.model import Alert, Fact, Group, Recording, Severity, Timing, quoted, selector
 from collector.rules.targets import Target
 from collector.telemetry import (
+    BEGUN,
     BUILD_INFO,
     CONVERSATIONS,
     DROPS,
@@ -137,27 +138,30 @@ def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing)
 
 
 def _stale(target: Target, timing: Timing) -> Alert:
-    """Turns are sampled and no score comes of them. Where nothing is sampled, nothing is expected."""
+    """Evaluations are begun and no score comes of them. Where nothing is sampled, nothing is expected.
+
+    What a monitor samples for one evaluator says nothing of the others: each may have a rate of its own, and what two
+    monitors give to one evaluator is judged for the first.
+    """
     window = timing.text(900.0 + target.delay)
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
-    sampled = selector(monitor=target.monitor, outcome="sampled")
+    begun = f"{BEGUN.name}{selector(**where)}"
     # a skip that the turn itself accounts for shows that the evaluator is at work
     named = ",".join(f"{name}={quoted(value)}" for name, value in where.items())
     worked = f'{{{named},outcome=~"scored|skipped",reason!~"{_LOST}"}}'
-    # the traffic must have begun a window ago: the first scores take their time
-    began = f"(sum by (monitor) (increase({TURNS.name}{sampled}[{window}] offset {window})) > 0)"
+    # the first must have been begun a window ago: scores take their time
+    before = f"(sum by (monitor) (increase({begun}[{window}] offset {window})) > 0)"
     return Alert(
         name=STALE,
         board="trust",
-        expr=f"sum by (monitor) (increase({TURNS.name}{sampled}[{window}])) > 0 and {began}"
+        expr=f"sum by (monitor) (increase({begun}[{window}])) > 0 and {before}"
         f" unless on (monitor) sum by (monitor) (increase({EVALUATIONS.name}{worked}[{window}])) > 0",
         severity="page",
         labels=where,
         summary="{label:evaluator} of {label:monitor}: turns are sampled, but no score comes",
         description=(
-            "{value} turns were sampled for {label:monitor} in the last "
-            f"{Timing().text(900.0 + target.delay)} and {{label:evaluator}} made nothing of any. Its last mean is not "
-            "today's."
+            "About {value} evaluations by {label:evaluator} were begun for {label:monitor} in the last "
+            f"{Timing().text(900.0 + target.delay)}, and no score came. Its last mean is not today's."
         ),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from functools import partial
 
 from collector.config.settings import EvaluateSettings
@@ -34,6 +34,7 @@ def start_evaluate(process: Process, purse: Purse) -> None:
     dispatcher = Dispatcher(
         logs.evaluations,
         room=Room(places=settings.concurrency, waiting=settings.waiting, bytes=settings.waiting_bytes),
+        clock=process.clock,
         purse=purse,
         shed_after=settings.shed_after,
         run=process.guards.safeguards.run,
@@ -47,9 +48,10 @@ def start_evaluate(process: Process, purse: Purse) -> None:
         grace=settings.grace,
         tally=Counted(process.telemetry, process.plan),
         purse=purse,
+        clock=process.clock,
         on_bad_record=letters.take,
     )
-    _show_budgets(process.telemetry, purse)
+    _show_budgets(process.telemetry, purse, process.clock)
     _show_lanes(process.telemetry, process.plan, dispatcher.lanes)
     process.telemetry.gauge(OPEN_CONVERSATIONS).set_function(lambda: stage.open_conversations)
     process.telemetry.gauge(EVALUATIONS_IN_FLIGHT).set_function(lambda: stage.jobs)
@@ -67,10 +69,10 @@ def _bounds(settings: EvaluateSettings) -> Bounds:
     )
 
 
-def _show_budgets(telemetry: Telemetry, purse: Purse) -> None:
+def _show_budgets(telemetry: Telemetry, purse: Purse, clock: Callable[[], float]) -> None:
     for name, limits in purse.limits.items():
         telemetry.gauge(BUDGET_FACTOR, name or "all").set_function(partial(purse.factor, name))
-        telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, time.time()))
+        telemetry.gauge(BUDGET_SPENT, name or "all").set_function(lambda name=name: purse.used(name, clock()))
         for period, usd in limits.windows():
             telemetry.gauge(BUDGET_USD, name or "all", PERIODS[period]).set(usd)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,12 +30,14 @@ async def start_page(process: Process, watching: Watching, purse: Purse | None) 
         return None
 
     def budgets() -> Sequence[Budget]:
-        now = time.time()
+        now = process.clock()
         return budgets_of(spendings_seen(plan, page.view, now) if purse is None else purse.spendings(now))
 
     sources = replace(sources_of(process.telemetry), alerts=alerts_for_page(process, watching), budgets=budgets)
     door = _door(process.config.settings, settings)
-    page = Page(settings, process.logs.evaluations, tuple(watched_by(plan)), sources=sources, door=door)
+    page = Page(
+        settings, process.logs.evaluations, process.logs.labels, tuple(watched_by(plan)), sources=sources, door=door
+    )
     process.tasks.start(page.follow(process.logs.turns))
     return await process.stack.enter_async_context(page.serve())
 

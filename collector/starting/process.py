@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from collector.config.loading import Config
 from collector.errors import first_of
 from collector.evaluate.plan import Plan
 from collector.guards import Guards
+from collector.logs.clock import SteadyClock
 from collector.logs.log import Log, OpenFold
 from collector.measured import Backlog
 from collector.opening import Logs
@@ -68,7 +69,8 @@ async def open_tasks(telemetry: Telemetry) -> AsyncGenerator[Tasks]:
 class Process:
     """What the stages of one process share.
 
-    What a stage enters on `stack` is left before the tasks stop: what listens closes first.
+    What a stage enters on `stack` is left before the tasks stop: what listens closes first. By the `clock` (s since the
+    epoch) money is spent and things wait: setting the machine's must neither open nor close a budget.
     """
 
     config: Config
@@ -78,3 +80,4 @@ class Process:
     guards: Guards
     tasks: Tasks
     stack: AsyncExitStack
+    clock: Callable[[], float] = field(default_factory=SteadyClock)

@@ -50,7 +50,7 @@ async def start_watch(process: Process) -> Watching:
     if golden is not None:
         tasks.start(golden.run_forever())
     if settings.page is not None:
-        tasks.start(AgreementWatch(evaluations, _scales(process.plan), telemetry).run_forever())
+        tasks.start(AgreementWatch(process.logs.labels, _scales(process.plan), telemetry).run_forever())
     moved = golden.moved if golden is not None else Watching().moved
     watcher = settings.alerts.watcher
     if watcher is None:

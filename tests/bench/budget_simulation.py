@@ -2,7 +2,8 @@
 
 6 to 54 turns a minute with three bursts of four times as much; quality falls under load; 4 % of the turns are errors,
 worse, and boosted. Shown are the bias of the weighted mean of the day, how often its 95 % interval covers the truth,
-the money spent, and beside it what forgetting the weights does.
+the money spent, and beside it what forgetting the weights does. With `split` the traffic goes over 8 partitions of three
+processes, each of which holds its own share of the budget: `python tests/bench/budget_simulation.py 200 split`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from collector.evaluate.budget import Limits
@@ -22,6 +24,7 @@ from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.rates import Rates
 from collector.evaluate.strata import Boost, Strata, failed
+from collector.logs.log import partition_of
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
@@ -111,15 +114,16 @@ class Sums:
         return mean, 1.96 * math.sqrt(max(0.0, self.w2y2 - 2 * mean * self.w2y + mean * mean * self.w2)) / self.w
 
 
-def day(seed: int) -> Day:
+def day(seed: int, partitions: int = 1, processes: int = 1) -> Day:
     chance = random.Random(seed)
     assignment = Assignment(Graded(name="graded"), Named(), "v", expected_usd=USD * 1.5)
     strata = Strata((Boost("error", 4.0, failed),))
     monitor = Monitor(name="m", assignments=(assignment,), match={}, limits=LIMITS, strata=strata)
     plan = Plan((monitor,), salt=f"day {seed}")
-    purse = Purse(plan, 1)
-    purse.open(0, BEGIN, None, ())
-    rates: Rates = purse.first()
+    purses = [Purse(plan, partitions) for _ in range(processes)]
+    for each in range(partitions):
+        purses[each % processes].open(each, BEGIN, None, ())
+    rates: list[Rates] = [purses[0].first()] * partitions
     weighted, plain = Sums(), Sums()
     truth, count, spent, refused = 0.0, 0, [0.0] * 24, 0
     for minute, mean in enumerate(load(chance)):
@@ -127,15 +131,17 @@ def day(seed: int) -> Day:
         arrivals = poisson(chance, mean)
         for number in range(arrivals):
             now = BEGIN + 60.0 * (minute + number / arrivals)
-            if purse.due(0, now):
-                rates, _ = purse.decide(0, now)
+            partition = partition_of(f"{minute}-{number}".encode(), partitions)
+            purse = purses[partition % processes]
+            if purse.due(partition, now):
+                rates[partition], _ = purse.decide(partition, now)
             turn = FAILED if chance.random() < 0.04 else FINE
             score = min(1.0, max(0.0, quality - 0.35 * (turn is FAILED) + 0.25 * chance.gauss(0, 1)))
             truth += score
             count += 1
             boost, _ = monitor.strata.of(turn, {})
-            purse.demand(0, monitor, assignment, monitor.chance(assignment, 1.0, boost))
-            probability = monitor.chance(assignment, rates.of("m").factor, boost)
+            purse.demand(partition, monitor, assignment, monitor.chance(assignment, 1.0, boost))
+            probability = monitor.chance(assignment, rates[partition].of("m").factor, boost)
             if plan.draw(assignment, f"{minute}-{number}") >= probability:
                 continue
             job = Job(
@@ -146,7 +152,7 @@ def day(seed: int) -> Day:
                 refused += 1
                 continue
             usd = USD * chance.lognormvariate(-0.045, 0.3)
-            purse.settle(job, 0, usd, now)
+            purse.settle(job, partition, usd, now)
             spent[minute // 60] += usd
             weighted.add(1 / probability, score)
             plain.add(1.0, score)
@@ -165,7 +171,7 @@ def day(seed: int) -> Day:
     )
 
 
-def report(days: Sequence[Day]) -> None:
+def report(days: Sequence[Day], *, split: bool) -> None:
     share = lambda flags: sum(flags) / len(days)  # noqa: E731
     mean = statistics.fmean
     print(f"{len(days)} days of about {mean(d.judged for d in days):,.0f} evaluations")
@@ -184,14 +190,16 @@ def report(days: Sequence[Day]) -> None:
     print(f"refused at the hard cap: {sum(d.refused for d in days)} of {sum(d.judged + d.refused for d in days):,}")
     assert abs(mean(d.bias for d in days)) < 0.005
     assert 0.93 <= share([d.covered for d in days]) <= 0.97
-    assert all(abs(each - 1) <= 0.02 for each in spent)
-    assert mean(worst) <= 1.15
+    assert all(each <= 1.02 and (split or each >= 0.98) for each in spent)
+    assert worst[-1] <= (1.2 if split else 1.15)
 
 
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    split = "split" in sys.argv
+    simulate = partial(day, partitions=8, processes=3) if split else day
     with ProcessPoolExecutor() as pool:
-        report(list(pool.map(day, range(runs), chunksize=5)))
+        report(list(pool.map(simulate, range(runs), chunksize=5)), split=split)
 
 
 if __name__ == "__main__":

@@ -34,10 +34,12 @@ WATCHED = (
 class Shown:
     """A served page. Times are given as seconds before now."""
 
-    def __init__(self, page: Page, turns: MemoryLog, evaluations: MemoryLog, port: int) -> None:
+    def __init__(self, page: Page, turns: MemoryLog, evaluations: MemoryLog, given: MemoryLog, port: int) -> None:
         self.page = page
         self.turns = turns
         self.evaluations = evaluations
+        self.given = given
+        """The log of labels."""
         self.port = port
         self.number = 0
 
@@ -93,10 +95,9 @@ class Shown:
     async def labels(self) -> list[Label]:
         return [
             label_from_json(record.value)
-            for partition in range(self.evaluations.partitions)
-            async for batch in self.evaluations.read(partition, 0)
+            for partition in range(self.given.partitions)
+            async for batch in self.given.read(partition, 0)
             for record in batch
-            if record.headers
         ]
 
     async def until_listed(self, count: int) -> None:
@@ -116,12 +117,13 @@ async def showing(
     settings = (settings or PageSettings()).model_copy(update={"port": 0})
     pace = Pace(commit_interval=0.1)
     turns, evaluations = MemoryLog("turns", 2, pace=pace), MemoryLog("evaluations", 2, pace=pace)
-    page = Page(settings, evaluations, watched, sources=sources, door=door)
+    labels = MemoryLog("labels", 2, pace=pace)
+    page = Page(settings, evaluations, labels, watched, sources=sources, door=door)
     page.view.started -= 60  # what a test says was judged a moment ago counts
     following = asyncio.create_task(page.follow(turns))
     try:
         async with page.serve() as port:
-            yield Shown(page, turns, evaluations, port)
+            yield Shown(page, turns, evaluations, labels, port)
     finally:
         following.cancel()
         await asyncio.wait([following])

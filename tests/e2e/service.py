@@ -18,7 +18,7 @@ import yaml
 from collector.config.settings import LogSettings
 from collector.evaluate.decisions import DECISION
 from collector.opening import open_logs
-from collector.records import evaluation_from_json, is_label
+from collector.records import evaluation_from_json
 from evaluators.outcome import Evaluation
 
 READY_WITHIN = 150.0
@@ -119,7 +119,7 @@ class ServiceProcess:
                 for partition in range(logs.evaluations.partitions)
                 async for batch in logs.evaluations.read(partition, 0)
                 for record in batch
-                if not (record.headers == DECISION or is_label(record.headers))
+                if record.headers != DECISION
             ]
 
 

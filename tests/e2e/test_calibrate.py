@@ -84,5 +84,5 @@ def test_without_a_file_and_without_labels_on_the_page_it_says_so(tmp_path: Path
     done = calibrate(tmp_path, "--evaluator", "helpful")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "evalstream: the evaluations log has no label of helpful; give some on the page, or name a file of labels\n"
+        "evalstream: nobody has labelled helpful on the page; give some labels there, or name a file of labels\n"
     )

@@ -129,8 +129,8 @@ async def test_after_a_restart_the_page_is_as_it_was() -> None:
         await shown.until_listed(1)
         await ask(shown, label_path(shown), "POST", json={"opinion": "disagree"})
         await asyncio.sleep(0.3)  # a commit
-        turns, evaluations = shown.turns, shown.evaluations
-    again = Page(PageSettings(port=0), evaluations)
+        turns, evaluations, labels = shown.turns, shown.evaluations, shown.given
+    again = Page(PageSettings(port=0), evaluations, labels)
     following = asyncio.create_task(again.follow(turns))
     async with asyncio.timeout(5):
         while again.view.get(judged.evaluation_id) is None or again.view.get(judged.evaluation_id).label is None:
@@ -144,7 +144,8 @@ async def test_after_a_restart_the_page_is_as_it_was() -> None:
 async def test_what_cannot_be_read_in_the_logs_stops_nothing() -> None:
     async with showing() as shown:
         await shown.turns.append([Record(b"x", b"no turn")])
-        await shown.evaluations.append([Record(b"x", b"{}"), Record(b"y", b"{}", (("kind", b"label"),))])
+        await shown.evaluations.append([Record(b"x", b"{}")])
+        await shown.given.append([Record(b"x", b"{}")])
         turn = await shown.put_turn("visit-1", "Are you open?", "No.")
         await shown.put(shown.judged(turn, 0.2))
         await shown.until_listed(1)

@@ -77,11 +77,21 @@ def estimator(stream: Stream, instance: str = "a") -> list[dict[str, str]]:
     ]
 
 
-def traffic(sampled: Sequence[float], sampled_out: Sequence[float], instance: str = "a") -> list[dict[str, str]]:
+def traffic(
+    sampled: Sequence[float],
+    sampled_out: Sequence[float],
+    instance: str = "a",
+    *,
+    begun: Sequence[float] | None = None,
+) -> list[dict[str, str]]:
+    """What a monitor did with turns; without `begun` its evaluator took up every one that was sampled."""
     labels = {"monitor": "chatbot", "instance": instance}
     return [
         series("evalstream_turns_total", sampled, **labels, outcome="sampled"),
         series("evalstream_turns_total", sampled_out, **labels, outcome="sampled_out"),
+        series(
+            "evalstream_evaluations_begun_total", sampled if begun is None else begun, **labels, evaluator="helpful"
+        ),
         series("evalstream_build_info", "1x" + str(len(sampled) - 1), version="1"),
     ]
 

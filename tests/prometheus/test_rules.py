@@ -143,7 +143,7 @@ def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_p
     run(tmp_path, configured(), [case])
 
 
-def test_turns_without_scores_are_stale_and_no_turns_are_not(tmp_path: Path):
+def test_what_was_begun_without_scores_is_stale_and_where_nothing_was_it_is_not(tmp_path: Path):
     stream = Stream(2.0, seed=2).run(120)
     stream.totals += [stream.totals[-1]] * 120
     going_on = [2.0 * minute for minute in range(241)]
@@ -156,6 +156,10 @@ def test_turns_without_scores_are_stale_and_no_turns_are_not(tmp_path: Path):
         },
         {
             "inputs": [*estimator(stream), *traffic(stopped, [0] * 241)],
+            "alerts": [firing(minute, "EvalstreamStale") for minute in (120, 137, 200, 239)],
+        },
+        {  # sampled for another evaluator, of which more is judged
+            "inputs": [*estimator(stream), *traffic(going_on, [0] * 241, begun=stopped)],
             "alerts": [firing(minute, "EvalstreamStale") for minute in (120, 137, 200, 239)],
         },
     ]

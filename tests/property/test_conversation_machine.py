@@ -126,6 +126,9 @@ class Counts:
     def evaluation(self, monitor: str, evaluator: str, what: str, reason: str = "", number: int = 1) -> None:
         self.life[evaluator, what] += number
 
+    def begun(self, monitor: str, evaluator: str) -> None:
+        """Counted in tests/unit/evaluate/test_stage.py."""
+
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from collector.calibration import agreement
-from collector.calibration.correction import corrected
+from collector.calibration.correction import Labelled, Weighed, corrected, weighted_mean
 
 RECORDED = Path(__file__).parents[2] / "golden" / "judge_answers" / "agent_bc038.jsonl.gz"
 
@@ -94,13 +94,40 @@ def test_the_corrected_mean_is_unbiased_and_narrower_than_people_alone() -> None
     for _ in range(200):
         truth = [float(chance.random() < 0.88) for _ in range(5000)]
         judge = [float(chance.random() < (0.93 if each else 0.30)) for each in truth]
-        found = corrected(list(zip(judge[:200], truth[:200], strict=True)), judge[200:])
+        labelled = [Labelled(*each) for each in zip(judge[:200], truth[:200], strict=True)]
+        found = corrected(labelled, [Weighed(each) for each in judge[200:]])
         errors.append(found.mean - 0.88)
         widths.append(1.96 * found.error)
         covered += abs(errors[-1]) < widths[-1]
     assert abs(sum(errors) / 200) < 0.005
     assert 0.033 < sum(widths) / 200 < 0.040
     assert covered >= 180
+
+
+def test_what_was_judged_more_often_weighs_less_in_both_means() -> None:
+    """A fifth of the traffic is errors, mostly bad, and judged four times as often; 250 of the judged are labelled."""
+    from random import Random
+
+    chance = Random(6)
+    judges, people, plain, covered = [], [], [], 0
+    for _ in range(60):
+        sample: list[Labelled] = []
+        while len(sample) < 1500:
+            error = chance.random() < 0.2
+            if chance.random() < (0.4 if error else 0.1):
+                truth = float(chance.random() < (0.3 if error else 0.9))
+                judge = float(chance.random() < (0.95 if truth else 0.2))
+                sample.append(Labelled(judge, truth, 2.5 if error else 10.0))
+        scores = [Weighed(each.judge, each.weight) for each in sample]
+        found = corrected(sample[:250], scores)
+        judges.append(weighted_mean(scores) - (0.78 * 0.95 + 0.22 * 0.2))
+        people.append(found.mean - 0.78)
+        plain.append(sum(each.judge for each in sample) / 1500 - (0.78 * 0.95 + 0.22 * 0.2))
+        covered += abs(people[-1]) < 1.96 * found.error
+    assert abs(sum(judges) / 60) < 0.006
+    assert abs(sum(people) / 60) < 0.012
+    assert sum(plain) / 60 < -0.1, "which is what forgetting the weights would do"
+    assert covered >= 54
 
 
 def test_cohens_kappa_by_hand() -> None:

@@ -14,7 +14,7 @@ from collector.calibration.measures import Scale, agreement
 from collector.calibration.watching import AgreementWatch
 from collector.logs.log import LogUnavailable, Record, Stored
 from collector.logs.memory import MemoryLog
-from collector.records import LABEL, evaluation_to_json, label_to_json
+from collector.records import evaluation_to_json, label_to_json
 from collector.telemetry import Telemetry
 from evaluators.outcome import Label
 
@@ -23,11 +23,11 @@ NAMES = {"evaluator": VERSION[0], "evaluator_version": VERSION[1]}
 
 
 def stored(given: Label, position: int = 0) -> Stored:
-    return Stored(0, position, 1.0, given.label_id.encode(), label_to_json(given), LABEL)
+    return Stored(0, position, 1.0, given.label_id.encode(), label_to_json(given))
 
 
 def record(given: Label) -> Record:
-    return Record(given.label_id.encode(), label_to_json(given), LABEL, 0)
+    return Record(given.label_id.encode(), label_to_json(given), partition=0)
 
 
 def pairs(book: LabelBook) -> list[tuple[float, float]]:
@@ -76,7 +76,7 @@ def test_labels_of_another_version_are_told_apart_and_what_is_no_label_is_left_a
     assert book.add(stored(label(evaluator_version="of-old"))) == ("answers_question", "of-old")
     assert book.add(stored(label(judge_score=None))) is None
     assert book.add(Stored(0, 1, 1.0, b"k", evaluation_to_json(scored()))) is None
-    assert book.add(Stored(0, 2, 1.0, b"k", b"{}", LABEL)) is None
+    assert book.add(Stored(0, 2, 1.0, b"k", b"{}")) is None
     assert (book.labels(VERSION), book.others(VERSION)) == ([], 1)
 
 

@@ -15,7 +15,9 @@ from collector.evaluate.sampling import upstream_of
 from collector.evaluate.state import State
 from collector.evaluate.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.logs.log import TICK, Stored
+from collector.records import turn_to_json
 from evaluators.cases import Feedback, Turn
+from evaluators.conversational.completeness import Completeness
 from evaluators.output.g_eval import GEval
 
 
@@ -47,10 +49,12 @@ def job(of: Monitor) -> Job:
 def test_a_budget_accrues_is_spent_and_saves_little() -> None:
     window = Window(HOUR, 3.6, 0.0)
     assert window.allowed == pytest.approx(0.001)
-    window.spend(1.8, 10.0)
-    assert window.allowed == pytest.approx(0.0005)
+    window.spend(0.9, 10.0)
+    assert window.allowed == pytest.approx(0.0005), "a debt is repaid in half an hour"
+    window.spend(0.9, 10.0)
+    assert window.allowed == pytest.approx(0.00025), "a quarter of the pace is always allowed"
     window.accrue(HOUR)
-    assert window.credit == pytest.approx(0.36), "a tenth of an hour's may be saved"
+    assert window.credit == pytest.approx(1.8), "half of an hour's may be saved"
     assert window.spent(3600.0) == 1.8
     assert window.spent(7200.0) == 0.0
     again = Window(HOUR, 3.6, 0.0)
@@ -58,9 +62,64 @@ def test_a_budget_accrues_is_spent_and_saves_little() -> None:
     assert again.plain() == window.plain()
 
 
+def test_what_was_spent_is_found_again_where_a_budget_was_added_or_taken_away() -> None:
+    both = Plan((monitor(usd_per_hour=1.0, usd_per_day=10.0, hard_cap=1.0),))
+    purse = Purse(both, 1)
+    purse.open(0, 1e6, None, ())
+    purse.settle(job(both.monitors[0]), 0, 0.5, 1e6)
+    _, account = purse.decide(0, 1e6 + 60)
+    for limits, then, used in (
+        ({"usd_per_day": 10.0}, 1e6 + 61, 0.05),
+        ({"usd_per_day": 10.0}, 1e6 + 2 * DAY, 0.0),
+        ({"usd_per_hour": 1.0}, 1e6 + 61, 0.5),
+    ):
+        changed = Purse(Plan((monitor(**limits, hard_cap=1.0),)), 1)
+        changed.open(0, 1e6 + 61, account, ())
+        assert changed.used("m", then) == pytest.approx(used), limits
+
+
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 def test_a_factor_is_a_share(allowed: float, demand: float) -> None:
     assert FLOOR <= factor_of(allowed, demand) <= 1.0
+
+
+@pytest.mark.parametrize(("hard_cap", "brake"), [(1.0, 1.0), (1.2, 1.1), (10.0, 1.125)])
+def test_rates_are_braked_before_the_hard_cap(hard_cap: float, brake: float) -> None:
+    assert Limits(usd_per_hour=1.0, hard_cap=hard_cap).brake == pytest.approx(brake)
+
+
+def test_what_the_last_period_leaves_below_the_brake_is_all_that_is_allowed() -> None:
+    window = Window(HOUR, 3.6, 0.0, brake=1.1)
+    for minute in range(60):
+        window.accrue(60.0 * minute)
+        window.spend(0.0625, 60.0 * minute)
+    window.accrue(HOUR - 1.0)
+    window.credit = 0.3
+    assert window.allowed == pytest.approx((1.1 * 3.6 - 3.75) / 300)
+    window.spend(0.2, HOUR - 1.0)
+    assert window.allowed == pytest.approx(0.00025)
+
+
+def test_a_rate_is_decided_again_before_its_minute_is_over_where_traffic_jumps() -> None:
+    watched = monitor(usd_per_hour=1.0)
+    purse = Purse(Plan((watched,)), 1)
+    purse.open(0, 0.0, None, ())
+
+    def come(number: int, now: float) -> bool:
+        for _ in range(number):
+            purse.demand(0, watched, ASSIGNMENT, 1.0)
+        return purse.due(0, now)
+
+    for minute in range(1, 30):
+        assert come(60, 60.0 * minute)
+        purse.decide(0, 60.0 * minute)
+    before = purse.factor("m")
+    assert not come(20, 29 * 60 + 15.0), "chance alone makes 20 of 15"
+    assert not come(60, 29 * 60 + 9.0), "too early to tell"
+    assert come(0, 29 * 60 + 20.0)
+    purse.decide(0, 29 * 60 + 20.0)
+    assert purse.factor("m") < before / 3, "four times as much: it is believed at once"
+    assert not come(80, 30 * 60.0), "no news"
 
 
 def test_demand_follows_the_recent_past() -> None:
@@ -133,6 +192,29 @@ async def test_what_is_decided_goes_before_what_an_earlier_owner_decided_for_the
     assert owner.rates == replay.rates == now.rates
 
 
+async def test_weights_of_conversations_add_up_where_rates_rise_after_a_boosted_turn() -> None:
+    """The boosted turn comes under a low rate, another under a higher one: some conversations are taken in by the second
+    turn alone, and do not know of the first."""
+    many = 3000
+    solved = Completeness(name="solved")
+    assignment = Assignment(solved, Named("m"), solved.version)
+    watched = Monitor(
+        "m", (assignment,), {}, limits=Limits(usd_per_hour=1.0), strata=Strata((Boost("error", 4.0, failed),))
+    )
+    decisions = [Decision(at=0, rates=Rates({"m": Share(0.1)})), Decision(at=many, rates=Rates({"m": Share(0.3)}))]
+    state = State(Plan((watched,)), Mark(0), decisions)
+    position, weights = 0, []
+    for error in ("boom", None):
+        for number in range(many):
+            of = Turn(turn_id=f"{error}{number}", conversation_id=f"c{number}", input="?", error=error)
+            key = f"c{number}".encode()
+            assert not await state.apply(Stored(0, position, 1000.0, key, turn_to_json(of)))
+            position += 1
+    for job in await state.apply(Stored(0, position, 1e6, None, b"", TICK)):
+        weights.append(1.0 / job.sampling.probability)
+    assert sum(weights) == pytest.approx(many, rel=0.06), "by chance it is off by 2 %, as a standard error"
+
+
 def test_what_has_no_budget_keeps_its_rates_and_pays_nothing() -> None:
     purse = Purse(Plan((monitor("free"),)), 1)
     purse.open(0, 0.0, None, ())
@@ -152,6 +234,7 @@ def test_notes_and_rates_come_back_as_they_were() -> None:
     [
         ("ot=th:8", 0.5), ("x=y,ot=rv:abcdef;th:c", 0.25), ("ot=th:0", 1.0), ("ot=rv:1", None), ("x=th:8", None),
         ("ot=th:zz", None), ("", None), (None, None),
+        ("ot=th:fff", 2**-12), ("ot=th:ffff", None), ("ot=th:ffffffffffffff", None),
     ],
 )  # fmt: skip
 def test_what_samplers_before_us_let_through(state: str | None, probability: float | None) -> None:

@@ -1,4 +1,7 @@
+from collections.abc import AsyncIterator, Sequence
+
 from collector.evaluate.definitions import Definitions
+from collector.logs.log import LogUnavailable, Record, Stored
 from collector.logs.memory import MemoryLog
 
 
@@ -16,3 +19,34 @@ async def test_of_two_processes_the_first_in_the_log_wins_for_both() -> None:
     assert await one.save("k", "from one") == "from one"
     assert await two.save("k", "from two") == "from one"
     assert await one.load("k") == await two.load("k") == "from one"
+
+
+class Away(MemoryLog):
+    """A log that is away for the next few questions."""
+
+    away = 0
+
+    def _ask(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise LogUnavailable("no broker")
+
+    async def append(self, records: Sequence[Record]) -> None:
+        self._ask()
+        await super().append(records)
+
+    def read(self, partition: int, start: int) -> AsyncIterator[Sequence[Stored]]:
+        self._ask()
+        return super().read(partition, start)
+
+
+async def test_a_log_that_is_away_is_waited_for() -> None:
+    """A judge that needs its steps cannot go on without; a failure of its evaluation would stand for good."""
+    log = Away("definitions", partitions=1)
+    definitions = await Definitions.read(log, wait=0.001)
+    log.away = 3
+    assert await definitions.load("k") is None
+    assert log.away == 0
+    log.away = 3
+    assert await definitions.save("k", "steps") == "steps"
+    assert log.away == 0

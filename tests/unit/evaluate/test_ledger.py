@@ -3,12 +3,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from collector.evaluate.decisions import Decision
-from collector.evaluate.ledger import Ledger, persistently
+from collector.evaluate.ledger import Ledger, end_of, persistently
 from collector.evaluate.rates import Rates
 from collector.logs.following import Pace
 from collector.logs.log import LogUnavailable, Record, Stored
 from collector.logs.memory import MemoryLog
-from collector.records import LABEL
 
 
 async def append(log: MemoryLog, *ids: str) -> None:
@@ -84,15 +83,6 @@ async def test_nothing_is_forgotten_of_turns_that_an_earlier_owner_took_and_did_
     assert (len(ledger), ledger.note) == (0, 50)
 
 
-async def test_a_persons_label_is_no_entry_of_the_ledger() -> None:
-    log = MemoryLog("evaluations", partitions=1)
-    await append(log, "a")
-    await log.append([Record(b"label", b"{}", LABEL, partition=0)])
-    ledger = Ledger(log, 0)
-    await ledger.read_back(0)
-    assert ["a" in ledger, "label" in ledger, len(ledger)] == [True, False, 1]
-
-
 class Unsteady(MemoryLog):
     """A log that is away for the next few questions."""
 
@@ -116,6 +106,9 @@ async def test_a_log_that_is_away_delays_reading_back_and_marks() -> None:
     log = Unsteady("evaluations", partitions=1, pace=Pace(chunk_records=2))
     await append(log, *"abc")
     await log.append([Decision(at=0).record(0)])
+    assert await end_of(log, 0) == 4
+    log.away = 3
+    assert await end_of(log, 0, wait=0.001) == 4
     log.away = 3
     ledger = Ledger(log, 0, horizon=0.0)
     await ledger.read_back(0, wait=0.001)
@@ -126,6 +119,13 @@ async def test_a_log_that_is_away_delays_reading_back_and_marks() -> None:
     await ledger.mark(turns=10, low_watermark=10, time=1001.0)
     await ledger.mark(turns=20, low_watermark=20, time=1020.0)
     assert (ledger.note, len(ledger)) == (4, 0)
+    await append(log, "d")
+    log.away = 2
+    await ledger.pin(wait=0.001)
+    await ledger.mark(turns=30, low_watermark=30, time=1040.0)
+    await append(log, "e")
+    await ledger.mark(turns=40, low_watermark=40, time=1060.0)
+    assert (ledger.note, log.away) == (5, 0)
 
 
 class Unanswering(MemoryLog):

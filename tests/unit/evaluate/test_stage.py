@@ -18,11 +18,13 @@ from collector.evaluate.conversations import Ends
 from collector.evaluate.dispatch import Dispatcher
 from collector.evaluate.fold import Bounds
 from collector.evaluate.lanes import Room
-from collector.evaluate.plan import Assignment, EndRule, Monitor, NoJudge, Plan
+from collector.evaluate.marks import Mark
+from collector.evaluate.plan import Assignment, EndRule, Job, Monitor, NoJudge, Plan
 from collector.evaluate.purse import Purse
 from collector.evaluate.sampling import draw
 from collector.evaluate.stage import EvaluateStage
 from collector.evaluate.strata import Boost, Strata, failed
+from collector.logs.clock import SteadyClock
 from collector.logs.following import Pace
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
@@ -113,6 +115,7 @@ class Counts:
     def __init__(self) -> None:
         self.turns: Counter[tuple[str, str]] = Counter()
         self.evaluations: Counter[tuple[str, str]] = Counter()
+        self.begun_of: Counter[tuple[str, str]] = Counter()
         self.closings: Counter[str] = Counter()
 
     def turn(self, monitor: str, outcome: str) -> None:
@@ -120,6 +123,9 @@ class Counts:
 
     def evaluation(self, monitor: str, evaluator: str, what: str, reason: str = "", number: int = 1) -> None:
         self.evaluations[evaluator, what] += number
+
+    def begun(self, monitor: str, evaluator: str) -> None:
+        self.begun_of[monitor, evaluator] += 1
 
     def closed(self, monitor: str, by: str, gaps: int) -> None:
         self.closings[by] += 1
@@ -218,6 +224,7 @@ async def test_a_turn_that_comes_again_is_not_judged_again(bench: Bench) -> None
         await bench.put(turn(1), turn(2))
         ledger = await bench.until(2)
     assert [each.subject.turn_id for each in ledger] == ["turn-1", "turn-2"]
+    assert bench.tally.begun_of == {("all", "a"): 2}
 
 
 async def test_a_turn_that_comes_again_is_known_also_when_a_backlog_lets_time_fly(bench: Bench) -> None:
@@ -378,6 +385,48 @@ async def test_while_the_ledger_cannot_be_written_evaluations_wait(bench: Bench)
     await bench.put(turn(1))
     async with bench.running(monitor(Length(name="a"))):
         assert [each.outcome for each in await bench.until(1)] == ["scored"]
+
+
+async def test_a_log_that_cannot_say_its_end_is_waited_for(bench: Bench) -> None:
+    end, away = bench.turns.end, 1
+
+    async def sometimes(partition: int) -> int:
+        nonlocal away
+        if away:
+            away -= 1
+            raise LogUnavailable("no broker")
+        return await end(partition)
+
+    bench.turns.end = sometimes  # type: ignore[method-assign]
+    await bench.put(turn(1))
+    async with bench.running(monitor(Length(name="a"))):
+        assert [each.outcome for each in await bench.until(1)] == ["scored"]
+    assert away == 0
+
+
+async def test_a_clock_that_is_set_sheds_nothing_and_frees_no_budget() -> None:
+    wall, passed = 1e9, 50.0
+    clock = SteadyClock(lambda: wall, lambda: passed)
+    of = Assignment(Asked(name="asked"), Priced(0.06), "v", expected_usd=0.06)
+    capped = Monitor(name="m", assignments=(of,), match={}, limits=Limits(usd_per_hour=0.1, hard_cap=1.0))
+    purse = Purse(Plan((capped,)), 1)
+    purse.open(0, clock(), None, ())
+    dispatcher = Dispatcher(
+        MemoryLog("evaluations"), room=Room(places=1), purse=purse, shed_after=60.0, clock=clock,
+        now=lambda: datetime.fromtimestamp(wall, UTC),
+    )  # fmt: skip
+
+    async def reason(number: int) -> str | None:
+        job = Job(
+            evaluation_id=f"{number}", monitor=capped, assignment=of, case=lambda: turn(number), needs=Mark(0),
+            emitted=0, since=clock(),
+        )  # fmt: skip
+        nonlocal wall, passed
+        passed += 1.0
+        wall += 7200.0
+        return (await dispatcher.perform(job, 0)).reason
+
+    assert [await reason(number) for number in range(4)] == [None, None, "over_budget", "over_budget"]
 
 
 class Priced:

@@ -7,7 +7,7 @@ from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
 from collector.export.stage import REMEMBERED, ExportStage
 from collector.logs.log import TICK, Stored
-from collector.records import LABEL, evaluation_to_json
+from collector.records import evaluation_to_json
 from collector.telemetry import DROPS, EXPORT_FAILURES, EXPORT_LAG, EXPORTED, Telemetry
 
 
@@ -122,11 +122,3 @@ async def test_what_is_remembered_is_bounded():
         numbered = [value.replace(f"{0:032x}".encode(), f"{n:032x}".encode()) for n in range(REMEMBERED + 500)]
         await fold.deliver([record(n, each) for n, each in enumerate(numbered)])
         assert len(fold._seen) == REMEMBERED
-
-
-async def test_a_persons_label_in_the_log_is_no_evaluation_and_no_bad_record():
-    staged = Staged()
-    async with staged.stage.open_fold(0, None) as fold:
-        await fold.deliver([of(1), record(2, b'{"label_id":"a"}', LABEL)])
-    assert len(staged.exporter.batches) == 1
-    assert staged.bad == []

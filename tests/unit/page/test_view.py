@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from evaluation_samples import failed, label, scored, skipped
 
-from collector.page.view import View
+from collector.page.view import LABELS, View
 from evaluators.cases import Turn
 
 NEW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -64,14 +64,25 @@ def test_outcomes_are_counted_from_the_start_on_by_reason():
     assert outcomes.others == {("skipped", "missing_field"): 2, ("failed", "judge_timeout"): 1}
 
 
-def test_the_newest_label_of_an_evaluation_counts_and_one_of_a_foreign_evaluation_is_not_kept():
-    view = View([])
-    view.add_evaluation(scored(1), 0, 1, 1.0)
+def test_the_newest_label_of_an_evaluation_counts_whether_it_is_read_before_or_after_it():
     later, earlier = label(given_at=NEW, note="later"), label(note="earlier")
-    view.add_label(later)
-    view.add_label(earlier)
-    view.add_label(label(evaluation_id="f" * 32))
-    assert view.get(scored(1).evaluation_id).label == later
+    for before in range(4):
+        view = View([])
+        for number, add in enumerate((later, earlier, label(evaluation_id="f" * 32))):
+            if number == before:
+                view.add_evaluation(scored(1), 0, 1, 1.0)
+            view.add_label(add)
+        view.add_evaluation(scored(1), 0, 1, 1.0)
+        assert view.get(scored(1).evaluation_id).label == later
+
+
+def test_only_so_many_labels_are_remembered():
+    view = View([])
+    for number in range(LABELS + 1):
+        view.add_label(label(evaluation_id=f"{number:032x}"))
+    for number in (0, 1):
+        view.add_evaluation(scored(number), 0, number, 1.0)
+    assert [each.label is None for each in view] == [True, False]
 
 
 def test_a_partition_that_is_given_up_takes_its_evaluations_along():
