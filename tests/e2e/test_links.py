@@ -58,7 +58,7 @@ async def taken(process: ServiceProcess) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("evalstream_turns_total{"))
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.long])])
 async def test_two_who_opened_alike_are_judged_apart_and_whole_after_a_kill(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -80,6 +80,7 @@ async def judged(process: ServiceProcess, page: Asked) -> list[dict[str, Any]]:
     return await page.rows(len(exchanges((DIALECT,))))
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 async def test_the_same_over_kafka(tmp_path: Path, kafka_broker: Any) -> None:
     await labelled_and_killed(tmp_path, log=Topics(kafka_broker.bootstrap).log_settings())

@@ -125,6 +125,7 @@ async def test_a_judge_where_nobody_listens_is_told_of_at_once(tmp_path: Path) -
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_interrupted_and_started_again_nothing_is_judged_twice(tmp_path: Path) -> None:

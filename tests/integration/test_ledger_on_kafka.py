@@ -11,6 +11,7 @@ from collector.evaluate.ledger import Ledger, persistently
 from collector.logs.log import Record
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 async def test_what_was_appended_without_an_answer_is_not_appended_again(own_broker, caplog) -> None:
     async with open_log(own_broker, delivery_timeout=2.0, request_timeout=1.0) as log:
