@@ -135,7 +135,7 @@ def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr:
 
     death, written = Death(step, times), set[bytes]()
     real: Any = app
-    open_logs, open_judges, open_exporters = real.open_logs, real.open_judges, real._open_exporters
+    open_logs, open_judges, open_exporters = real.open_logs, real.open_judges, real.open_exporters
 
     @asynccontextmanager
     async def dying_logs(settings: Any, **options: Any) -> AsyncGenerator[Logs]:
@@ -147,11 +147,12 @@ def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr:
         async with open_judges(*arguments) as judges:
             yield {name: DyingJudge(judge, death) for name, judge in judges.items()}
 
-    async def dying_exporters(*arguments: Any) -> list[Any]:
-        stages = await open_exporters(*arguments)
-        for stage in stages:
-            stage._exporter = DyingExporter(stage._exporter, death)
-        return stages
+    @asynccontextmanager
+    async def dying_exporters(*arguments: Any) -> AsyncGenerator[Sequence[Any]]:
+        async with open_exporters(*arguments) as stages:
+            for stage in stages:
+                stage._exporter = DyingExporter(stage._exporter, death)
+            yield stages
 
-    real.open_logs, real.open_judges, real._open_exporters = dying_logs, dying_judges, dying_exporters
+    real.open_logs, real.open_judges, real.open_exporters = dying_logs, dying_judges, dying_exporters
     evalstream(arguments, stderr)
