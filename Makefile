@@ -14,8 +14,9 @@ help: ## say what can be done
 
 setup: .venv/.ready ## create .venv with the locked dependencies
 
+# Compiled once: where Python is told to write no bytecode, every process would else take a second to start.
 .venv/.ready: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --quiet --locked --python $(PYTHON)
+	$(UV) sync --quiet --locked --compile-bytecode --python $(PYTHON)
 	@touch $@
 
 .tools/bin/uv:
