@@ -25,6 +25,7 @@ from collector.dialects.messages import messages, system_and_rest
 from collector.errors import BadInput
 from collector.otlp import MAX_DEPTH, Signal
 from collector.records import record_of
+from collector.whole_conversation import said_with
 from evaluators.cases import Conversation, Json, Message, ToolCall, Turn
 
 Incoming: TypeAlias = Signal | Literal["turns"]
@@ -148,7 +149,7 @@ def _conversation(held: Mapping[str, Any]) -> Iterator[Turn]:
         turn = _turn({**said, "conversation_id": said.get("conversation_id") or identity})
         turn = turn if turn.history else replace(turn, history=history)
         history = (*turn.history, *_as_messages(turn))
-        yield turn
+        yield said_with(turn, held)
 
 
 def _as_messages(turn: Turn) -> Iterator[Message]:

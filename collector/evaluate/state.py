@@ -26,6 +26,7 @@ from collector.evaluate.session import Closed, Closing
 from collector.evaluate.tally import NoTally, Tally
 from collector.logs.log import Stored
 from collector.records import turn_from_json
+from collector.whole_conversation import said_of_whole
 from evaluators.cases import Conversation, Turn
 from evaluators.outcome import Sampling, Score
 from evaluators.run import run
@@ -328,9 +329,11 @@ def _conversation(closed: Closed, attributes: dict[str, Any]) -> Callable[[], Co
     """The conversation, unpacked when it is its turn."""
 
     def unpack() -> Conversation:
+        turns = tuple(kept.turn(turn_id, closed.conversation_id) for turn_id, kept in closed.turns)
         return Conversation(
+            **said_of_whole(turns),
             conversation_id=closed.conversation_id,
-            turns=tuple(kept.turn(turn_id, closed.conversation_id) for turn_id, kept in closed.turns),
+            turns=turns,
             closed_by=closed.closed_by,
             revision=closed.revision,
             attributes=attributes,

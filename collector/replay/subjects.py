@@ -11,6 +11,7 @@ from collector.evaluate.plan import conversation_key
 from collector.evaluate.session import digest_of
 from collector.logs.log import Log, Stored
 from collector.records import turn_from_json
+from collector.whole_conversation import said_of_whole
 from evaluators.cases import Conversation, Turn
 from evaluators.outcome import Evaluation
 
@@ -66,9 +67,11 @@ def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conver
     count = evaluation.attributes.get("turns", len(links) or len(turns))
     if not turns or len(turns) != count:
         return None
+    ordered = sorted(turns, key=_order)
     return Conversation(
+        **said_of_whole(ordered),
         conversation_id=evaluation.subject.conversation_id,
-        turns=tuple(replace(each, history=()) for each in sorted(turns, key=_order)),  # it repeats the turns before
+        turns=tuple(replace(each, history=()) for each in ordered),  # it repeats the turns before
         closed_by=str(evaluation.attributes.get("closed_by", "")) or None,
         revision=evaluation.subject.revision,
         attributes=evaluation.attributes,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collector.evaluate.marks import Mark
 from collector.evaluate.plan import Assignment, Job, Monitor, conversation_key
 from collector.evaluate.session import digest_of
+from collector.whole_conversation import said_of_whole
 from evaluators.cases import Conversation, Turn
 
 MONITOR = Monitor(name="score", assignments=(), match={})
@@ -24,8 +25,9 @@ def jobs_of(turns: Iterable[Turn], assignments: Sequence[Assignment]) -> Iterato
         for each in of_turns:
             yield _job(each, each.evaluation_id(turn.turn_id), turn)
     for conversation_id, members in conversations.items():
+        ordered = tuple(sorted(members.values(), key=_start))
         conversation = Conversation(
-            conversation_id=conversation_id, turns=tuple(sorted(members.values(), key=_start)), closed_by="end_of_file"
+            **said_of_whole(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
         )
         for each in of_conversations:
             yield _job(each, each.evaluation_id(conversation_id, digest_of(members)), conversation)

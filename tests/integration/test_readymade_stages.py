@@ -11,6 +11,7 @@ import pytest
 
 from collector.app import running
 from collector.config.loading import Config, check
+from collector.demo.judge import serve_judge
 from collector.logs.log import Log
 from collector.records import evaluation_from_json, turn_from_json
 from collector.starting import retention
@@ -40,10 +41,10 @@ def configured(folder: Path, **log: Any) -> Config:
 
 
 async def until_held(log: Log, count: int) -> list[bytes]:
-    """What a log holds, as soon as that is so many records."""
+    """What a log holds beside ticks and decisions, as soon as that is so many records."""
     async with asyncio.timeout(60):
         while True:
-            held = [record async for batch in log.read(0, 0) for record in batch if not record.is_tick]
+            held = [record async for batch in log.read(0, 0) for record in batch if not record.headers]
             if len(held) >= count:
                 return [record.value for record in held]
             await asyncio.sleep(0.02)
@@ -64,6 +65,24 @@ async def test_receive_alone_then_evaluate_alone(tmp_path: Path) -> None:
     assert [turn.input for turn in turns] == ["Hi", "Hi"]
     async with running(config, {"evaluate"}) as service:
         assert_scored_without_text(list(map(evaluation_from_json, await until_held(service.logs.evaluations, 2))))
+
+
+async def test_what_is_said_of_a_conversation_reaches_its_judge(tmp_path: Path) -> None:
+    """Role adherence asks for the role, and would be skipped without it."""
+    document = {"conversation_id": "c", "chatbot_role": "A patient clerk.", "turns": [TURN]}
+    (tmp_path / "conversation.json").write_text(json.dumps(document))
+    async with serve_judge() as judge:
+        values = {
+            "log": {"kind": "memory"},
+            "receive": {"files": [str(tmp_path / "conversation.json")]},
+            "judges": {"stand-in": {"model": "stand-in", "base_url": judge}},
+            "evaluators": {"role": {"kind": "role_adherence"}},
+            "monitors": {"all": {"evaluators": ["role"], "idle": "100ms"}},
+            "export": {},
+        }
+        async with running(check(values, "test")) as service:
+            [held] = await until_held(service.logs.evaluations, 1)
+    assert evaluation_from_json(held).outcome == "scored"
 
 
 async def test_all_of_it_in_memory(tmp_path: Path) -> None:

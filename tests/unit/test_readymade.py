@@ -9,6 +9,8 @@ import pytest
 
 from collector.errors import BadInput
 from collector.readymade import comes_again, documents_in, turns_in
+from collector.records import turn_from_json, turn_to_json
+from collector.whole_conversation import said_of_whole
 from evaluators.cases import Turn
 
 WHEN = "2026-01-02T03:04:05Z"
@@ -151,3 +153,13 @@ def test_what_is_wrong_is_said_without_the_content(document: Any, complaint: str
     with pytest.raises(BadInput, match=complaint) as caught:
         list(turns_in(document))
     assert "ada" not in str(caught.value)
+
+
+def test_what_is_said_of_a_conversation_goes_with_its_turns() -> None:
+    whole = {"chatbot_role": "A clerk.", "scenario": "A late train.", "expected_outcome": None}
+    said = {"input": "Hi", "actual_output": "Hello", "attributes": {"conversation.scenario": "Two late trains."}}
+    document = {"conversation_id": "c", **whole, "turns": [said | {"attributes": {}}, said]}
+    turns = [turn_from_json(turn_to_json(turn)) for turn in turns_in(document)]
+    assert said_of_whole(turns) == {"chatbot_role": "A clerk.", "scenario": "Two late trains."}
+    with pytest.raises(BadInput, match="scenario: a text is needed"):
+        list(turns_in(document | {"scenario": 5}))
