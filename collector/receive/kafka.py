@@ -209,7 +209,8 @@ class TurnsFold(SourceFold):
     async def deliver(self, records: Sequence[Stored]) -> None:
         """Take messages in, all of a delivery in one append."""
         await super().deliver(records)
-        self._known.forget(records[-1].position)
+        if records:  # none is left of a delivery of which nothing can be read
+            self._known.forget(records[-1].position)
 
     def reader(self) -> Read:
         """Reads messages that shall be appended together: what one brings, the next need not."""

@@ -36,8 +36,8 @@ def letters(log, telemetry=None, *, keep=True, **settings) -> DeadLetters:
 
 
 @asynccontextmanager
-async def fold_of(dead: DeadLetters, spans):
-    receiver = KafkaReceiver("otlp_spans", "traces", spans, Telemetry(), on_poison=dead.poisoned)
+async def fold_of(dead: DeadLetters, spans, signal="traces"):
+    receiver = KafkaReceiver("otlp_spans", signal, spans, Telemetry(), on_poison=dead.poisoned)
     async with dead.guarding(receiver.open_fold)(0, None) as fold:
         yield fold
 
@@ -52,6 +52,14 @@ async def test_a_bad_record_is_put_aside_and_the_rest_goes_on():
     assert (letter.attempts, letter.size, letter.state) == (1, 3, "dead")
     assert "OTLP" in letter.reason
     assert telemetry.counter(DEAD_LETTERS, "receive", "BadInput")._value.get() == 1
+
+
+@pytest.mark.parametrize("signal", ["traces", "logs", "turns"])
+async def test_a_delivery_of_which_nothing_can_be_read_stops_no_source(signal):
+    log = MemoryLog("dead_letters", partitions=1)
+    async with fold_of(letters(log), MemoryLog("there", partitions=1), signal) as fold:
+        await fold.deliver([Unreadable(0, 7, 100.0, None, b"", end=12, reason="the checksum is wrong")])
+    assert [each.position async for each in letters_in(log)] == [7]
 
 
 async def test_what_could_not_even_be_read_is_put_aside_with_its_place_and_stops_a_stage_like_the_rest():
