@@ -17,6 +17,7 @@ from collector.config.settings import (
 )
 from collector.golden.cases import read_cases
 from collector.link.outlet import EVERY
+from collector.opening import names_of
 from collector.receive.settings import OtlpSettings
 from collector.rules.sight import alert_lines
 
@@ -26,7 +27,7 @@ def report(config: Config) -> Iterator[str]:
     settings = config.settings
     yield f"{config.source} is right."
     yield ""
-    yield f"logs       {_logs(settings.log)}"
+    yield f"logs       {_logs(settings.log, linking=settings.assemble.link is not None)}"
     for line in _receivers(config):
         yield f"receive    {line}"
     yield f"assemble   a trace is read when nothing of it came for {_time(settings.assemble.quiet)}"
@@ -52,7 +53,7 @@ def report(config: Config) -> Iterator[str]:
     yield from _warnings(config)
 
 
-def _logs(log: LogSettings) -> str:
+def _logs(log: LogSettings, *, linking: bool) -> str:
     match log.kind:
         case "memory":
             return "in memory: gone when the process ends"
@@ -60,9 +61,7 @@ def _logs(log: LogSettings) -> str:
             return f"SQLite, {log.path}; records are kept {_time(log.retention)} beyond need"
         case "kafka":
             assert log.kafka is not None
-            topics = ", ".join(
-                f"{log.kafka.prefix}.{name}" for name in ("spans", "turns", "evaluations", "definitions")
-            )
+            topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names_of(linking=linking))
             return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}: {topics}, {log.kafka.partitions} partitions"
 
 

@@ -14,6 +14,11 @@ NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels
 UNLINKED = "unlinked"
 
 
+def names_of(*, linking: bool) -> Sequence[str]:
+    """The names of the logs that are opened: all, but that of unlinked turns only with `linking`."""
+    return (*NAMES, UNLINKED) if linking else NAMES
+
+
 @dataclass(frozen=True, slots=True)
 class Logs:
     """The logs of the service. `definitions` keeps judges' answers to constant questions, like evaluation steps,
@@ -42,7 +47,7 @@ async def open_logs(settings: LogSettings, *, linking: bool = False) -> AsyncGen
         ConfigError: what is there does not fit the configuration.
     """
     try:
-        logs = await _open(settings, (*NAMES, UNLINKED) if linking else NAMES)
+        logs = await _open(settings, names_of(linking=linking))
     except LogError as error:
         raise ConfigError(f"log: {error}") from error
     try:

@@ -1,0 +1,26 @@
+"""What `check` says of a configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector.check import report
+from collector.config.loading import check
+from collector.opening import NAMES
+
+
+@pytest.mark.parametrize("link", [None, {"services": ["*"]}], ids=["unlinked", "linked"])
+def test_every_topic_is_named_that_is_opened(link: dict[str, list[str]] | None) -> None:
+    """Whoever makes topics or grants access to them reads it there."""
+    config = check(
+        {
+            "log": {"kind": "kafka", "kafka": {"bootstrap_servers": ["b:9092"], "prefix": "p"}},
+            "assemble": {"link": link},
+            "evaluators": {"exact": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+        },
+        "test",
+    )
+    [line] = [line for line in report(config) if line.startswith("logs")]
+    assert all(f"p.{name}," in line for name in NAMES)
+    assert ("p.unlinked," in line) == (link is not None)
