@@ -60,22 +60,24 @@ class LinkFold:
 
     async def replay(self, records: Sequence[Stored]) -> None:
         """Rebuild what is known of conversations."""
-        for number, _ in enumerate(self._linked(records, _ignore_bad)):
+        for number, _ in enumerate(self._conversations(records, _ignore_bad)):
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
 
     async def deliver(self, records: Sequence[Stored]) -> None:
         """Hand turns on, each with its conversation; they are durable on return."""
         made: list[Record] = []
-        for turn in self._linked(records, self._on_bad_record):
-            made.append(turn_record(turn))
+        for turn, conversation_id in self._conversations(records, self._on_bad_record):
+            made.append(turn_record(replace(turn, conversation_id=conversation_id)))
             if len(made) >= _BATCH:
                 await self._turns.append(made)
                 made = []
         if made:
             await self._turns.append(made)
 
-    def _linked(self, records: Sequence[Stored], on_bad: Callable[[Stored, BadInput], None]) -> Iterator[Turn]:
+    def _conversations(
+        self, records: Sequence[Stored], on_bad: Callable[[Stored, BadInput], None]
+    ) -> Iterator[tuple[Turn, str]]:
         for record in records:
             if record.is_tick:
                 continue
@@ -84,7 +86,7 @@ class LinkFold:
             except BadInput as error:
                 on_bad(record, error)
                 continue
-            yield replace(turn, conversation_id=self._links.conversation_of(turn, record.position, record.timestamp))
+            yield turn, self._links.conversation_of(turn, record.position, record.timestamp)
 
 
 def _ignore_bad(_record: Stored, _error: BadInput) -> None:
