@@ -7,9 +7,9 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long fuzz chaos soak lint format dashboards reference tools bench bench-compare
+.PHONY: help setup demo test long fuzz mutants chaos soak lint format dashboards docs reference tools bench bench-compare
 
-help: ## say what can be done
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## create .venv with the locked dependencies
@@ -40,6 +40,10 @@ FUZZ_SEED ?= $(shell date +%s)
 
 fuzz: setup ## try FUZZ_CASES hostile requests and traces (five million), of a new seed
 	FUZZ_CASES=$(FUZZ_CASES) FUZZ_SEED=$(FUZZ_SEED) .venv/bin/pytest tests/hostile/test_fuzz.py --timeout 0 $(ARGS)
+	GROWTH_EVERYTHING=1 .venv/bin/pytest tests/hostile/test_linear_time.py --timeout 0 $(ARGS)
+
+mutants: setup ## mutate sampling, ledger, weighting, turns, budget and drops at random: the tests have to notice nine of ten
+	.venv/bin/python tests/mutants/mutants.py $(ARGS)
 
 chaos: setup ## kill workers and broker at random under load, at most ten minutes: nothing may be lost or judged twice
 	@PYTHONPATH=tests/kafka:tests/chaos timeout 600 .venv/bin/python tests/chaos/chaos.py $(ARGS)
@@ -57,11 +61,16 @@ format: setup ## put the code into its form
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-dashboards: setup ## write deploy/grafana/dashboards anew from deploy/dashboards
+dashboards: setup ## write deploy/grafana/dashboards from deploy/dashboards
 	.venv/bin/python -m deploy.dashboards.generate
 
-reference: setup ## write deploy/CONFIGURATION.md anew from the models that check the configuration
+reference: setup ## write the generated pages and tables of deploy/docs: configuration, commands, evaluators, dialects, metrics
 	.venv/bin/python -m deploy.reference
+
+# In an environment of its own, so that a build of the site leaves .venv as the lock has it.
+docs: | $(UV) ## build the documentation into .cache/site: searchable, and without a network (ARGS=serve: look at it while writing)
+	UV_PROJECT_ENVIRONMENT=$(CURDIR)/.cache/docs NO_MKDOCS_2_WARNING=1 $(UV) run --quiet --locked --only-group docs --python $(PYTHON) \
+	  mkdocs $(or $(ARGS),build --quiet --strict) --config-file deploy/mkdocs.yml
 
 bench: setup ## measure speed beside floors and peers; writes tests/bench/RESULTS.md (at most ten minutes; ARGS=--long for all)
 	.venv/bin/python tests/bench/run.py $(ARGS)

@@ -1,10 +1,11 @@
-"""Waiting between attempts at something that is down for now."""
+"""Retries with full-jitter back-off, and the two log lines of a failure: when it starts and when it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,48 +16,83 @@ E = TypeVar("E", bound=Exception)
 logger = logging.getLogger(__name__)
 
 
+class FailureLog:
+    """The log lines of something that is retried: a line for the first failure and one for the recovery.
+
+    Not a line for each attempt: an outage of an hour would bury everything else. `action` says what is attempted, as in
+    `writing to the turns log`.
+    """
+
+    def __init__(self, action: str) -> None:
+        self._action = action
+        self._failures = 0
+
+    def failed(self, error: object) -> None:
+        """Count a failed attempt; the first of a row is logged."""
+        if not self._failures:
+            logger.warning("%s failed (%s); retrying", self._action, error)
+        self._failures += 1
+
+    def succeeded(self) -> None:
+        """End a row of failures, if there is one, and log it."""
+        if self._failures:
+            logger.info("%s succeeded after %d failed attempts", self._action, self._failures)
+            self._failures = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Full-jitter exponential back-off without end.
+    """Full-jitter exponential back-off.
 
-    The wait (s) before attempt n + 1 is drawn evenly from 0 to `first * 2**n`, at most `cap`. Where the error has a
-    `retry_after` (s), the wait is at least that, at most `patience`.
+    The wait (s) before attempt n + 1 is a random number from 0 to `first * 2**n`, at most `cap`. Where the error has a
+    `retry_after` (s), the wait is at least that, at most `patience`. Attempts end `deadline` seconds after the first
+    failure; None means never. `clock` gives seconds.
     """
 
     first: float = 0.2
     cap: float = 30.0
     patience: float = 600.0
+    deadline: float | None = None
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     chance: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic
 
     async def repeat(
         self,
         attempt: Callable[[], Awaitable[T]],
         error: type[E],
         *,
-        what: str,
+        action: str,
         on_failure: Callable[[E], None] = lambda _error: None,
     ) -> T:
         """Repeat `attempt` until it raises no `error`; anything else it raises goes through at once.
 
-        The log gets one line when it fails first and one when it works again. `what` says what is attempted.
+        `action` names the attempt in the log: see `FailureLog`.
+
+        Raises:
+            E: the last error, once the deadline has passed.
         """
+        log = FailureLog(action)
+        give_up: float | None = None
         failures = 0
         while True:
             try:
                 result = await attempt()
             except error as caught:
-                if not failures:
-                    logger.warning("%s does not work now (%s); trying again until it does", what, caught)
+                now = self.clock()
+                if give_up is None and self.deadline is not None:
+                    give_up = now + self.deadline
+                if give_up is not None and now >= give_up:
+                    raise
+                log.failed(caught)
                 on_failure(caught)
                 await self.sleep(self._wait(failures, caught))
                 failures += 1
             else:
-                if failures:
-                    logger.info("%s works again after %d failed attempts", what, failures)
+                log.succeeded()
                 return result
 
     def _wait(self, failures: int, error: Exception) -> float:
-        asked: float = getattr(error, "retry_after", None) or 0.0
-        drawn = self.chance() * min(self.cap, self.first * 2.0 ** min(failures, 30))
-        return max(drawn, min(asked, self.patience))
+        requested: float = getattr(error, "retry_after", None) or 0.0
+        jittered = self.chance() * min(self.cap, self.first * 2.0 ** min(failures, 30))
+        return max(jittered, min(requested, self.patience))

@@ -1,4 +1,4 @@
-"""The commands. Each imports what it needs when it runs, so that `evalstream --help` answers at once."""
+"""The commands. Each imports its modules when it runs, so that `evalstream --help` answers at once."""
 
 from __future__ import annotations
 
@@ -6,31 +6,58 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from collector.errors import ConfigError, EvalstreamError
+
+if TYPE_CHECKING:
+    from collector.config.loading import Config
 
 DONE, FAILED, WRONG = 0, 1, 2
 """Exit statuses: done; the work failed; the command or its configuration is wrong."""
 
+COMMANDS = {
+    "Get started": ("demo", "init", "check", "schema"),
+    "Run the service": ("run", "rules", "dead-letters", "export"),
+    "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate"),
+}
+"""The commands by heading, in the order of `evalstream --help`."""
+
+
+class GroupedCommands(TyperGroup):
+    """The root command, whose help lists the commands under headings."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click passes it
+        """Write a section for each heading."""
+        width = max(map(len, self.commands))
+        for heading, names in COMMANDS.items():
+            with formatter.section(heading):
+                limit = formatter.width - 6 - width
+                formatter.write_dl(
+                    [(f"{each:<{width}}", self.commands[each].get_short_help_str(limit)) for each in names]
+                )
+
+
 app = typer.Typer(
+    cls=GroupedCommands,
     name="evalstream",
-    help="Judges live LLM traffic: OpenTelemetry traces in, scores out as OpenTelemetry and Prometheus.",
+    help="Evaluate live LLM traffic: OpenTelemetry traces in, scores out as OpenTelemetry and Prometheus.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # what rich formats looks no better in a terminal and takes twice as long to come
+    rich_markup_mode=None,  # rich looks no better in a terminal and doubles the start-up time
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
-# Files are not looked at before the commands do (`readable=False`), who say in one sentence what is wrong with them.
+# typer does not check files (`readable=False`): the commands do, and report what is wrong in one sentence.
 ConfigFile = Annotated[
     Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
 ]
 DEFAULT_CONFIG = Path("evalstream.yaml")
-MaxUsd = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop before judges have cost more than this.")]
+MaxUsd = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop before judge costs exceed this.")]
 
 
 def main() -> None:
@@ -57,8 +84,18 @@ def _say(error: object, status: int) -> int:
     return status
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _load(path: Path) -> Config:
+    """Read a configuration; keys with an old name are warned about on stderr."""
+    from collector.config.loading import load
+
+    config = load(path)
+    for warning in config.warnings:
+        print(f"evalstream: {config.source}: warning: {warning}", file=sys.stderr)
+    return config
+
+
+def _version(letters: bool) -> None:
+    if letters:
         from importlib.metadata import version
 
         print(f"evalstream {version('evalstream')}")
@@ -68,7 +105,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     del version
@@ -76,20 +113,18 @@ def _root(
 
 @app.command()
 def demo(
-    duration: Annotated[
-        float | None, typer.Option(min=1, help="End after so many seconds; without it, Ctrl-C ends it.")
-    ] = None,
+    duration: Annotated[float | None, typer.Option(min=1, help="Seconds to run; until Ctrl-C by default.")] = None,
     worse_after: Annotated[
-        float, typer.Option(min=0, help="Seconds after which the application answers badly, on purpose.")
+        float, typer.Option(min=0, help="Seconds until the application's answers get worse on purpose.")
     ] = 45.0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of OTLP/HTTP; 0 takes any free one.")] = 4318,
-    metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0 takes any free one.")] = 9464,
-    page_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes any free one.")] = 8321,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of OTLP/HTTP; 0 for any free port.")] = 4318,
+    metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0 for any free port.")] = 9464,
+    page_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 for any free port.")] = 8321,
 ) -> None:
-    """Watch the whole system on this machine: no key and no broker needed.
+    """Run everything on this machine, without keys or a broker.
 
-    A small application sends OpenTelemetry spans; they are assembled, judged and exported. After a while its answers
-    get worse on purpose. With OPENAI_API_KEY or OPENAI_BASE_URL set, that judge is used instead of the stand-in.
+    A small application sends OpenTelemetry spans; they are assembled, evaluated and exported. After a while its
+    answers get worse on purpose. With OPENAI_API_KEY or OPENAI_BASE_URL set, that judge replaces the stand-in.
     """
     from collector.demo.run import DemoSettings, run_demo
 
@@ -100,14 +135,12 @@ def demo(
 def run(
     config: ConfigFile = DEFAULT_CONFIG,
     stages: Annotated[
-        str, typer.Option(help="Which stages this process runs, separated by commas.")
+        str, typer.Option(help="The stages of this process, separated by commas.")
     ] = "receive,assemble,evaluate,export,watch,page",
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    from collector.config.loading import load
-
-    checked = load(config)
-    from collector.app import serve, stages_of
+    checked = _load(config)
+    from collector.service.app import serve, stages_of
 
     serve(checked, stages_of(stages))
 
@@ -117,13 +150,16 @@ def check(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON object.")] = False,
 ) -> None:
-    """Check a configuration as `run` does; print what is watched, sampled and judged, and where the traffic went."""
-    from collector.check import report
-    from collector.config.loading import load
-    from collector.plan_json import plan_json
-    from collector.traffic import counts_of, traffic
+    """Validate a configuration and print its plan.
 
-    checked = load(config)
+    The plan says what is received, sampled, evaluated and exported, what alerts detect, which capacity the traffic
+    needs, and, if the service runs on this machine, its traffic so far.
+    """
+    from collector.commands.check import report
+    from collector.commands.plan_json import plan_json
+    from collector.commands.traffic import counts_of, traffic
+
+    checked = _load(config)
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return
@@ -136,57 +172,58 @@ def rules(
     config: ConfigFile = DEFAULT_CONFIG,
     formats: Annotated[
         list[str] | None,
-        typer.Option(
-            "--format", help="prometheus, prometheusrule, grafana or alertmanager; may be given several times."
-        ),
+        typer.Option("--format", help="prometheus, prometheusrule, grafana or alertmanager; repeatable."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder for the files, all formats if none is named; without it, stdout.", readable=False),
+        typer.Option(help="Folder to write files to (all formats by default); without it, stdout.", readable=False),
     ] = None,
 ) -> None:
-    """Write the alerts of a configuration, for Prometheus, Grafana and Alertmanager, and Grafana's dashboards."""
-    from collector.config.loading import load
-    from collector.rules.command import rendered, write
+    """Generate alert rules and Grafana dashboards.
 
-    loaded = load(config)
+    Formats are those of Prometheus, the Prometheus operator, Grafana and Alertmanager.
+    """
+    from collector.alerting.rules.write import render, write
+
+    loaded = _load(config)
     if output is not None:
         for path in write(loaded, formats or [], output):
             print(path)
         return
-    for content in rendered(loaded, formats or ["prometheus"]).values():
+    for content in render(loaded, formats or ["prometheus"]).values():
         print(content, end="")
 
 
 @app.command()
 def normalize(
     paths: Annotated[
-        list[Path], typer.Argument(help="OTLP files (.pb, .json, .jsonl), or directories of them.", readable=False)
+        list[Path],
+        typer.Argument(help="OTLP or turn files (.pb, .json, .jsonl), directories, or - for stdin.", readable=False),
     ],
-    explain: Annotated[bool, typer.Option(help="Say of every span how it was read, and why it made no turn.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Explanations as JSON, too, one object per trace.")] = False,
+    explain: Annotated[bool, typer.Option(help="Show how every span was read, and why it made no turn.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --explain: JSON, one object per trace.")] = False,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config", "-c", help="The configuration, where it says how turns are assembled.", readable=False
-        ),
+        typer.Option("--config", "-c", help="The configuration, for its `assemble` section.", readable=False),
     ] = None,
 ) -> None:
-    """Print the turns that OTLP files hold, one JSON object a line: what the service would judge."""
-    from collector.config.loading import load
-    from collector.config.settings import AssembleSettings
-    from collector.normalize import main as normalize_files
+    """Print the turns in OTLP files as JSON lines.
 
-    settings = load(config).settings.assemble if config else AssembleSettings()
+    They are assembled as in the service: these are the turns that it would evaluate.
+    """
+    from collector.commands.normalize import main as normalize_files
+    from collector.config.settings import AssembleSettings
+
+    settings = _load(config).settings.assemble if config else AssembleSettings()
     status = normalize_files(paths, sys.stdout, sys.stderr, settings=settings, explained=explain, as_json=json)
     raise typer.Exit(status)
 
 
-letters = typer.Typer(help="List, show and process again what could not be processed.", no_args_is_help=True)
+letters = typer.Typer(help="List and reprocess records that failed.", no_args_is_help=True)
 app.add_typer(letters, name="dead-letters")
 Stage = Annotated[
     Literal["receive", "assemble", "link", "evaluate"] | None,
-    typer.Option(help="Only those of this stage: receive, assemble, link or evaluate."),
+    typer.Option(help="Only this stage's: receive, assemble, link or evaluate."),
 ]
 
 
@@ -194,70 +231,69 @@ Stage = Annotated[
 def list_letters(
     config: ConfigFile = DEFAULT_CONFIG,
     stage: Stage = None,
-    all_: Annotated[bool, typer.Option("--all", help="Also those that were processed again.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Include those that were reprocessed.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
     """List the dead letters: id, stage, position, attempts and reason."""
     import asyncio
 
     from rich.console import Console
 
-    from collector.config.loading import load
-    from collector.dead_letters_command import Wanted, list_letters
+    from collector.commands.dead_letters import LetterFilter, list_letters
 
-    wanted = Wanted(stage=stage, redriven=all_)
-    raise typer.Exit(asyncio.run(list_letters(load(config), wanted, Console(), as_json=json)))
+    letters = LetterFilter(stage=stage, redriven=all_)
+    raise typer.Exit(asyncio.run(list_letters(_load(config), letters, Console(), as_json=json)))
 
 
 @letters.command("show")
 def show_letter(
-    letter_id: Annotated[str, typer.Argument(help="The id, as `list` shows it.")], config: ConfigFile = DEFAULT_CONFIG
+    letter_id: Annotated[str, typer.Argument(help="The id, from `dead-letters list`.")],
+    config: ConfigFile = DEFAULT_CONFIG,
 ) -> None:
-    """Show one dead letter, with the beginning of its value if that was kept."""
+    """Show one dead letter, with the beginning of its value if that is stored."""
     import asyncio
 
-    from collector.config.loading import load
-    from collector.dead_letters_command import show_letter
+    from collector.commands.dead_letters import show_letter
 
-    raise typer.Exit(asyncio.run(show_letter(load(config), letter_id, print)))
+    raise typer.Exit(asyncio.run(show_letter(_load(config), letter_id, print)))
 
 
 @letters.command("redrive")
 def redrive_letters(
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids; without any, all dead letters.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids; all dead letters by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     stage: Stage = None,
 ) -> None:
-    """Process dead letters once more, after what was wrong has been put right."""
+    """Reprocess dead letters, once their cause is fixed."""
     import asyncio
 
-    from collector.config.loading import load
-    from collector.dead_letters_command import Wanted, redrive_letters
+    from collector.commands.dead_letters import LetterFilter, redrive_letters
 
-    raise typer.Exit(asyncio.run(redrive_letters(load(config), Wanted(ids=ids or (), stage=stage), print)))
+    raise typer.Exit(asyncio.run(redrive_letters(_load(config), LetterFilter(ids=ids or (), stage=stage), print)))
 
 
 @app.command()
 def score(
-    paths: Annotated[list[str], typer.Argument(help="Turns, conversations or OTLP: files, directories, globs, - .")],
+    paths: Annotated[
+        list[str], typer.Argument(help="Turns, conversations or OTLP: files, directories, globs, or - for stdin.")
+    ],
     config: ConfigFile = DEFAULT_CONFIG,
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; may be given again.")] = None,
+    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Evaluations as .jsonl (a later run goes on from it) or .csv.", readable=False
+            "--output", "-o", help="Write evaluations as .jsonl (a later run resumes from it) or .csv.", readable=False
         ),
     ] = None,
     fail_under: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit status 1 if an evaluator's mean is below this.")
+        float | None, typer.Option(min=0, max=1, help="Exit with status 1 if an evaluator's mean is below this.")
     ] = None,
     max_usd: MaxUsd = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Score turns and conversations from files."""
-    from collector.config.loading import load
-    from collector.scoring.score import ScoreOptions
-    from collector.scoring.score import score as score_files
+    """Evaluate turns and conversations in files."""
+    from collector.commands.score.score import ScoreOptions
+    from collector.commands.score.score import score as score_files
 
     options = ScoreOptions(
         paths=paths,
@@ -267,56 +303,62 @@ def score(
         max_usd=max_usd,
         json=json,
     )
-    raise typer.Exit(score_files(load(config), options))
+    raise typer.Exit(score_files(_load(config), options))
 
 
 @app.command()
 def replay(
-    paths: Annotated[
-        list[str] | None, typer.Argument(help="Files with the turns; without any, the turns log has them.")
-    ] = None,
+    paths: Annotated[list[str] | None, typer.Argument(help="Files with the turns; the turns log by default.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     new: Annotated[
         Path | None,
-        typer.Option("--with", help="The configuration that judges again; without it, -c does.", readable=False),
+        typer.Option("--with", help="The configuration of the new evaluators; that of -c by default.", readable=False),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--from", help="From then on: 2026-11-20T09:00 (UTC), or how long ago: 24h, 7d.")
+        str | None,
+        typer.Option(
+            "--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h or 7d."
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Before then.")] = None,
-    monitor: Annotated[list[str] | None, typer.Option(help="Only this monitor's; may be given again.")] = None,
-    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator's; may be given again.")] = None,
-    by: Annotated[str | None, typer.Option(help="The evaluator to hold against it, if it has another name.")] = None,
-    judge: Annotated[str | None, typer.Option(help="The judge to ask instead of the evaluator's own.")] = None,
+    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way.")] = None,
+    monitor: Annotated[list[str] | None, typer.Option(help="Only evaluations of this monitor; repeatable.")] = None,
+    evaluator: Annotated[list[str] | None, typer.Option(help="Only evaluations by this evaluator; repeatable.")] = None,
+    by: Annotated[str | None, typer.Option(help="The new evaluator, if its name differs.")] = None,
+    judge: Annotated[str | None, typer.Option(help="The judge to use instead of the evaluator's own.")] = None,
     evaluations: Annotated[
         Path | None,
-        typer.Option(help="JSONL with the old evaluations; without it, the evaluations log has them.", readable=False),
+        typer.Option(help="JSONL file with the old evaluations; the evaluations log by default.", readable=False),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="New evaluations as .jsonl; a later run goes on from it.", readable=False),
+        typer.Option(
+            "--output", "-o", help="Write new evaluations as .jsonl; a later run resumes from it.", readable=False
+        ),
     ] = None,
     into_log: Annotated[
-        bool, typer.Option("--into-log", help="Write the new ones into the evaluations log, too: page, exporters.")
+        bool,
+        typer.Option("--into-log", help="Also write new evaluations to the evaluations log, for page and exporters."),
     ] = False,
     max_usd: MaxUsd = None,
-    worst: Annotated[int, typer.Option(min=0, help="How many of those furthest apart to show.")] = 5,
+    worst: Annotated[int, typer.Option(min=0, help="Number of largest differences to show.")] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Judge a past stretch again by a new evaluator or judge; compare old and new."""
-    from collector.config.loading import load
-    from collector.replay.past import Stretch
-    from collector.replay.replay import ReplayOptions
-    from collector.replay.replay import replay as replay_stretch
+    """Compare a new evaluator or judge on past traffic.
 
-    stretch = Stretch(
-        since=_moment("--from", since),
-        until=_moment("--to", until),
+    Past turns or conversations are evaluated again, and the new scores are compared with the old ones.
+    """
+    from collector.commands.replay.past_evaluations import EvaluationFilter
+    from collector.commands.replay.replay import ReplayOptions
+    from collector.commands.replay.replay import replay as replay_selection
+
+    selection = EvaluationFilter(
+        since=_parse_moment("--from", since),
+        until=_parse_moment("--to", until),
         monitors=tuple(monitor or ()),
         evaluators=tuple(evaluator or ()),
     )
     options = ReplayOptions(
-        stretch=stretch,
+        selection=selection,
         by=by,
         judge=judge,
         paths=tuple(paths or ()),
@@ -327,68 +369,101 @@ def replay(
         worst=worst,
         json=json,
     )
-    loaded = load(config)
-    raise typer.Exit(replay_stretch(loaded, load(new) if new else loaded, options))
+    loaded = _load(config)
+    raise typer.Exit(replay_selection(loaded, _load(new) if new else loaded, options))
 
 
-def _moment(option: str, text: str | None) -> datetime | None:
-    from collector.replay.past import moment
+@app.command()
+def export(
+    config: ConfigFile = DEFAULT_CONFIG,
+    again: Annotated[
+        bool, typer.Option("--again", help="Required: destinations get evaluations that they may have already.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Start: a time like 2026-11-20T09:00 (UTC), or a duration before now like 24h or 7d."
+        ),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way.")] = None,
+    exporter: Annotated[list[str] | None, typer.Option(help="Only this exporter; repeatable.")] = None,
+) -> None:
+    """Send a time range of the evaluations log to exporters again.
+
+    The evaluations have the same ids as before, so destinations recognise them. It can run beside the service.
+    """
+    import asyncio
+
+    from collector.commands.export_again import ExportOptions, export_again
+
+    if not again or since is None:
+        raise ConfigError("name the time range: evalstream export --again --from 24h")
+    options = ExportOptions(
+        since=_parse_moment("--from", since), until=_parse_moment("--to", until), exporters=tuple(exporter or ())
+    )
+    raise typer.Exit(asyncio.run(export_again(_load(config), options, print)))
+
+
+def _parse_moment(option: str, text: str | None) -> datetime | None:
+    from collector.commands.replay.past_evaluations import parse_moment
 
     if text is None:
         return None
     try:
-        return moment(text, datetime.now(UTC))
+        return parse_moment(text, datetime.now(UTC))
     except ValueError:
-        wanted = "write a time like 2026-11-20T09:00 (UTC), or how long ago, like 24h or 7d"
-        raise ConfigError(f"{option}: {text!r} is no time; {wanted}") from None
+        remedy = "write a time like 2026-11-20T09:00 (UTC), or a duration before now, like 24h or 7d"
+        raise ConfigError(f"{option}: {text!r} is not a time; {remedy}") from None
 
 
 @app.command()
 def calibrate(
-    evaluator: Annotated[str, typer.Option(help="Whose scores the labels are about.")],
+    evaluator: Annotated[str, typer.Option(help="The evaluator that the labels are about.")],
     labels: Annotated[
         Path | None,
         typer.Argument(
-            help="JSONL: human (0..1, or true and false) with score or evaluation_id; without it, the page's labels.",
+            help="JSONL: human (0..1, true or false) with score or evaluation_id; the page's labels by default.",
             readable=False,
         ),
     ] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     target: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of bad answers that a fitting threshold should fail.")
+        float, typer.Option(min=0, max=1, help="Share of bad answers that the suggested threshold should fail.")
     ] = 0.9,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture as SVG.", readable=False)] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a scatter plot as SVG.", readable=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Say how far an evaluator agrees with human labels, with intervals."""
-    from collector.calibration.calibrate import CalibrateOptions
-    from collector.calibration.calibrate import calibrate as calibrate_labels
-    from collector.config.loading import load
+    """Measure an evaluator's agreement with human labels."""
+    from collector.commands.calibrate import CalibrateOptions
+    from collector.commands.calibrate import calibrate as calibrate_labels
 
     options = CalibrateOptions(labels=labels, evaluator=evaluator, target=target, plot=plot, json=json)
-    print(calibrate_labels(load(config), options), end="")
+    print(calibrate_labels(_load(config), options), end="")
 
 
 @app.command()
 def init(
     config: ConfigFile = DEFAULT_CONFIG,
-    traces: Annotated[str | None, typer.Option(help="http, or kafka://host:port/topic.")] = None,
+    traces: Annotated[str | None, typer.Option(help="Source of traces: http or kafka://host:port/topic.")] = None,
     judge: Annotated[str | None, typer.Option(help="The judge's model.")] = None,
     base_url: Annotated[str | None, typer.Option(help="The judge's OpenAI-compatible endpoint.")] = None,
     good: Annotated[str | None, typer.Option(help="What a good answer is.")] = None,
-    sample: Annotated[float | None, typer.Option(min=0.0001, max=1, help="Share of conversations judged.")] = None,
-    scores: Annotated[str | None, typer.Option(help="An OTLP endpoint for scores; empty for none.")] = None,
-    force: Annotated[bool, typer.Option(help="Write over a file that is there.")] = False,
+    sample: Annotated[float | None, typer.Option(min=0.0001, max=1, help="Share of conversations to evaluate.")] = None,
+    scores: Annotated[str | None, typer.Option(help="OTLP endpoint for scores; empty for none.")] = None,
+    force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Ask a few questions and write a configuration; what is given as an option is not asked."""
-    from collector.check import report
+    """Write a configuration from a few questions.
+
+    Options answer their questions in advance.
+    """
+    from collector.commands.check import report
+    from collector.commands.init import answers_of, configuration
     from collector.config.loading import check as check_values
-    from collector.config.reading import parse, substitute
-    from collector.init import answers_of, configuration
+    from collector.config.yaml_file import parse, substitute
 
     if config.exists() and not force:
-        raise ConfigError(f"{config}: is there already; name another file with -c, or write over it with --force")
-    given = {
+        raise ConfigError(f"{config}: already exists; name another file with -c, or overwrite it with --force")
+    answers = {
         "traces": traces,
         "judge": judge,
         "base_url": base_url,
@@ -396,7 +471,7 @@ def init(
         "sample": None if sample is None else str(sample),
         "scores": scores,
     }
-    text = configuration(answers_of(given, _ask))
+    text = configuration(answers_of(answers, _ask))
     checked = check_values(substitute(parse(text.encode(), str(config)), str(config), os.environ), str(config))
     try:
         config.write_text(text, encoding="utf-8")
@@ -415,8 +490,8 @@ def _ask(question: str) -> str:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schemas of the configuration and of every record."""
-    from collector.schema import schemas
+    """Print JSON Schemas of the configuration and records."""
+    from collector.commands.schema import schemas
 
     sys.stdout.write(schemas())
 

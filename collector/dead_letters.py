@@ -1,6 +1,6 @@
-"""What could not be processed: put aside in a log of its own, with reason, stage, position and attempts.
+"""Dead letters: what could not be processed, in a log of its own, with reason, stage, offset and attempts.
 
-A position is committed only after its dead letters are durable, so that none is lost; a letter written twice has the
+An offset is committed only after its dead letters are durable, so that none is lost; a letter written twice has the
 same id. Too many of them, in a row or in share, mean that something else is wrong: then the stage stops.
 """
 
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from collector.backoff import Backoff
 from collector.errors import BadInput, EvalstreamError
-from collector.logs.around import FoldAround
+from collector.logs.fold_wrapper import FoldWrapper
 from collector.logs.log import (
     Committed,
     Fold,
@@ -28,11 +28,12 @@ from collector.logs.log import (
     OpenFold,
     Record,
     RecordTooLarge,
-    Stored,
-    Unreadable,
+    StoredRecord,
+    UnreadableRecords,
 )
-from collector.readymade import Incoming
-from collector.telemetry import DEAD_LETTERS, Telemetry
+from collector.records.ready_made import Incoming
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import DEAD_LETTERS
 
 Stage = Literal["receive", "assemble", "link", "evaluate"]
 State = Literal["dead", "redriven"]
@@ -62,16 +63,16 @@ class UnreadableBatch(BadInput):
 
 
 class TooManyDeadLetters(EvalstreamError):
-    """More records cannot be processed than the configuration allows: the stage stops."""
+    """More records than the configuration allows cannot be processed: the stage stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """One record that could not be processed.
 
-    `source` is the log or topics it came from. `value` and `key` are base64, None where they are not kept. `at` is when
-    the log took the record, in seconds since the epoch. `reason` is one sentence without the content. `signal` is what
-    a message of a source topic holds.
+    `source` is the log or topics it came from. `position` is the offset there; the stored JSON has this name. `value`
+    and `key` are base64, None if they are not stored. `at` is when the log appended the record, in seconds since the
+    epoch. `reason` is one sentence without the content. `signal` is what a message of a source topic holds.
     """
 
     letter_id: str
@@ -96,10 +97,10 @@ _ATTEMPTS = "attempts"
 
 
 def letter_of(
-    stage: Stage, source: str, record: Stored, error: BadInput, *, keep: bool, signal: Incoming | None = None
+    stage: Stage, source: str, record: StoredRecord, error: BadInput, *, keep: bool, signal: Incoming | None = None
 ) -> DeadLetter:
     """The dead letter of a record. With `keep`, all of the record is in it."""
-    where = f"{stage}\x1f{source}\x1f{record.partition}\x1f{record.position}"
+    where = f"{stage}\x1f{source}\x1f{record.partition}\x1f{record.offset}"
     headers = dict(record.headers)
     attempts = headers.pop(_ATTEMPTS, b"0")
     return DeadLetter(
@@ -107,7 +108,7 @@ def letter_of(
         stage=stage,
         source=source,
         partition=record.partition,
-        position=record.position,
+        position=record.offset,
         at=record.timestamp,
         reason=str(error)[:_LONGEST],
         kind=type(error).__name__,
@@ -121,7 +122,7 @@ def letter_of(
 
 
 def record_of(letter: DeadLetter) -> Record | None:
-    """The record as it was, to be appended again; None if it was not kept."""
+    """The original record, to be appended again; None if it was not stored."""
     if letter.value is None:
         return None
     headers = tuple((name, base64.b64decode(value)) for name, value in letter.headers)
@@ -130,12 +131,12 @@ def record_of(letter: DeadLetter) -> Record | None:
 
 
 def letter_to_json(letter: DeadLetter) -> bytes:
-    """One line of JSON, without its end."""
+    """One line of JSON, without the line end."""
     return orjson.dumps(letter)
 
 
 async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
-    """The letters of the log, each as it is now, in the order of their first writing."""
+    """The newest version of each letter in the log, in the order of the first versions."""
     newest: dict[str, DeadLetter] = {}
     for partition in range(log.partitions):
         async for batch in log.read(partition, 0):
@@ -144,14 +145,14 @@ async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
                     try:
                         letter = _ADAPTER.validate_json(record.value)
                     except ValidationError:
-                        continue  # of a version to come
+                        continue  # of a newer release
                     newest[letter.letter_id] = letter
     for letter in newest.values():
         yield letter
 
 
-async def put(log: Log, letters: Sequence[DeadLetter]) -> None:
-    """Append letters. What is too large goes in without its value. Raises LogUnavailable."""
+async def append_letters(log: Log, letters: Sequence[DeadLetter]) -> None:
+    """Append letters; one that is too large without its value. Raises LogUnavailable."""
     records = [Record(each.letter_id.encode(), letter_to_json(each)) for each in letters]
     try:
         await log.append(records)
@@ -165,35 +166,35 @@ async def put(log: Log, letters: Sequence[DeadLetter]) -> None:
 
 
 @dataclass(slots=True)
-class _Limits:
-    """Counts records as they pass, good and dead."""
+class _FailureRate:
+    """Counts consecutive and recent failures."""
 
     settings: DeadLetterSettings
-    row: int = 0
-    dead: int = 0
-    last: deque[bool] = field(default_factory=deque[bool])
+    consecutive: int = 0
+    failed: int = 0
+    recent: deque[bool] = field(default_factory=deque[bool])
 
-    def take(self, dead: bool) -> None:
-        self.row = self.row + 1 if dead else 0
-        self.last.append(dead)
-        self.dead += dead
-        if len(self.last) > self.settings.window:
-            self.dead -= self.last.popleft()
+    def add(self, failed: bool) -> None:
+        self.consecutive = self.consecutive + 1 if failed else 0
+        self.recent.append(failed)
+        self.failed += failed
+        if len(self.recent) > self.settings.window:
+            self.failed -= self.recent.popleft()
 
     @property
     def exceeded(self) -> str | None:
-        """What was passed; None if nothing was."""
-        if self.row >= self.settings.max_consecutive:
-            return f"{self.row} records in a row"
-        if len(self.last) >= self.settings.window and self.dead > self.settings.max_ratio * len(self.last):
-            return f"{self.dead} of the last {len(self.last)} records"
+        """The limit that is exceeded, in words; None if none is."""
+        if self.consecutive >= self.settings.max_consecutive:
+            return f"{self.consecutive} records in a row"
+        if len(self.recent) >= self.settings.window and self.failed > self.settings.max_ratio * len(self.recent):
+            return f"{self.failed} of the last {len(self.recent)} records"
         return None
 
 
-class DeadLetters:
-    """Takes the bad records of one stage and one source, and stops the stage when there are too many.
+class DeadLetterWriter:
+    """Dead-letters the bad records of one stage and one source, and stops the stage when there are too many.
 
-    `source` is the log's name, or tells topic and partition by the number that a record has for its partition.
+    `source` is the log's name, or returns the topic and its partition for a record's partition.
 
     Wrap the stage's `open_fold` with `guarding` and give it `take` for its bad records: a delivery ends when its dead
     letters are durable, however long that takes.
@@ -219,90 +220,94 @@ class DeadLetters:
         self._settings = settings
         self._keep = settings.keep_values if settings.keep_values is not None else keep
         self._backoff = backoff or Backoff()
-        self._waiting: dict[int, dict[int, DeadLetter]] = {}
+        self._unwritten: dict[int, dict[int, DeadLetter]] = {}
 
-    def take(self, record: Stored, error: BadInput) -> None:
-        """A record cannot be processed."""
+    def take(self, record: StoredRecord, error: BadInput) -> None:
+        """Dead-letter a record when its delivery ends."""
         keep = self._keep and not error.secret
         source, partition = (
             (self._source, record.partition) if isinstance(self._source, str) else self._source(record.partition)
         )
         where = replace(record, partition=partition)
         letter = letter_of(self._stage, source, where, error, keep=keep, signal=self._signal)
-        self._waiting.setdefault(record.partition, {})[record.position] = letter
+        self._unwritten.setdefault(record.partition, {})[record.offset] = letter
 
-    async def poisoned(self, record: Stored, error: BadInput) -> None:
-        """The same as `take`, for who waits for it."""
+    async def take_async(self, record: StoredRecord, error: BadInput) -> None:
+        """The same as `take`, for callers that await it."""
         self.take(record, error)
 
-    def set_aside(self, records: Sequence[Stored]) -> Sequence[Stored]:
-        """Take what could not even be read; gives the other records."""
-        unreadable = [each for each in records if isinstance(each, Unreadable)]
+    def take_unreadable(self, records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
+        """Dead-letter what could not even be read; returns the other records."""
+        unreadable = [each for each in records if isinstance(each, UnreadableRecords)]
         for each in unreadable:
-            self._telemetry.drop(self._stage, "unreadable_batch", each.end - each.position)
-            self.take(each, UnreadableBatch(f"records {each.position} to {each.end - 1} cannot be read: {each.reason}"))
-        return [each for each in records if not isinstance(each, Unreadable)] if unreadable else records
+            self._telemetry.drop(self._stage, "unreadable_batch", each.end_offset - each.offset)
+            self.take(
+                each, UnreadableBatch(f"records {each.offset} to {each.end_offset - 1} cannot be read: {each.reason}")
+            )
+        return [each for each in records if not isinstance(each, UnreadableRecords)] if unreadable else records
 
-    def guarding(self, open_fold: OpenFold) -> OpenFold:
-        """Opens the same folds, with their dead letters kept."""
+    def wrap(self, open_fold: OpenFold) -> OpenFold:
+        """Open the same folds, each with its dead letters durable before its delivery ends."""
 
         @asynccontextmanager
-        async def open_guarded(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
+        async def open_wrapped(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
             async with open_fold(partition, committed) as fold:
-                yield _Guarded(fold, partition, self, _Limits(self._settings))
+                yield _DeadLetteringFold(fold, partition, self, _FailureRate(self._settings))
 
-        return open_guarded
+        return open_wrapped
 
     def forget(self, partition: int) -> None:
-        """What is replayed was put aside before."""
-        self._waiting.pop(partition, None)
+        """What is replayed was dead-lettered before."""
+        self._unwritten.pop(partition, None)
 
-    async def settle(self, partition: int, records: Sequence[Stored], limits: _Limits) -> None:
+    async def settle(self, partition: int, records: Sequence[StoredRecord], rate: _FailureRate) -> None:
         """Make the dead letters of a delivery durable.
 
         Raises:
             TooManyDeadLetters: they are durable, but too many.
         """
-        letters = self._waiting.pop(partition, {})
+        letters = self._unwritten.pop(partition, {})
         if letters:
             await self._write(list(letters.values()))
         for record in records:
             if not record.is_tick:
-                limits.take(record.position in letters)
-                if limits.exceeded:
-                    raise self._too_many(limits.exceeded, letters)
+                rate.add(record.offset in letters)
+                if rate.exceeded:
+                    raise self._too_many(rate.exceeded, letters)
 
     async def _write(self, letters: Sequence[DeadLetter]) -> None:
-        await self._backoff.repeat(lambda: put(self._log, letters), LogUnavailable, what="the dead-letter log")
+        await self._backoff.repeat(
+            lambda: append_letters(self._log, letters), LogUnavailable, action="writing to the dead-letter log"
+        )
         for letter in letters:
             self._telemetry.counter(DEAD_LETTERS, self._stage, letter.kind).inc()
 
     def _too_many(self, exceeded: str, letters: dict[int, DeadLetter]) -> TooManyDeadLetters:
         last = next(reversed(letters.values())).reason if letters else "see the others"
         return TooManyDeadLetters(
-            f"{self._stage}: {exceeded} cannot be processed, so it stops rather than put all aside; "
+            f"{self._stage}: {exceeded} cannot be processed, so it stops rather than dead-letter everything; "
             f"the last: {last}. See: evalstream dead-letters list. The limits are in dead_letters."
         )
 
 
-class _Guarded(FoldAround):
-    """A fold whose dead letters are durable before it says that it is done."""
+class _DeadLetteringFold(FoldWrapper):
+    """A fold whose dead letters are durable before its delivery ends: then the offsets may be committed."""
 
     takes_unreadable = True
 
-    def __init__(self, fold: Fold, partition: int, letters: DeadLetters, limits: _Limits) -> None:
+    def __init__(self, fold: Fold, partition: int, letters: DeadLetterWriter, rate: _FailureRate) -> None:
         super().__init__(fold)
         self._partition = partition
         self._letters = letters
-        self._limits = limits
+        self._rate = rate
 
-    async def replay(self, records: Sequence[Stored]) -> None:
-        await super().replay([each for each in records if not isinstance(each, Unreadable)])
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        await super().replay([each for each in records if not isinstance(each, UnreadableRecords)])
         self._letters.forget(self._partition)
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
-        await super().deliver(self._letters.set_aside(records))
-        await self._letters.settle(self._partition, records, self._limits)
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        await super().deliver(self._letters.take_unreadable(records))
+        await self._letters.settle(self._partition, records, self._rate)
 
 
 def _base64(data: bytes) -> str:

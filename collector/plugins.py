@@ -1,8 +1,7 @@
-"""Finds plug-ins by group and name: evaluators, dialects and exporters, ours and other people's alike."""
+"""Plug-ins by group and name: evaluators, dialects, exporters and redactors, built in and installed."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from functools import lru_cache
@@ -10,12 +9,15 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from collector.errors import ConfigError
+from collector.wording import unknown
 from evaluators.evaluator import Evaluator
 
 EVALUATORS = "evalstream.evaluators"
 DIALECTS = "evalstream.dialects"
 EXPORTERS = "evalstream.exporters"
 REDACTORS = "evalstream.redactors"
+
+_THINGS = {EVALUATORS: "evaluator kind", DIALECTS: "dialect", EXPORTERS: "exporter", REDACTORS: "redactor"}
 
 
 def names(group: str) -> list[str]:
@@ -29,27 +31,25 @@ def load(group: str, name: str) -> Any:
     Raises:
         ConfigError: there is none of this name, or it cannot be imported.
     """
-    found: list[EntryPoint] = [point for point in _of(group) if point.name == name]
-    if not found:
-        near = difflib.get_close_matches(name, names(group), n=1, cutoff=0.6)
-        known = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names(group))}"
-        raise ConfigError(f"no {group.rpartition('.')[2]} plug-in is called {name!r}; {known}")
+    points: list[EntryPoint] = [point for point in _of(group) if point.name == name]
+    if not points:
+        raise ConfigError(unknown(_THINGS.get(group, "plug-in"), name, names(group)))
     try:
-        return found[0].load()
+        return points[0].load()
     except Exception as error:
-        raise ConfigError(f"the plug-in {name!r} ({found[0].value}) cannot be loaded: {error}") from error
+        raise ConfigError(f"the plug-in {name!r} ({points[0].value}) cannot be loaded: {error}") from error
 
 
 def evaluator_class(kind: str) -> type[Evaluator[Any]]:
     """The evaluator of a kind: the name of an entry point, or `module:Class`.
 
     Raises:
-        ConfigError: there is none, or it is no evaluator.
+        ConfigError: there is none, or it is not an evaluator.
     """
-    found: Any = _import(kind) if ":" in kind else load(EVALUATORS, kind)
-    if not (isinstance(found, type) and issubclass(found, Evaluator)):
-        raise ConfigError(f"{kind!r} is no evaluator; it should be a class derived from evaluators.Evaluator")
-    return found  # pyright: ignore[reportUnknownVariableType]
+    loaded: Any = _import(kind) if ":" in kind else load(EVALUATORS, kind)
+    if not (isinstance(loaded, type) and issubclass(loaded, Evaluator)):
+        raise ConfigError(f"{kind!r} is not an evaluator; write a class derived from evaluators.Evaluator")
+    return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
 def _of(group: str) -> EntryPoints:

@@ -1,7 +1,6 @@
-"""What a score is and how it is computed. A library: usable without the collector.
+"""Scores of turns and conversations, and how they are computed. A library: usable without the collector.
 
-Modules are imported when a name of theirs is first used, so that importing this package costs nothing. The function
-that runs an evaluator is `evaluators.run.run`.
+Modules are imported when a name of theirs is first used, so that importing this package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -10,93 +9,204 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evaluators.cases import Conversation, Message, ToolCall, Turn
-    from evaluators.conversational.g_eval import ConversationalGEval
+    from evaluators.batch import evaluate_many
+    from evaluators.cases import Conversation, Feedback, Message, ToolCall, Turn
+    from evaluators.conversation.completeness import Completeness
+    from evaluators.conversation.frustration import Frustration
+    from evaluators.conversation.g_eval import ConversationalGEval
+    from evaluators.conversation.goal_accuracy import GoalAccuracy
+    from evaluators.conversation.knowledge_retention import KnowledgeRetention
+    from evaluators.conversation.role_adherence import RoleAdherence
+    from evaluators.conversation.topic_adherence import TopicAdherence
+    from evaluators.conversation.turn_relevancy import TurnRelevancy
     from evaluators.errors import (
         EvaluationError,
+        JudgeDenied,
         JudgeError,
         JudgeRejected,
         JudgeReplyInvalid,
         JudgeUnavailable,
         JudgeUnreachable,
+        NoCompletion,
         NotApplicable,
     )
+    from evaluators.evaluation import Result, evaluate, evaluate_sync
     from evaluators.evaluator import Evaluator
-    from evaluators.judge import Judge, Prompt, Verdict
+    from evaluators.identity import evaluation_id_of
+    from evaluators.judge import Judge, NoJudge, Prompt, Verdict
+    from evaluators.judges.answer_cache import AnswerCache
+    from evaluators.judges.definition_cache import DefinitionCache
+    from evaluators.judges.jury import Jury
     from evaluators.judges.limited import Limited
     from evaluators.judges.openai import OpenAIJudge
-    from evaluators.judges.panel import Panel
-    from evaluators.judges.remembered import Remembered
     from evaluators.judges.retrying import Retrying
-    from evaluators.outcome import Evaluation, Failure, Score, Skipped
-    from evaluators.output.exact_match import ExactMatch
-    from evaluators.output.g_eval import GEval
-    from evaluators.run import Result
+    from evaluators.rating import Rubric
+    from evaluators.results import Evaluation, Failure, Score, Skipped
     from evaluators.scoring import ask_score
+    from evaluators.turn.answer_relevancy import AnswerRelevancy
+    from evaluators.turn.bias import Bias
+    from evaluators.turn.contains import Contains
+    from evaluators.turn.contextual_relevancy import ContextualRelevancy
+    from evaluators.turn.exact_match import ExactMatch
+    from evaluators.turn.faithfulness import Faithfulness
+    from evaluators.turn.g_eval import GEval
+    from evaluators.turn.hallucination import Hallucination
+    from evaluators.turn.json_schema import JsonSchema
+    from evaluators.turn.json_similarity import JsonSimilarity
+    from evaluators.turn.latency import Latency
+    from evaluators.turn.length import Length
+    from evaluators.turn.llm_judge import LLMJudge
+    from evaluators.turn.llm_judge_strict_json import LLMJudgeStrictJson
+    from evaluators.turn.llm_judge_trajectory import LLMJudgeTrajectory
+    from evaluators.turn.pairwise_dimensions import PairwiseDimensions
+    from evaluators.turn.pii_leakage import PiiLeakage
+    from evaluators.turn.prompt import PromptEvaluator
+    from evaluators.turn.refusal import Refusal
+    from evaluators.turn.regex import Regex
+    from evaluators.turn.task_completion import TaskCompletion
+    from evaluators.turn.tool_calls import ToolCalls
+    from evaluators.turn.toxicity import Toxicity
 
 __all__ = [
+    "AnswerCache",
+    "AnswerRelevancy",
+    "Bias",
+    "Completeness",
+    "Contains",
+    "ContextualRelevancy",
     "Conversation",
     "ConversationalGEval",
+    "DefinitionCache",
     "Evaluation",
     "EvaluationError",
     "Evaluator",
     "ExactMatch",
     "Failure",
+    "Faithfulness",
+    "Feedback",
+    "Frustration",
     "GEval",
+    "GoalAccuracy",
+    "Hallucination",
+    "JsonSchema",
+    "JsonSimilarity",
     "Judge",
+    "JudgeDenied",
     "JudgeError",
     "JudgeRejected",
     "JudgeReplyInvalid",
     "JudgeUnavailable",
     "JudgeUnreachable",
+    "Jury",
+    "KnowledgeRetention",
+    "LLMJudge",
+    "LLMJudgeStrictJson",
+    "LLMJudgeTrajectory",
+    "Latency",
+    "Length",
     "Limited",
     "Message",
+    "NoCompletion",
+    "NoJudge",
     "NotApplicable",
     "OpenAIJudge",
-    "Panel",
+    "PairwiseDimensions",
+    "PiiLeakage",
     "Prompt",
-    "Remembered",
+    "PromptEvaluator",
+    "Refusal",
+    "Regex",
     "Result",
     "Retrying",
+    "RoleAdherence",
+    "Rubric",
     "Score",
     "Skipped",
+    "TaskCompletion",
     "ToolCall",
+    "ToolCalls",
+    "TopicAdherence",
+    "Toxicity",
     "Turn",
+    "TurnRelevancy",
     "Verdict",
     "ask_score",
+    "evaluate",
+    "evaluate_many",
+    "evaluate_sync",
+    "evaluation_id_of",
 ]
 
 _HOMES = {
+    "evaluate_many": "batch",
     "Conversation": "cases",
+    "Feedback": "cases",
     "Message": "cases",
     "ToolCall": "cases",
     "Turn": "cases",
-    "ConversationalGEval": "conversational.g_eval",
+    "Completeness": "conversation.completeness",
+    "Frustration": "conversation.frustration",
+    "ConversationalGEval": "conversation.g_eval",
+    "GoalAccuracy": "conversation.goal_accuracy",
+    "KnowledgeRetention": "conversation.knowledge_retention",
+    "RoleAdherence": "conversation.role_adherence",
+    "TopicAdherence": "conversation.topic_adherence",
+    "TurnRelevancy": "conversation.turn_relevancy",
     "EvaluationError": "errors",
+    "JudgeDenied": "errors",
     "JudgeError": "errors",
     "JudgeRejected": "errors",
     "JudgeReplyInvalid": "errors",
     "JudgeUnavailable": "errors",
     "JudgeUnreachable": "errors",
+    "NoCompletion": "errors",
     "NotApplicable": "errors",
+    "Result": "evaluation",
+    "evaluate": "evaluation",
+    "evaluate_sync": "evaluation",
     "Evaluator": "evaluator",
+    "evaluation_id_of": "identity",
     "Judge": "judge",
+    "NoJudge": "judge",
     "Prompt": "judge",
     "Verdict": "judge",
+    "AnswerCache": "judges.answer_cache",
+    "DefinitionCache": "judges.definition_cache",
+    "Jury": "judges.jury",
     "Limited": "judges.limited",
     "OpenAIJudge": "judges.openai",
-    "Panel": "judges.panel",
-    "Remembered": "judges.remembered",
     "Retrying": "judges.retrying",
-    "Evaluation": "outcome",
-    "Failure": "outcome",
-    "Score": "outcome",
-    "Skipped": "outcome",
-    "ExactMatch": "output.exact_match",
-    "GEval": "output.g_eval",
-    "Result": "run",
+    "Rubric": "rating",
+    "Evaluation": "results",
+    "Failure": "results",
+    "Score": "results",
+    "Skipped": "results",
     "ask_score": "scoring",
+    "AnswerRelevancy": "turn.answer_relevancy",
+    "Bias": "turn.bias",
+    "Contains": "turn.contains",
+    "ContextualRelevancy": "turn.contextual_relevancy",
+    "ExactMatch": "turn.exact_match",
+    "Faithfulness": "turn.faithfulness",
+    "GEval": "turn.g_eval",
+    "Hallucination": "turn.hallucination",
+    "JsonSchema": "turn.json_schema",
+    "JsonSimilarity": "turn.json_similarity",
+    "Latency": "turn.latency",
+    "Length": "turn.length",
+    "LLMJudge": "turn.llm_judge",
+    "LLMJudgeStrictJson": "turn.llm_judge_strict_json",
+    "LLMJudgeTrajectory": "turn.llm_judge_trajectory",
+    "PairwiseDimensions": "turn.pairwise_dimensions",
+    "PiiLeakage": "turn.pii_leakage",
+    "PromptEvaluator": "turn.prompt",
+    "Refusal": "turn.refusal",
+    "Regex": "turn.regex",
+    "TaskCompletion": "turn.task_completion",
+    "ToolCalls": "turn.tool_calls",
+    "Toxicity": "turn.toxicity",
 }
+"""The module of each public name."""
 
 
 def __getattr__(name: str) -> Any:

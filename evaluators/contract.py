@@ -1,4 +1,4 @@
-"""What an evaluator promises, as a check that anybody can run on one of their own."""
+"""The promises of an evaluator, as a check that anybody can run on a class of their own."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from evaluators.cases import Conversation, Turn
 from evaluators.errors import JudgeUnavailable
+from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
-from evaluators.material import missing, texts_in
-from evaluators.outcome import Failure, Score, Skipped
-from evaluators.run import run
-from evaluators.testing import ScriptedJudge, a_moment, obliging
+from evaluators.judge_input import is_missing, iter_texts
+from evaluators.results import Failure, Score, Skipped
+from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
 
-_TELLING = 8  # characters from which on a judged text is recognised in a prompt
+_RECOGNISABLE = 8  # characters from which on a judged text is recognised in a prompt
 
 
-async def breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> list[str]:
+async def find_breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> list[str]:
     """The promises that an evaluator does not keep, one sentence each; none if all is well.
 
     `case` is one that the evaluator can score, with everything it needs. No judge is asked: one that answers whatever
@@ -27,13 +27,13 @@ async def breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> list
 
 
 async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> AsyncIterator[str]:
-    lacking = sorted(name for name in evaluator.requires if missing(case, name))
+    lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
     if lacking:
         yield f"the case has no {', '.join(lacking)}: give one that has"
         return
-    judge = ScriptedJudge(obliging())
-    first = (await run(evaluator, case, judge, now=a_moment)).outcome
-    again = (await run(evaluator, case, ScriptedJudge(obliging()), now=a_moment)).outcome
+    judge = ScriptedJudge(answer_any_form())
+    first = (await evaluate(evaluator, case, judge, now=a_moment)).outcome
+    again = (await evaluate(evaluator, case, ScriptedJudge(answer_any_form()), now=a_moment)).outcome
     if not isinstance(first, Score | Skipped):
         yield f"it fails on the case: {first.type}: {first.message}"
     if first != again:
@@ -42,22 +42,22 @@ async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> Asy
         yield sentence
     for sentence in _about_definition(evaluator):
         yield sentence
-    down = (await run(evaluator, case, ScriptedJudge(JudgeUnavailable("down")), now=a_moment)).outcome
-    if judge.asked and not isinstance(down, Failure):
+    down = (await evaluate(evaluator, case, ScriptedJudge(JudgeUnavailable("down")), now=a_moment)).outcome
+    if judge.questions and not isinstance(down, Failure):
         yield "it makes something of a judge that gives no answer: let the error through"
     for name in sorted(evaluator.requires):
-        if not isinstance((await run(evaluator, _without(case, name), judge, now=a_moment)).outcome, Skipped):
+        if not isinstance((await evaluate(evaluator, _without(case, name), judge, now=a_moment)).outcome, Skipped):
             yield f"it scores a case without {name}, which it says it needs"
 
 
 def _about_questions(evaluator: Evaluator[Any], case: Turn | Conversation, judge: ScriptedJudge) -> list[str]:
-    found: list[str] = []
-    if judge.asked and not evaluator.needs_judge:
-        found.append("it asks a judge: set needs_judge to True")
-    texts = [text for text in _judged_texts(case) if len(text) >= _TELLING]
-    if any(text in asked.prompt.instructions for asked in judge.asked for text in texts):
-        found.append("it puts judged text into the instructions: give it as the prompt's material")
-    return found
+    sentences: list[str] = []
+    if judge.questions and not evaluator.needs_judge:
+        sentences.append("it asks a judge: set needs_judge to True")
+    texts = [text for text in _judged_texts(case) if len(text) >= _RECOGNISABLE]
+    if any(text in question.prompt.instructions for question in judge.questions for text in texts):
+        sentences.append("it puts judged text into the instructions: give it as the prompt's material")
+    return sentences
 
 
 def _about_definition(evaluator: Evaluator[Any]) -> list[str]:
@@ -72,14 +72,14 @@ def _about_definition(evaluator: Evaluator[Any]) -> list[str]:
 def _judged_texts(case: Turn | Conversation) -> list[str]:
     turns = (case,) if isinstance(case, Turn) else case.turns
     texts = [text for turn in turns for text in (turn.input, turn.actual_output, turn.expected_output) if text]
-    return texts + [text for turn in turns for text in texts_in([*(turn.context or ()), *turn.retrieval_context])]
+    return texts + [text for turn in turns for text in iter_texts([*(turn.context or ()), *turn.retrieval_context])]
 
 
 def _without(case: Turn | Conversation, name: str) -> Turn | Conversation:
     """The case with one field taken away, by the names of `Evaluator.requires`."""
     if name.startswith("attributes."):
-        kept = {key: value for key, value in case.attributes.items() if key != name.removeprefix("attributes.")}
-        return replace(case, attributes=kept)
+        remaining = {key: value for key, value in case.attributes.items() if key != name.removeprefix("attributes.")}
+        return replace(case, attributes=remaining)
     if isinstance(case, Conversation) and name.startswith("turns."):
         field = name.removeprefix("turns.")
         return replace(case, turns=tuple(replace(turn, **_empty(field)) for turn in case.turns))

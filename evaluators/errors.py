@@ -1,11 +1,14 @@
-"""Everything that can go wrong while judging, as one tree.
+"""Errors of an evaluation, as one tree.
 
 EvaluationError                  the case has no score; becomes a Failure with `type` as its error type
 ├── JudgeError                   the judge gave no usable answer
 │   ├── JudgeUnavailable         down, overloaded, rate limited, timed out: the same question may succeed later
-│   │   └── JudgeUnreachable     nobody listens there: connection refused, unknown host, no TLS
-│   ├── JudgeRejected            refused for good: wrong key, unknown model, request too large
+│   │   ├── JudgeUnreachable     nobody listens there: connection refused, unknown host, no TLS
+│   │   └── NoCompletion         an answer of status 200 that is not a completion: a page of a proxy, an error inside
+│   ├── JudgeRejected            refused for good: request too large, context too long
+│   │   └── JudgeDenied          refused whatever the request: wrong key, no credit, unknown model, wrong address
 │   └── JudgeReplyInvalid        answered, but not in the asked form, not on the scale, or cut off
+├── TooExpensive                 computing it would stall everything else: too long a text for work that is not linear
 ├── MethodUnavailable            the judge cannot be asked the way the definition demands, like with token probabilities
 └── (anything else)              a bug in an evaluator; becomes a Failure of type `internal_error`
 NotApplicable                    the case lacks what the evaluator needs; becomes Skipped, not a failure
@@ -13,7 +16,9 @@ NotApplicable                    the case lacks what the evaluator needs; become
 
 from __future__ import annotations
 
-from evaluators.outcome import Usage
+from typing import Literal
+
+from evaluators.results import Usage
 
 
 class EvaluationError(Exception):
@@ -31,6 +36,8 @@ class JudgeError(EvaluationError):
     type = "judge_error"
     usage: Usage = Usage()
     cost_usd: float | None = None
+    isolated: bool = False
+    """Whether the endpoint's last answer before this was a good one, as a circuit breaker saw it."""
 
 
 class JudgeUnavailable(JudgeError):
@@ -50,10 +57,37 @@ class JudgeUnreachable(JudgeUnavailable):
     """Nobody listens where the judge should be: connection refused, no such host, or TLS fails."""
 
 
+class NoCompletion(JudgeUnavailable):
+    """The endpoint answered with status 200 and something that is not a completion, as gateways do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, type="judge_no_completion")
+
+
 class JudgeRejected(JudgeError):
-    """The judge refuses this question for good (401, 403, 404, 400)."""
+    """The judge refuses this question for good (400, 413, 422)."""
 
     type = "judge_rejected"
+
+
+Remedy = Literal["key", "credit", "model or address", "address"]
+
+
+class JudgeDenied(JudgeRejected):
+    """The endpoint refuses whoever asks with this key, for this model, at this address (401, 402, 403, 404).
+
+    An outage that somebody has to mend; until then asking again is of no use. `remedy` says what to look at.
+    """
+
+    type = "judge_denied"
+
+    def __init__(self, message: str, *, remedy: Remedy) -> None:
+        super().__init__(message)
+        self.remedy: Remedy = remedy
+
+
+ENDPOINT_ERRORS = (JudgeUnavailable, JudgeDenied)
+"""Errors that concern the endpoint, not one question."""
 
 
 class JudgeReplyInvalid(JudgeError):
@@ -73,6 +107,12 @@ class MethodUnavailable(EvaluationError):
     """The definition demands a way of scoring that the judge does not offer, like token probabilities."""
 
     type = "method_unavailable"
+
+
+class TooExpensive(EvaluationError):
+    """The case is too large for work whose time grows faster than the case: it would stall everything else."""
+
+    type = "too_expensive"
 
 
 class NotApplicable(Exception):

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.judge import Judge
-from evaluators.outcome import Score, Skipped
 from evaluators.prompts import load
+from evaluators.results import Score, Skipped
 
 Direction = Literal["higher_is_better", "lower_is_better"]
 Case = TypeVar("Case", Turn, Conversation)
@@ -58,7 +58,7 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
         return (0.0, 1.0)
 
     @property
-    def worthless_if_wordless(self) -> str | None:
+    def lowest_if_trivial(self) -> str | None:
         """The field that must say something: where it has no word, the score is the lowest and no judge is asked."""
         return None
 

@@ -10,7 +10,8 @@ from typing import Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from evaluators.cases import Json
-from evaluators.outcome import Usage
+from evaluators.errors import JudgeRejected
+from evaluators.results import Usage
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -96,3 +97,20 @@ class Judge(Protocol):
             JudgeReplyInvalid: answers, but none that parses as `reply`, after one repair attempt.
         """
         ...
+
+
+class NoJudge:
+    """The judge of evaluators that ask nobody."""
+
+    model = ""
+
+    async def ask(
+        self,
+        prompt: Prompt,  # noqa: ARG002 - the port's signature
+        reply: type[R],  # noqa: ARG002
+        *,
+        logprobs: bool = False,  # noqa: ARG002
+        samples: int = 1,  # noqa: ARG002
+    ) -> Verdict[R]:
+        """Reject every question: there is nobody to answer it."""
+        raise JudgeRejected("this evaluator has no judge")

@@ -1,4 +1,4 @@
-"""Picking a part out of a JSON value: `*` for all of it, `answer`, `order.lines[0].price`, or a list of such paths."""
+"""Paths into a JSON value: `*` for all of it, `answer`, `order.lines[0].price`, or a list of such paths."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pydantic import AfterValidator
 from evaluators.cases import Json
 from evaluators.errors import NotApplicable
 
+_FENCE = re.compile(r"\A```\w*+")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
-def steps_of(path: str) -> tuple[str | int, ...]:
+def parse_path(path: str) -> tuple[str | int, ...]:
     """The keys and indexes that a path goes through; none for `*`.
 
     Raises:
@@ -37,22 +38,22 @@ def steps_of(path: str) -> tuple[str | int, ...]:
 
 
 def _is_path(path: str) -> str:
-    steps_of(path)
+    parse_path(path)
     return path
 
 
 Path = Annotated[str, AfterValidator(_is_path)]
 
 
-def picked(value: Json, path: str | Sequence[str], where: str) -> Json:
+def pick(value: Json, path: str | Sequence[str], where: str) -> Json:
     """The part of a value at a path; for several paths, an object of parts by path.
 
     Raises:
         NotApplicable: the value has no such part. `where` names the value in the reason.
     """
     if not isinstance(path, str):
-        return {each: picked(value, each, where) for each in path}
-    for step in steps_of(path):
+        return {each: pick(value, each, where) for each in path}
+    for step in parse_path(path):
         value = _child(value, step)
         if value is _ABSENT:
             raise NotApplicable(f"missing_field: {where}.{path}")
@@ -71,11 +72,11 @@ def _child(value: Json, step: str | int) -> Json:
     return items[step] if step < len(items) else _ABSENT
 
 
-def as_json(text: str) -> Json:
+def parse_json_or_text(text: str) -> Json:
     """The JSON value that a text holds, or the text itself if it holds none. A code fence around it does not count."""
     stripped = text.strip()
     if stripped.startswith("```"):
-        stripped = re.sub(r"\A```\w*\s*|\s*```\Z", "", stripped)
+        stripped = _FENCE.sub("", stripped, count=1).removesuffix("```").strip()
     try:
         return orjson.loads(stripped)
     except orjson.JSONDecodeError:

@@ -1,6 +1,6 @@
-"""Reading a rating out of plain text, as judges gave it before structured output: for recorded answers and labels.
+"""Ratings in plain text, as judges gave them before structured output: for recorded answers and labels.
 
-What a judge of ours answers is read by `evaluators.reading` instead, which takes nothing but the asked form.
+What a judge of ours answers is read by `evaluators.reply_parser` instead, which takes nothing but the asked form.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Iterable
 
 from evaluators.scale import Scale
 
-_LEADING = re.compile(r"\W*?(?P<number>[-+]?\d+(?:\.\d+)?)(?:\s*/\s*(?P<of>\d+))?(?=[\s,:;)*_\"'-]|\.(?!\d)|$)")
-_MARKS = r"[\s*_\"'`]*"
+_LEADING = re.compile(
+    r"\W*?(?P<number>[-+]?\d{1,15}(?:\.\d{1,15})?)(?:\s{0,9}/\s{0,9}(?P<of>\d{1,15}))?(?=[\s,:;)*_\"'-]|\.(?!\d)|$)"
+)
+_MARKS = r"[\s*_\"'`]*+"
 
 
 def plain_rating(text: str, scale: Scale, labels: Iterable[str] = ("rating", "score")) -> int | None:
@@ -23,10 +25,10 @@ def plain_rating(text: str, scale: Scale, labels: Iterable[str] = ("rating", "sc
     """
     names = "|".join(re.escape(label) for label in labels)
     labelled = re.compile(rf"\b(?:{names}){_MARKS}[:=]{_MARKS}(?:(?={_LEADING.pattern}))", re.IGNORECASE)
-    found = {_number(match, scale) for match in labelled.finditer(text)}
-    if not found and (match := _LEADING.match(text)) is not None:
-        found = {_number(match, scale)}
-    return found.pop() if len(found) == 1 else None
+    numbers = {_number(match, scale) for match in labelled.finditer(text)}
+    if not numbers and (match := _LEADING.match(text)) is not None:
+        numbers = {_number(match, scale)}
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _number(match: re.Match[str], scale: Scale) -> int | None:

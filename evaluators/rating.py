@@ -1,4 +1,4 @@
-"""What evaluators have in common that ask a judge for one number on a scale."""
+"""The common part of evaluators that ask a judge for one number on a scale."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.judge import Judge, Prompt
-from evaluators.material import Material
-from evaluators.outcome import Score
+from evaluators.judge_input import JudgeInput
 from evaluators.prompts import fill, load
+from evaluators.results import Score
 from evaluators.scale import BINARY, Scale
 from evaluators.scoring import Mode, ask_score
 
-Line = Annotated[str, Field(min_length=1, pattern=r"\S")]
+NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 """A text that says something."""
 
 Chosen = TypeVar("Chosen", bound=str)
@@ -28,7 +28,7 @@ def _each_once(names: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
     return names
 
 
-Choice = Annotated[tuple[Chosen, ...], Field(min_length=1), AfterValidator(_each_once)]
+UniqueNames = Annotated[tuple[Chosen, ...], Field(min_length=1), AfterValidator(_each_once)]
 """One or more of a set of names, none of them twice."""
 
 RATING_PROMPTS = ("rating.txt", "rating_strict.txt")
@@ -41,7 +41,7 @@ class Rubric(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     score_range: tuple[int, int] = Field(description="Lowest and highest raw score that the outcome earns.")
-    expected_outcome: Line = Field(description="What a case looks like that earns a score in this range.")
+    expected_outcome: NonBlank = Field(description="What a case looks like that earns a score in this range.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -111,7 +111,7 @@ class Rating(BaseModel):
     @property
     def score_range(self) -> tuple[float, float]:
         """The ends of the scale."""
-        return self.raw_scale.ends
+        return self.raw_scale.bounds
 
     @property
     def form(self) -> str:
@@ -123,7 +123,7 @@ class Rating(BaseModel):
         }
         return fill(load("rating_strict.txt" if self.strict_mode else "rating.txt"), values)
 
-    async def rate(self, judge: Judge, instructions: str, material: Material) -> Score:
+    async def rate(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a number on the scale. `instructions` end with the `form`."""
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens)
         mode = "single" if self.strict_mode else self.mode

@@ -15,14 +15,14 @@ class Reply(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Rated(Reply):
+class RatedReply(Reply):
     """A reason and a whole number. The number's limits are those of the scale in question: see `Scale.reply`."""
 
     reason: str
     score: int
 
 
-def whole(value: Any) -> Any:
+def reject_bool(value: Any) -> Any:
     """Refuse what is no number although Python would take it for one."""
     if isinstance(value, bool):
         raise ValueError("not a number")  # noqa: TRY004 - pydantic turns a ValueError into a validation error
@@ -44,7 +44,7 @@ class Scale:
         if self.highest <= self.lowest:
             raise ValueError(f"a scale needs a highest above its lowest, not {self.lowest} to {self.highest}")
 
-    def normal(self, raw: float) -> float:
+    def normalize(self, raw: float) -> float:
         """The place of a raw score between the ends: lowest -> 0, highest -> 1.
 
         Raises:
@@ -55,17 +55,17 @@ class Scale:
         return min(1.0, max(0.0, (raw - self.lowest) / (self.highest - self.lowest)))
 
     @property
-    def reply(self) -> type[Rated]:
+    def reply(self) -> type[RatedReply]:
         """The form of an answer: a reason, then a whole number on this scale."""
         return _rated(self.lowest, self.highest)
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[float, float]:
         """Lowest and highest."""
         return (float(self.lowest), float(self.highest))
 
     @property
-    def words(self) -> frozenset[str]:
+    def numerals(self) -> frozenset[str]:
         """Every number of the scale as it is written."""
         return frozenset(str(value) for value in range(self.lowest, self.highest + 1))
 
@@ -74,6 +74,6 @@ BINARY = Scale(0, 1)
 
 
 @cache
-def _rated(lowest: int, highest: int) -> type[Rated]:
-    score = Annotated[int, Field(ge=lowest, le=highest), BeforeValidator(whole)]
-    return create_model("Rated", __base__=Rated, __doc__="A reason, then a score.", score=(score, ...))
+def _rated(lowest: int, highest: int) -> type[RatedReply]:
+    score = Annotated[int, Field(ge=lowest, le=highest), BeforeValidator(reject_bool)]
+    return create_model("Rated", __base__=RatedReply, __doc__="A reason, then a score.", score=(score, ...))

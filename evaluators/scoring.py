@@ -1,4 +1,4 @@
-"""Asking a judge for a number on a scale, and making a score of it."""
+"""A judge's number on a scale, and the score made of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal
 
 from evaluators.cases import Json
 from evaluators.errors import MethodUnavailable
+from evaluators.expected_score import MIN_SCALE_MASS, score_distribution
 from evaluators.judge import Answer, Judge, Prompt
-from evaluators.outcome import Score
-from evaluators.scale import Rated, Scale
-from evaluators.weighting import FLOOR, distribution
+from evaluators.results import Score
+from evaluators.scale import RatedReply, Scale
 
 Mode = Literal["auto", "logprobs", "samples", "single"]
 """How a number is made of a judge's answer.
@@ -48,33 +48,34 @@ async def ask_score(
         return weighted
     if mode == "logprobs":
         raise MethodUnavailable("the judge gave no token probabilities for the score that can be trusted")
+    # Samples only where their number is configured: they multiply the price, which nobody expects of a default.
     if mode == "auto" and n_samples is not None and n_samples > 1:
         return await _sampled(judge, prompt, scale, n_samples)
     return weighted or _single(answer, scale)
 
 
-def _single(answer: Answer[Rated], scale: Scale) -> Score:
+def _single(answer: Answer[RatedReply], scale: Scale) -> Score:
     return Score(
-        value=scale.normal(answer.reply.score),
+        value=scale.normalize(answer.reply.score),
         explanation=answer.reply.reason,
         method="single",
         raw_score=float(answer.reply.score),
-        range=scale.ends,
+        range=scale.bounds,
     )
 
 
-def _weighted(answer: Answer[Rated], scale: Scale) -> Score | None:
+def _weighted(answer: Answer[RatedReply], scale: Scale) -> Score | None:
     """By token probabilities; by the number alone where too little of them lay on the scale; None without any."""
-    weighed = distribution(answer.text, answer.tokens, scale)
+    weighed = score_distribution(answer.text, answer.tokens, scale)
     if weighed is None:
         return None
     single = replace(_single(answer, scale), kept_mass=weighed.kept_mass)
-    if weighed.kept_mass < FLOOR:
+    if weighed.kept_mass < MIN_SCALE_MASS:
         return replace(single, details={"fallback": "kept_mass_below_floor"})
     masses: dict[str, Json] = {str(value): mass for value, mass in sorted(weighed.masses.items())}
     return replace(
         single,
-        value=scale.normal(weighed.mean),
+        value=scale.normalize(weighed.mean),
         method="logprobs",
         details={"expected": weighed.mean, "masses": masses},
     )
@@ -89,9 +90,9 @@ async def _sampled(judge: Judge, prompt: Prompt, scale: Scale, samples: int) -> 
     closest = min(answers, key=lambda answer: abs(answer.reply.score - raw))
     single = _single(closest, scale)
     return replace(
-        single, value=scale.normal(raw), method="samples", raw_score=raw, details={"samples": _scores(answers)}
+        single, value=scale.normalize(raw), method="samples", raw_score=raw, details={"samples": _scores(answers)}
     )
 
 
-def _scores(answers: Sequence[Answer[Rated]]) -> list[Json]:
+def _scores(answers: Sequence[Answer[RatedReply]]) -> list[Json]:
     return [answer.reply.score for answer in answers]

@@ -1,4 +1,4 @@
-"""For tests: a judge that answers by a script, and short ways to make turns and conversations."""
+"""For tests: assertions about scores, a judge that answers by a script, and short ways to make cases."""
 
 from __future__ import annotations
 
@@ -13,28 +13,116 @@ import orjson
 from pydantic import BaseModel
 
 from evaluators.cases import Conversation, Json, Turn
-from evaluators.fence import fenced
-from evaluators.judge import Answer, Prompt, R, Token, Verdict
-from evaluators.outcome import Usage
-from evaluators.reading import read
+from evaluators.evaluation import evaluate, evaluate_sync, refuse_in_event_loop
+from evaluators.evaluator import Evaluator
+from evaluators.identity import evaluation_id_of
+from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
+from evaluators.judge_input import cut
+from evaluators.prompt_isolation import wrap_untrusted
+from evaluators.reply_parser import parse_reply
+from evaluators.results import Failure, Outcome, Score, Skipped, Usage
+
+_LONGEST_EXCERPT = 300
+"""Characters of a text that a failed assertion shows."""
+
+
+def assert_score(
+    case: Turn | Conversation,
+    evaluator: Evaluator[Any],
+    judge: Judge | None = None,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Score:
+    """Assert that a case gets a score on the right side of a bound; a failure shows the judge's reason.
+
+    Without bounds the evaluator's own threshold holds. Both bounds are on the score's 0..1. In an async test use
+    `assert_score_async`. This one is not asynchronous because a test that forgets to await an assertion passes.
+
+    Raises:
+        AssertionError: the score is on the wrong side, or there is none.
+        ValueError: there are no bounds, and the evaluator has no threshold.
+        RuntimeError: an event loop is running here.
+    """
+    __tracebackhide__ = True  # pytest shows the test's own line
+    refuse_in_event_loop("assert_score(…)", "await assert_score_async(…)")
+    bounds = _bounds(evaluator, at_least, at_most)
+    outcome = evaluate_sync(evaluator, case, judge).outcome
+    return _within(outcome, bounds, case, evaluator, judge)
+
+
+async def assert_score_async(
+    case: Turn | Conversation,
+    evaluator: Evaluator[Any],
+    judge: Judge | None = None,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Score:
+    """Assert like `assert_score`, in an event loop."""
+    __tracebackhide__ = True
+    bounds = _bounds(evaluator, at_least, at_most)
+    outcome = (await evaluate(evaluator, case, judge)).outcome
+    return _within(outcome, bounds, case, evaluator, judge)
+
+
+def _bounds(evaluator: Evaluator[Any], at_least: float | None, at_most: float | None) -> tuple[float, float]:
+    """The least and the most that a score may be."""
+    if at_least is None and at_most is None:
+        if evaluator.threshold is None:
+            raise ValueError(f"{evaluator.name} has no threshold; say at_least=… or at_most=…")
+        higher = evaluator.direction == "higher_is_better"
+        return (evaluator.threshold, 1.0) if higher else (0.0, evaluator.threshold)
+    return (0.0 if at_least is None else at_least, 1.0 if at_most is None else at_most)
+
+
+def _within(
+    outcome: Outcome,
+    bounds: tuple[float, float],
+    case: Turn | Conversation,
+    evaluator: Evaluator[Any],
+    judge: Judge | None,
+) -> Score:
+    __tracebackhide__ = True
+    least, most = bounds
+    match outcome:
+        case Score() if least <= outcome.value <= most:
+            return outcome
+        case Score():
+            bound = f"at least {least:g}" if outcome.value < least else f"at most {most:g}"
+            head, reason = f"{evaluator.name} scores {outcome.value:.3g}, {bound} is required", outcome.explanation
+        case Skipped(reason=why):
+            head, reason = f"{evaluator.name} gives no score: skipped", why
+        case Failure(type=kind, message=message):
+            head, reason = f"{evaluator.name} gives no score: {kind}", message
+    lines = [head, f"reason: {reason or 'none given'}", *_excerpts(case)]
+    lines.append(f"evaluation: {evaluation_id_of(evaluator, case, judge)}")
+    raise AssertionError("\n  ".join(lines))
+
+
+def _excerpts(case: Turn | Conversation) -> list[str]:
+    """The last exchange, shortened."""
+    turn = case if isinstance(case, Turn) else case.turns[-1] if case.turns else Turn()
+    texts = {"input": turn.input, "actual_output": turn.actual_output}
+    return [f"{name}: {cut(text, _LONGEST_EXCERPT)}" for name, text in texts.items() if text is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ScriptedAnswer:
     """What a judge says: the text of its answer, and its tokens."""
 
     text: str
     tokens: Sequence[Token] = ()
 
 
-Line: TypeAlias = "str | dict[str, Json] | Said | Exception"
+ScriptLine: TypeAlias = "str | dict[str, Json] | ScriptedAnswer | Exception"
 """One answer of a script: a text, a JSON object, a text with tokens, or an error to raise."""
 
-Script: TypeAlias = "Callable[[Prompt, type[BaseModel]], Line] | Iterable[Line] | Line"
+Script: TypeAlias = "Callable[[Prompt, type[BaseModel]], ScriptLine] | Iterable[ScriptLine] | ScriptLine"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedQuestion:
     """A question that was put to a scripted judge, and the user message that a real one would have read."""
 
     prompt: Prompt
@@ -48,7 +136,7 @@ class Asked:
 class ScriptedJudge:
     """A judge that answers from a function of prompt and form, from a list, or always the same.
 
-    Its answers are read by the same rules as a real judge's, without the repair. `asked` holds what it was asked, in
+    Its answers are read by the same rules as a real judge's, without the repair. `questions` are those it was asked, in
     order. Each answer costs 100 input and 20 output tokens.
 
     Raises:
@@ -59,20 +147,20 @@ class ScriptedJudge:
     model: str = "scripted"
     fingerprint: str | None = None
     cost_usd: float | None = None
-    asked: list[Asked] = field(default_factory=list[Asked])
+    questions: list[RecordedQuestion] = field(default_factory=list[RecordedQuestion])
 
     def __post_init__(self) -> None:
         self._lines = self._answers(self.script)
 
-    def _answers(self, script: Script) -> Callable[[Prompt, type[BaseModel]], Line]:
+    def _answers(self, script: Script) -> Callable[[Prompt, type[BaseModel]], ScriptLine]:
         if callable(script):
             return script
-        if isinstance(script, str | dict | Said | Exception):
-            line = cast("Line", script)
+        if isinstance(script, str | dict | ScriptedAnswer | Exception):
+            line = cast("ScriptLine", script)
             return lambda _prompt, _reply: line
         lines = iter(script)
 
-        def following(_prompt: Prompt, _reply: type[BaseModel]) -> Line:
+        def following(_prompt: Prompt, _reply: type[BaseModel]) -> ScriptLine:
             for line in lines:
                 return line
             raise AssertionError("the judge was asked more than its script answers")
@@ -81,8 +169,8 @@ class ScriptedJudge:
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Answer by the script."""
-        message = "" if prompt.constant else fenced(prompt.material)
-        self.asked.append(Asked(prompt, reply, message, logprobs, samples))
+        message = "" if prompt.constant else wrap_untrusted(prompt.material)
+        self.questions.append(RecordedQuestion(prompt, reply, message, logprobs, samples))
         answers = [self._answer(prompt, reply, logprobs=logprobs) for _ in range(samples)]
         usage = Usage(input_tokens=100 * samples, output_tokens=20 * samples, calls=1)
         return Verdict(answers, self.model, self.fingerprint, usage, self.cost_usd)
@@ -91,17 +179,21 @@ class ScriptedJudge:
         line = self._lines(prompt, reply)
         if isinstance(line, Exception):
             raise line
-        said = line if isinstance(line, Said) else Said(line if isinstance(line, str) else orjson.dumps(line).decode())
-        return Answer(read(said.text, reply), said.text, said.tokens if logprobs else ())
+        answer = (
+            line
+            if isinstance(line, ScriptedAnswer)
+            else ScriptedAnswer(line if isinstance(line, str) else orjson.dumps(line).decode())
+        )
+        return Answer(parse_reply(answer.text, reply), answer.text, answer.tokens if logprobs else ())
 
 
-def obliging(*, best: bool = True) -> Callable[[Prompt, type[BaseModel]], Line]:
+def answer_any_form(*, best: bool = True) -> Callable[[Prompt, type[BaseModel]], ScriptLine]:
     """A script that fills in any form: numbers at one end of their range, the first or the last of each set of words.
 
     Lists have as many items as they must, or one.
     """
 
-    def answer(_prompt: Prompt, reply: type[BaseModel]) -> Line:
+    def answer(_prompt: Prompt, reply: type[BaseModel]) -> ScriptLine:
         schema = reply.model_json_schema()
         filled: Json = _filled(schema, schema.get("$defs", {}), best=best)
         return filled
@@ -125,7 +217,9 @@ def _filled(node: Json, definitions: Json, *, best: bool) -> Json:
             return "because"
 
 
-def verdict_tokens(score: str, alternatives: dict[str, float], reason: str = "It is so.", before: str = "") -> Said:
+def verdict_tokens(
+    score: str, alternatives: dict[str, float], reason: str = "It is so.", before: str = ""
+) -> ScriptedAnswer:
     """An answer whose score token weighed these alternatives, given as probabilities by token text.
 
     `before` is what the tokeniser puts before the digits in the same token, like a space.
@@ -142,7 +236,7 @@ def verdict_tokens(score: str, alternatives: dict[str, float], reason: str = "It
         ),
         Token("}", 0.0, (("}", 0.0),)),
     ]
-    return Said("".join(token.text for token in tokens), tokens)
+    return ScriptedAnswer("".join(token.text for token in tokens), tokens)
 
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -156,7 +250,7 @@ def a_turn(input: str = "What is the capital of France?", actual_output: str | N
 def a_conversation(*exchanges: tuple[str, str | None], **fields: Any) -> Conversation:
     """A conversation of (input, output) pairs; other fields by name."""
     numbers = count(1)
-    turns = tuple(a_turn(said, answered, turn_id=f"turn-{next(numbers)}") for said, answered in exchanges)
+    turns = tuple(a_turn(question, answer, turn_id=f"turn-{next(numbers)}") for question, answer in exchanges)
     return replace(Conversation(conversation_id="conversation-1", turns=turns), **fields)
 
 

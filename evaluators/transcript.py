@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
-from evaluators.material import LONGEST_TEXT, fitting, plain, shorten, size_of
+from evaluators.judge_input import LONGEST_TEXT, fit_both_ends, shorten, size_of, to_json_value
 
 CHARACTERS_PER_TOKEN = 4
 """How many characters a token has, about: for budgets, where being 20 % wrong costs little."""
@@ -23,7 +23,7 @@ TokenBudget = Annotated[
         description="About how many tokens of a conversation the judge is shown; of a longer one not the middle.",
     ),
 ]
-DEFAULT_BUDGET = 12_000
+DEFAULT_TOKEN_BUDGET = 12_000
 
 ALWAYS_WORTH_SHOWING = ("input", "actual_output", "error")
 
@@ -36,20 +36,20 @@ class Transcript:
     """
 
     turns: Sequence[tuple[int, Turn, Mapping[str, Json]]]
-    left_out: int
+    omitted: int
     truncated: bool
 
     @property
     def content(self) -> list[Json]:
         """The turns in order, with a mark where some were left out."""
-        shown: list[Json] = [dict(content) for _, _, content in self.turns]
-        if self.left_out:
+        contents: list[Json] = [dict(content) for _, _, content in self.turns]
+        if self.omitted:
             gap = next(at for at, (number, _, _) in enumerate(self.turns) if number > at + 1)
-            shown.insert(gap, f"[… {self.left_out} turns left out …]")
-        return shown
+            contents.insert(gap, f"[… {self.omitted} turns left out …]")
+        return contents
 
 
-def transcript_of(
+def build_transcript(
     case: Conversation, names: Iterable[str], token_budget: int, *, always: Sequence[str] = ALWAYS_WORTH_SHOWING
 ) -> Transcript:
     """The named fields of the conversation's turns, the first and the last as far as the budget goes.
@@ -68,16 +68,18 @@ def transcript_of(
     wanted = tuple(dict.fromkeys((*always, *names)))
     whole = [{"number": number, **_fields(turn, wanted)} for number, turn in enumerate(case.turns, start=1)]
     cut = [{name: shorten(value, longest) for name, value in each.items()} for each in whole]
-    head, tail = fitting([size_of(each) for each in cut], budget)
-    kept = range(len(cut)) if head + tail == len(cut) else (*range(head), *range(len(cut) - max(tail, 1), len(cut)))
-    left_out = len(cut) - len(kept)
+    head, tail = fit_both_ends([size_of(each) for each in cut], budget)
+    positions = (
+        range(len(cut)) if head + tail == len(cut) else (*range(head), *range(len(cut) - max(tail, 1), len(cut)))
+    )
+    omitted = len(cut) - len(positions)
     return Transcript(
-        turns=[(at + 1, case.turns[at], cut[at]) for at in kept],
-        left_out=left_out,
-        truncated=left_out > 0 or any(whole[at] != cut[at] for at in kept),
+        turns=[(at + 1, case.turns[at], cut[at]) for at in positions],
+        omitted=omitted,
+        truncated=omitted > 0 or any(whole[at] != cut[at] for at in positions),
     )
 
 
 def _fields(turn: Turn, names: Iterable[str]) -> dict[str, Json]:
-    values = {name: plain(getattr(turn, name)) for name in names}
+    values = {name: to_json_value(getattr(turn, name)) for name in names}
     return {name: value for name, value in values.items() if value is not None and value != []}

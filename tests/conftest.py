@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from broker import Broker, BrokerUnavailable, running_broker
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 KAFKA_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 
@@ -35,10 +35,13 @@ def _collect_garbage_of_kafka(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.collect()  # here, where its warnings are expected
 
 
-# A change is judged by the same examples every time; everywhere else new ones are tried.
-settings.register_profile("ci", derandomize=True, print_blob=True)
-if os.environ.get("CI") == "true":
-    settings.load_profile("ci")
+# No example has a time limit: on a busy machine any of them may take long. A change is tested with the same examples every
+# time; everywhere else new ones are tried.
+settings.register_profile("evalstream", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+# For tests/mutants: the first example that fails is enough.
+settings.register_profile("first-failure", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "evalstream")
 
 
 class ForeignBroker:

@@ -1,25 +1,25 @@
-"""How a trace was read: per span which dialect read it and what was found where, and why it made no turn."""
+"""Explanations of how a trace was read: every span's dialect and sources, and its turn or the reason for none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.assemble.gather import Piece, gather
-from collector.assemble.reading import Read
-from collector.assemble.trace import Assembler, Workings
-from collector.dialects.call import Call, Kind, conflicts
+from collector.assemble.collect_trace import TracePiece, collect_trace
+from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.trace import Assembler, TraceAnalysis
+from collector.dialects.call import Call, Kind, find_conflicts
 from collector.errors import BadInput
-from collector.span import Span
+from collector.otlp.span import Span
 from evaluators.cases import Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedSpan:
-    """How one span was read. `dialect` and `kind` are None if nobody read it; `found` says what was where.
+    """How one span was read. `dialect` and `kind` are None if no dialect reads it.
 
-    `silent` are places that were read and in which nobody says anything; `names` is what a span that nobody read tells
-    of a trace all the same: its conversation, its user.
+    `sources` are the attributes of every field, `empty_sources` those without any message. `identifies` says which ids
+    (conversation, user) a span has that no dialect reads. `incomplete` are the reasons for missing content.
     """
 
     span_id: str
@@ -27,17 +27,17 @@ class ExplainedSpan:
     scope: str
     dialect: str | None
     kind: str | None
-    found: Mapping[str, str]
-    silent: Sequence[str]
-    names: Sequence[str]
-    holes: Sequence[str]
+    sources: Mapping[str, str]
+    empty_sources: Sequence[str]
+    identifies: Sequence[str]
+    incomplete: Sequence[str]
     contradictions: Sequence[str]
-    fate: str
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedTurn:
-    """A turn that came of it; `incomplete` says why it cannot be judged."""
+    """A turn of the trace; `incomplete` says why it cannot be judged."""
 
     turn_id: str
     span_id: str | None
@@ -48,7 +48,10 @@ class ExplainedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedTrace:
-    """How a trace was read, without judged text. `unreadable` says of pieces why, `events` names log records."""
+    """How a trace was read, without judged text.
+
+    `unreadable` has the errors of invalid pieces, `events` the names of its log records.
+    """
 
     trace_id: str
     unreadable: Sequence[str]
@@ -58,59 +61,60 @@ class ExplainedTrace:
     turns: Sequence[ExplainedTurn]
 
 
-def explain(trace_id: str, pieces: Iterable[Piece], assembler: Assembler) -> ExplainedTrace:
-    """Read a trace and say how; without spans nothing of it concerns a model."""
+def explain(trace_id: str, pieces: Iterable[TracePiece], assembler: Assembler) -> ExplainedTrace:
+    """Explain how a trace is read; without spans, nothing in it concerns a model."""
     bad: list[BadInput] = []
-    gathered = gather(pieces, assembler.dialects, assembler.identity, bad.append)
+    trace = collect_trace(pieces, assembler.dialects, assembler.identity, bad.append)
     unreadable = [str(error) for error in bad]
-    if gathered is None:
+    if trace is None:
         return ExplainedTrace(trace_id=trace_id, unreadable=unreadable, spans=(), records=0, events=(), turns=())
-    work = assembler.work(gathered)
-    read = {each.span.span_id: each for each in work.reads}
+    analysis = assembler.analyze(trace)
+    by_id = {each.span.span_id: each for each in analysis.parsed_spans}
     return ExplainedTrace(
         trace_id=trace_id,
         unreadable=unreadable,
-        spans=[_span(span, read.get(span.span_id), work, assembler) for span in gathered.spans],
-        records=len(gathered.records),
-        events=sorted({each.event_name for each in gathered.records}),
-        turns=[_turn(each.turn) for each in work.assembly.turns],
+        spans=[_explain_span(span, by_id.get(span.span_id), analysis, assembler) for span in trace.spans],
+        records=len(trace.records),
+        events=sorted({each.event_name for each in trace.records}),
+        turns=[_explain_turn(each.turn) for each in analysis.assembly.turns],
     )
 
 
-def lines_of(trace: ExplainedTrace) -> Iterator[str]:
-    """An explained trace in words."""
+def format_lines(trace: ExplainedTrace) -> Iterator[str]:
+    """Format an explained trace as lines of text."""
     yield f"trace {trace.trace_id}"
-    yield from (f"  a piece cannot be read: {error}" for error in trace.unreadable)
+    yield from (f"  invalid piece: {error}" for error in trace.unreadable)
     if not trace.spans and not trace.records:
-        yield "  no span or record of it concerns a model"
+        yield "  no span or log record concerns a model"
         return
     for span in trace.spans:
-        yield from _span_lines(span)
+        yield from _format_span(span)
     if trace.records:
         yield f"  {trace.records} log records: {', '.join(trace.events)}"
     for turn in trace.turns:
-        outcome = "failed" if turn.failed else turn.incomplete or "can be judged"
-        yield f"  turn {turn.turn_id} of span {turn.span_id}, conversation {turn.conversation_id}: {outcome}"
+        outcome = "failed" if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
+        conversation = turn.conversation_id or "unknown"
+        yield f"  turn {turn.turn_id} of span {turn.span_id}, conversation {conversation}: {outcome}"
 
 
-def _span_lines(span: ExplainedSpan) -> Iterator[str]:
+def _format_span(span: ExplainedSpan) -> Iterator[str]:
     yield f"  span {span.span_id} {span.name!r}, scope {span.scope!r}"
     if span.dialect is None:
-        also = f"; it names the {' and the '.join(span.names)}" if span.names else ""
-        yield f"    no dialect reads it{also}"
+        ids = f"; it has the id of the {' and the '.join(span.identifies)}" if span.identifies else ""
+        yield f"    not read by any dialect{ids}"
         return
-    found = ", ".join(f"{field} in {place}" for field, place in span.found.items())
-    silent = f"; nothing that somebody said in {', '.join(span.silent)}" if span.silent else ""
-    told = f": {found}" if found else ", and finds no content in it"
-    yield f"    {span.dialect} reads it as {span.kind}{told}{silent}"
-    yield from (f"    {hole}" for hole in span.holes)
+    sources = ", ".join(f"{field} from {source}" for field, source in span.sources.items())
+    empty = f"; no message in {', '.join(span.empty_sources)}" if span.empty_sources else ""
+    content = f": {sources}" if sources else ": no content"
+    yield f"    read by {span.dialect} as {span.kind}{content}{empty}"
+    yield from (f"    {reason}" for reason in span.incomplete)
     if span.contradictions:
-        contradicted = ", ".join(span.contradictions)
-        yield f"    dialects contradict each other in {contradicted}; the most specific one wins"
-    yield f"    {span.fate}"
+        fields = ", ".join(span.contradictions)
+        yield f"    dialects disagree on {fields}; the most specific one wins"
+    yield f"    {span.outcome}"
 
 
-def _turn(turn: Turn) -> ExplainedTurn:
+def _explain_turn(turn: Turn) -> ExplainedTurn:
     return ExplainedTurn(
         turn_id=turn.turn_id,
         span_id=turn.span_id,
@@ -120,84 +124,86 @@ def _turn(turn: Turn) -> ExplainedTurn:
     )
 
 
-_SILENT = frozenset({"tool", "retrieval", "other"})
+_WITHOUT_MESSAGES = frozenset({"tool", "retrieval", "other"})
 """Kinds whose inputs and outputs are not messages."""
 
 
-def _span(span: Span, read: Read | None, work: Workings, assembler: Assembler) -> ExplainedSpan:
-    if read is None:
-        who = zip(("conversation", "user"), assembler.identity.who(span.attributes), strict=True)
+def _explain_span(
+    span: Span, parsed_span: ParsedSpan | None, analysis: TraceAnalysis, assembler: Assembler
+) -> ExplainedSpan:
+    if parsed_span is None:
+        ids = zip(("conversation", "user"), assembler.identity.find(span.attributes), strict=True)
         return ExplainedSpan(
             span_id=span.span_id,
             name=span.name,
             scope=span.scope,
             dialect=None,
             kind=None,
-            found={},
-            silent=(),
-            names=[name for name, value in who if value],
-            holes=(),
+            sources={},
+            empty_sources=(),
+            identifies=[name for name, value in ids if value],
+            incomplete=(),
             contradictions=(),
-            fate="makes no turn: no dialect reads it",
+            outcome="no turn: not read by any dialect",
         )
-    call = read.call
-    said = {"input": call.input, "output": call.output}
-    places = sorted(call.found.items())
-    silent = [place for field, place in places if said.get(field, ()) is None]
+    call = parsed_span.call
+    messages = {"input": call.input, "output": call.output}
+    sources = sorted(call.sources.items())
+    empty = [source for field, source in sources if messages.get(field, ()) is None]
     return ExplainedSpan(
         span_id=span.span_id,
         name=span.name,
         scope=span.scope,
         dialect=call.dialect,
         kind=call.kind,
-        found={field: place for field, place in places if said.get(field, ()) is not None},
-        silent=[] if call.kind in _SILENT else silent,
-        names=(),
-        holes=_holes(read),
-        contradictions=sorted(conflicts(assembler.dialects.read_each(span, ()))),
-        fate=_fate(read, work),
+        sources={field: source for field, source in sources if messages.get(field, ()) is not None},
+        empty_sources=[] if call.kind in _WITHOUT_MESSAGES else empty,
+        identifies=(),
+        incomplete=_list_incomplete(parsed_span),
+        contradictions=sorted(find_conflicts(assembler.dialects.read_each(span, ()))),
+        outcome=_describe_outcome(parsed_span, analysis),
     )
 
 
-def _holes(read: Read) -> Sequence[str]:
-    call = read.call
-    holes = [
-        f"input: {call.input_hole}" if call.input_hole else "",
-        f"output: {call.output_hole}" if call.output_hole else "",
+def _list_incomplete(parsed_span: ParsedSpan) -> Sequence[str]:
+    call = parsed_span.call
+    reasons = [
+        f"input is incomplete: {call.input_incomplete}" if call.input_incomplete else "",
+        f"output is incomplete: {call.output_incomplete}" if call.output_incomplete else "",
     ]
-    if read.span.dropped_attributes:
-        holes.append(f"{read.span.dropped_attributes} attributes were dropped by the sender")
-    return [hole for hole in holes if hole]
+    if parsed_span.span.dropped_attributes:
+        reasons.append(f"{parsed_span.span.dropped_attributes} attributes dropped by the sender")
+    return [reason for reason in reasons if reason]
 
 
-def _fate(read: Read, work: Workings) -> str:
-    span = read.span
-    for each in work.assembly.turns:
+def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
+    span = parsed_span.span
+    for each in analysis.assembly.turns:
         if each.turn.span_id == span.span_id:
-            return f"makes turn {each.turn.turn_id}"
+            return f"becomes turn {each.turn.turn_id}"
         if span.span_id in each.spans:
             return f"is part of turn {each.turn.turn_id}"
-    call = next((each for each in work.calls if span.span_id in each.span_ids), None)
+    call = next((each for each in analysis.calls if span.span_id in each.span_ids), None)
     if call is None:
-        return f"makes no turn: {_why_not(read.call)}"
+        return f"no turn: {_describe_omission(parsed_span.call)}"
     if call.is_step:
-        return "makes no turn: it asks for a tool, and no answer follows in this trace"
-    return "makes no turn: what it answered was on the way to another answer"
+        return "no turn: it requests a tool, and no answer follows in this trace"
+    return "no turn: its answer was a step towards another answer"
 
 
-_WHY_NOT: dict[Kind, str] = {
-    "model": "no answer, tokens, finish reason or error say that the call ended, or it only wraps other calls",
-    "tool": "what a tool did is told with the turn that called it",
-    "retrieval": "documents are told with the turn they were fetched for",
-    "aside": "guardrails, evaluators and rerankers do not answer the user",
-    "other": "there is nothing to judge in embeddings, templates and the like",
+_OMISSIONS: dict[Kind, str] = {
+    "model": "it has no answer, token counts, finish reason or error, or it only encloses other calls",
+    "tool": "tool results are part of the turn that called the tool",
+    "retrieval": "documents are part of the turn that they were retrieved for",
+    "auxiliary": "guardrails, evaluators and rerankers do not answer the user",
+    "other": "embeddings, templates and the like have nothing to judge",
 }
 
 
-def _why_not(call: Call) -> str:
-    if call.kind in _WHY_NOT:
-        return _WHY_NOT[call.kind]
-    missing = [side for side, said in (("question", call.input), ("answer", call.output)) if said is None]
+def _describe_omission(call: Call) -> str:
+    if call.kind in _OMISSIONS:
+        return _OMISSIONS[call.kind]
+    missing = [side for side, messages in (("question", call.input), ("answer", call.output)) if messages is None]
     if missing:
-        return f"it goes around other spans and tells no {' and no '.join(missing)} itself"
-    return "it goes around other spans, and no model call in it confirms what it tells"
+        return f"it encloses other spans and has no {' and no '.join(missing)} of its own"
+    return "it encloses other spans, and no model call inside confirms its answer"

@@ -1,12 +1,12 @@
-"""Who is talking, and in which conversation: which attributes say so, and which of them is believed first."""
+"""Conversation and user ids: the attributes that have them, in order of preference."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from collector.dialects.decode import as_dict, json_value
-from collector.dialects.reading import is_masked
+from collector.dialects.attributes import is_masked
+from collector.dialects.decode import as_dict, decode_json
 from evaluators.cases import Json
 
 CONVERSATION_KEYS: tuple[str, ...] = (
@@ -41,7 +41,7 @@ CONVERSATION_KEYS: tuple[str, ...] = (
     "metadata.requester_metadata{}",
     "braintrust.metadata{}",
 )
-"""Where a conversation id may stand, the first hit wins.
+"""Attributes that may have a conversation id; the first match wins.
 
 `name.*` is any attribute under that name whose last part is an id of a session, thread, conversation or chat;
 `name{}` is JSON under that name with such a key in it. Names of projects (`langsmith.trace.session_name`) and of single
@@ -71,23 +71,23 @@ USER_KEYS: tuple[str, ...] = (
     "metadata.requester_metadata{}",
     "braintrust.metadata{}",
 )
-"""Where a user's id may stand, the first hit wins."""
+"""Attributes that may have a user's id; the first match wins."""
 
 _CONVERSATION = re.compile(r"(?:langfuse_)?(?:session|thread|conversation|chat)_?id", re.IGNORECASE)
 _USER = re.compile(r"(?:langfuse_)?user_?id", re.IGNORECASE)
-_LONGEST = 1000
-"""Characters of an id: many are kept in memory, and go into one record."""
-_NOBODY = frozenset({"none", "null", "undefined"})
-_MEMORY = 20_000
+_MAX_LENGTH = 1000
+"""Characters of an id: many are in memory at once, and several go into one record."""
+_NO_IDENTITY = frozenset({"none", "null", "undefined"})
+_MAX_NAMES = 20_000
 
 
-class _Lookup:
-    """Ranks attribute names by how far they are to be believed."""
+class _AttributeRanking:
+    """Ranks attribute names in order of preference."""
 
-    def __init__(self, keys: Sequence[str], wanted: re.Pattern[str], ignored: Collection[str] = ()) -> None:
-        self._wanted = wanted
+    def __init__(self, keys: Sequence[str], pattern: re.Pattern[str], ignored: Collection[str] = ()) -> None:
+        self._pattern = pattern
         self._ignored = frozenset(ignored)
-        ranked = list(enumerate(keys))[::-1]  # of two that are named twice the first counts
+        ranked = list(enumerate(keys))[::-1]  # reversed, so that the first of two equal names wins
         self._exact = {key: rank for rank, key in ranked if key[-1:] != "*" and key[-2:] != "{}"}
         self._json = {key[:-2]: rank for rank, key in ranked if key.endswith("{}")}
         self._under = [(key[:-1], rank) for rank, key in enumerate(keys) if key.endswith(".*")]
@@ -99,72 +99,72 @@ class _Lookup:
         if rank is not None:
             return rank
         last = key.rpartition(".")[2]
-        if self._wanted.fullmatch(last):
+        if self._pattern.fullmatch(last):
             return next((rank for name, rank in self._under if key[: -len(last)] == name), None)
         return None
 
-    def first(self, hits: list[tuple[int, str]], attributes: Mapping[str, Json]) -> str | None:
-        """The value of the best hit that has one."""
+    def find_first(self, hits: list[tuple[int, str]], attributes: Mapping[str, Json]) -> str | None:
+        """Find the value of the best match that has a valid one."""
         for _, key in sorted(hits) if len(hits) > 1 else hits:
             value = attributes[key]
-            found = self._inside(value) if key in self._json else identifier(value)
-            if found:
-                return found
+            identifier = self._find_in_json(value) if key in self._json else parse_identifier(value)
+            if identifier:
+                return identifier
         return None
 
-    def _inside(self, value: Json) -> str | None:
-        if not isinstance(value, (str, dict)) or (isinstance(value, str) and not self._wanted.search(value)):
+    def _find_in_json(self, value: Json) -> str | None:
+        if not isinstance(value, (str, dict)) or (isinstance(value, str) and not self._pattern.search(value)):
             return None
-        for key, each in as_dict(json_value(value)).items():
-            if self._wanted.fullmatch(key):
-                found = identifier(each)
-                if found:
-                    return found
+        for key, each in as_dict(decode_json(value)).items():
+            if self._pattern.fullmatch(key):
+                identifier = parse_identifier(each)
+                if identifier:
+                    return identifier
         return None
 
 
-def identifier(value: Json) -> str | None:
-    """The value as an id; None if it is none: masked, empty, or longer than any id has reason to be."""
+def parse_identifier(value: Json) -> str | None:
+    """Parse an id; None if the value is not a valid one: masked, empty, or too long."""
     if isinstance(value, str):
         text = value.strip()
         if len(text) > 2 and text[0] == text[-1] == '"':
-            text = text[1:-1]  # some dialects write texts as JSON
-        if text and len(text) <= _LONGEST and text.lower() not in _NOBODY and not is_masked(text):
+            text = text[1:-1]  # some libraries write texts as JSON
+        if text and len(text) <= _MAX_LENGTH and text.lower() not in _NO_IDENTITY and not is_masked(text):
             return text
         return None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-Who = tuple[str | None, str | None]
-"""A conversation's id and a user's, None where nothing names them."""
+ConversationAndUser = tuple[str | None, str | None]
+"""A conversation's id and a user's, each None if it is unknown."""
 
 
-class Identity:
-    """Looks up conversation and user in the attributes of one span or resource.
+class IdentityLookup:
+    """Finds conversation and user in the attributes of one span or resource.
 
-    Names of the application's own, written like the usual ones, are tried before them; what is ignored names nobody.
+    An application's own attribute names, in the same notation, are tried before the usual ones; ignored names never.
     """
 
     def __init__(self, conversation: Sequence[str] = (), user: Sequence[str] = (), ignore: Sequence[str] = ()) -> None:
-        self._conversation = _Lookup((*conversation, *CONVERSATION_KEYS), _CONVERSATION, ignore)
-        self._user = _Lookup((*user, *USER_KEYS), _USER, ignore)
+        self._conversation = _AttributeRanking((*conversation, *CONVERSATION_KEYS), _CONVERSATION, ignore)
+        self._user = _AttributeRanking((*user, *USER_KEYS), _USER, ignore)
         self._known: dict[str, tuple[int | None, int | None] | None] = {}
 
-    def _ranks(self, key: str) -> tuple[int | None, int | None] | None:
-        """How far a name is believed for either; names seen before are found by one dictionary access."""
+    def _rank(self, key: str) -> tuple[int | None, int | None] | None:
+        """The ranks of a name for conversation and user; the cache makes this one dictionary access per name."""
         ranks = (self._conversation.rank(key), self._user.rank(key))
-        found = None if ranks == (None, None) else ranks
-        if len(self._known) < _MEMORY:
-            self._known[key] = found
-        return found
+        known_ranks = None if ranks == (None, None) else ranks
+        if len(self._known) < _MAX_NAMES:
+            self._known[key] = known_ranks
+        return known_ranks
 
     def concerns(self, keys: Iterable[str]) -> bool:
-        """Whether one of these attribute names may say who is talking, or where."""
+        """Whether one of these attribute names may have a conversation's or a user's id."""
         known = self._known
-        return any((known[key] if key in known else self._ranks(key)) is not None for key in keys)
+        return any((known[key] if key in known else self._rank(key)) is not None for key in keys)
 
-    def who(self, attributes: Mapping[str, Json]) -> Who:
-        """Who is talking, and in which conversation, as far as these attributes tell."""
+    def find(self, attributes: Mapping[str, Json]) -> ConversationAndUser:
+        """Find the conversation's and the user's id in these attributes."""
         known = self._known
         conversations: list[tuple[int, str]] = []
         users: list[tuple[int, str]] = []
@@ -172,11 +172,11 @@ class Identity:
             try:
                 ranks = known[key]
             except KeyError:
-                ranks = self._ranks(key)
+                ranks = self._rank(key)
             if ranks is not None:
                 if ranks[0] is not None:
                     conversations.append((ranks[0], key))
                 if ranks[1] is not None:
                     users.append((ranks[1], key))
-        conversation = self._conversation.first(conversations, attributes) if conversations else None
-        return conversation, self._user.first(users, attributes) if users else None
+        conversation = self._conversation.find_first(conversations, attributes) if conversations else None
+        return conversation, self._user.find_first(users, attributes) if users else None

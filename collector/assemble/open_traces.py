@@ -1,4 +1,4 @@
-"""The traces of a partition that are still waited for, by the clock of the log alone. Without I/O."""
+"""The open traces of a partition, closed by the clock of the log alone. Without I/O."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from collector.assemble.gather import Piece
+from collector.assemble.collect_trace import TracePiece
 
 CloseReason = Literal["quiet", "age", "bytes", "memory"]
 
 
 @dataclass(slots=True, eq=False)
 class OpenTrace:
-    """A trace and what has come of it so far.
+    """A trace and its pieces so far.
 
-    `closings` are how many pieces there were each time it was closed whose turns have not been looked at: after a
-    restart they are only if a late piece asks for it. `emitted` are the ids of its turns, with how much feedback
-    they had, `covered` the spans that the complete ones are about.
+    `unread_closings` has the number of pieces at each closing that was not assembled: after a restart, earlier closings
+    are only assembled if a late piece arrives. `feedback_counts` has the ids of its turns with the number of their
+    feedback, `covered_spans` the spans that the complete turns are about.
     """
 
     trace_id: str
     position: int
     opened_at: float
     last_at: float
-    pieces: list[Piece] = field(default_factory=list[Piece])
+    pieces: list[TracePiece] = field(default_factory=list[TracePiece])
     bytes: int = 0
-    closings: list[int] = field(default_factory=list[int])
-    emitted: dict[str, int] = field(default_factory=dict[str, int])
-    covered: set[str] = field(default_factory=set[str])
+    unread_closings: list[int] = field(default_factory=list[int])
+    feedback_counts: dict[str, int] = field(default_factory=dict[str, int])
+    covered_spans: set[str] = field(default_factory=set[str])
     closed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """How long a trace is waited for. Times in seconds of the log's clock.
+class TraceLimits:
+    """Limits on the time and size of open traces. Times in seconds of the log's clock.
 
-    A trace is closed when nothing of it came for `quiet`, when it is open for `max_age`, or when it holds more than
-    `max_trace_bytes`. Closed, it is kept for `linger`, so that late pieces are put together with the rest. All traces
-    of a partition hold `max_bytes` at most: beyond, the oldest are let go early.
+    A trace is closed after `quiet` without a new piece, after `max_age`, or beyond `max_trace_bytes`. It then stays in
+    memory for `linger`, so that late pieces are assembled with the rest. All traces of a partition take `max_bytes` at
+    most: beyond that, the oldest are released early.
     """
 
     quiet: float = 10.0
@@ -50,12 +50,12 @@ class Waits:
 
 
 class OpenTraces:
-    """Which traces are open or lingering, and when that changes. Every operation is O(1), whatever is open."""
+    """The open and lingering traces. Every operation is O(1): each queue is in the order of its due times."""
 
-    def __init__(self, waits: Waits) -> None:
-        self._waits = waits
+    def __init__(self, limits: TraceLimits) -> None:
+        self._limits = limits
         self._all: OrderedDict[str, OpenTrace] = OrderedDict()
-        """By position: what is needed longest comes first."""
+        """By position; the first one determines the low watermark."""
         self._quiet: OrderedDict[str, OpenTrace] = OrderedDict()
         self._age: OrderedDict[str, OpenTrace] = OrderedDict()
         self._lingering: OrderedDict[str, OpenTrace] = OrderedDict()
@@ -66,40 +66,42 @@ class OpenTraces:
 
     @property
     def due_at(self) -> float | None:
-        """When the next trace is closed or forgotten, if nothing comes."""
+        """When the next trace is closed or released, if no piece arrives."""
         times: list[float] = []
         if self._quiet:
-            times.append(next(iter(self._quiet.values())).last_at + self._waits.quiet)
-            times.append(next(iter(self._age.values())).opened_at + self._waits.max_age)
+            times.append(next(iter(self._quiet.values())).last_at + self._limits.quiet)
+            times.append(next(iter(self._age.values())).opened_at + self._limits.max_age)
         if self._lingering:
-            times.append((next(iter(self._lingering.values())).closed_at or 0.0) + self._waits.linger)
+            times.append((next(iter(self._lingering.values())).closed_at or 0.0) + self._limits.linger)
         return min(times, default=None)
 
     @property
     def low_watermark(self) -> int | None:
-        """The oldest position of any piece that is still held."""
+        """The oldest position of a trace in memory."""
         return next(iter(self._all.values())).position if self._all else None
 
     def advance(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
-        """Close and forget what time has come for, in the order in which it came; gives what was closed."""
+        """Close and release the traces that are due, in order of their times; yields the closed ones."""
         while (due := self.due_at) is not None and due <= now:
-            closed = self._next_due(due)
+            closed = self._close_next(due)
             if closed is not None:
                 yield closed
 
-    def _next_due(self, due: float) -> tuple[OpenTrace, CloseReason] | None:
+    def _close_next(self, due: float) -> tuple[OpenTrace, CloseReason] | None:
         if self._quiet:
             trace = next(iter(self._quiet.values()))
-            if trace.last_at + self._waits.quiet <= due:
+            if trace.last_at + self._limits.quiet <= due:
                 return self._close(trace, due), "quiet"
             trace = next(iter(self._age.values()))
-            if trace.opened_at + self._waits.max_age <= due:
+            if trace.opened_at + self._limits.max_age <= due:
                 return self._close(trace, due), "age"
         self._forget(next(iter(self._lingering.values())))
         return None
 
-    def add(self, trace_id: str, piece: Piece, position: int, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
-        """Take a piece; gives what is closed because there is too much."""
+    def add(
+        self, trace_id: str, piece: TracePiece, position: int, now: float
+    ) -> Iterator[tuple[OpenTrace, CloseReason]]:
+        """Add a piece; yields the traces that are closed because a size limit is exceeded."""
         trace = self._all.get(trace_id)
         if trace is None:
             trace = self._all[trace_id] = OpenTrace(trace_id, position, now, now)
@@ -113,13 +115,13 @@ class OpenTraces:
         self._age.setdefault(trace_id, trace)
         self._quiet[trace_id] = trace
         self._quiet.move_to_end(trace_id)
-        if trace.bytes > self._waits.max_trace_bytes:
+        if trace.bytes > self._limits.max_trace_bytes:
             yield self._close(trace, now), "bytes"
-            self._empty(trace)
-        yield from self._make_room(now)
+            self._drop_pieces(trace)
+        yield from self._enforce_memory_limit(now)
 
-    def _make_room(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
-        while self.bytes > self._waits.max_bytes and self._all:
+    def _enforce_memory_limit(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
+        while self.bytes > self._limits.max_bytes and self._all:
             if self._lingering:
                 self._forget(next(iter(self._lingering.values())))
             else:
@@ -131,14 +133,14 @@ class OpenTraces:
         del self._quiet[trace.trace_id]
         del self._age[trace.trace_id]
         trace.closed_at = now
-        trace.closings.append(len(trace.pieces))
+        trace.unread_closings.append(len(trace.pieces))
         self._lingering[trace.trace_id] = trace
         return trace
 
-    def _empty(self, trace: OpenTrace) -> None:
-        """Let go of the pieces of a trace that is too large; what comes of it later is read on its own."""
+    def _drop_pieces(self, trace: OpenTrace) -> None:
+        """Drop the pieces of a trace that is too large; later pieces are assembled without them."""
         self.bytes -= trace.bytes
-        trace.pieces, trace.bytes, trace.closings = [], 0, []
+        trace.pieces, trace.bytes, trace.unread_closings = [], 0, []
 
     def _forget(self, trace: OpenTrace) -> None:
         self.bytes -= trace.bytes

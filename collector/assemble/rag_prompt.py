@@ -1,139 +1,192 @@
-"""Parts a prompt that was built from a template into the user's question and the context put around it.
+"""Prompts of retrieval-augmented applications, split into the user's question and the retrieved context.
 
-A retrieval-augmented application sends the model one user message: `Context: … Question: …`. What the user asked is
-only a part of it. Where no span tells that part, the message's own headings do, if they leave no doubt.
+The application sends the model one user message, `Context: … Question: …`, and the question is only a part of it. If no
+span has that part, the message's own headings give it, if they are unambiguous. No model is asked: a split must be the
+same at every assembly, because the question is part of the turn's id.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 
-class Parted(NamedTuple):
+class SplitPrompt(NamedTuple):
     """A prompt in its parts."""
 
     question: str
     context: tuple[str, ...]
 
 
+# Two repetitions of the same characters never stand side by side, so that no text makes a pattern backtrack.
 _CONTEXT_WORDS = (
-    r"(?:retrieved\s+)?context(?:\s+information(?:\s+is\s+below)?)?|(?:retrieved|relevant|supporting|source)?\s*"
-    r"(?:documents|passages|sources|excerpts|snippets)|search\s+results|background\s+information|knowledge\s+base|"
-    r"reference\s+(?:material|text)"
+    r"(?:retrieved\s{1,4})?context(?:\s{1,4}information(?:\s{1,4}is\s{1,4}below)?)?"
+    r"|(?:(?:retrieved|relevant|supporting|source)\s{0,4})?(?:documents|passages|sources|excerpts|snippets)"
+    r"|search\s{1,4}results|background\s{1,4}information|knowledge\s{1,4}base|reference\s{1,4}(?:material|text)"
 )
-_QUESTION_WORDS = r"question|query|user(?:'s)?\s+(?:question|query|request|input|message)"
-_ANSWER_WORDS = r"(?:your\s+|final\s+|helpful\s+)?(?:answer|response|reply|output)|assistant|ai"
-_DECOR = r"[ \t]*(?:#{1,6}[ \t]*|\*\*|__|\[|-{3,}[ \t]*)?"
+_QUESTION_WORDS = r"question|query|user(?:'s)?\s{1,4}(?:question|query|request|input|message)"
+_ANSWER_WORDS = r"(?:your\s{1,4}|final\s{1,4}|helpful\s{1,4})?(?:answer|response|reply|output)|assistant|ai"
+_DECOR = r"[ \t]*+(?:#{1,6}[ \t]*+|\*\*|__|\[|-{3,}+[ \t]*+)?"
 _HEADING = re.compile(
     rf"^{_DECOR}(?:(?P<context>{_CONTEXT_WORDS})|(?P<question>{_QUESTION_WORDS})|(?P<answer>{_ANSWER_WORDS}))"
-    r"(?:\*\*|__|\])?[ \t]*(?::|\.?[ \t]*$)(?:\*\*|__)?",
+    r"(?:\*\*|__|\])?[ \t]*+(?::|(?:\.[ \t]*+)?$)(?:\*\*|__)?",
     re.IGNORECASE | re.MULTILINE,
 )
-_TAG = re.compile(
-    r"<(?P<name>context|documents?|sources?|passages?|search_results|question|query|user_query|user_input)\b[^>]{0,80}>"
-    r"(?P<text>.*?)</(?P=name)>",
-    re.IGNORECASE | re.DOTALL,
-)
+_TAG_NAMES = r"context|documents?|sources?|passages?|search_results|question|query|user_query|user_input"
+_OPENING = re.compile(rf"<(?P<name>{_TAG_NAMES})\b[^>]{{0,80}}>", re.IGNORECASE | re.ASCII)
+_CLOSING = re.compile(rf"</(?P<name>{_TAG_NAMES})>", re.IGNORECASE | re.ASCII)
 _TAG_OPEN = re.compile(r"<(?:context|documents?|sources?|passages?|search_results)\b", re.IGNORECASE)
-_RULER = re.compile(r"^[ \t]*[-=_*~`]{3,}[ \t]*$", re.MULTILINE)
-_LONGEST = 400_000
+_RULER = re.compile(r"^[ \t]*+[-=_*~`]{3,}+[ \t]*+$", re.MULTILINE)
+_MAX_LENGTH = 400_000
+_MAX_HINTS = 32
+_MAX_ENDING = 2_000
+"""Characters after the question that may belong to the heading of the answer and its rulers."""
 
 
-def part(prompt: str, hints: Iterable[str] = ()) -> Parted | None:
-    """Part a prompt; None if it does not look like one that was filled with context.
+def split_prompt(prompt: str, hints: Iterable[str] = ()) -> SplitPrompt | None:
+    """Split a prompt; None if it does not look like one with retrieved context.
 
-    `hints` are texts that may be the question (what a retriever was asked, a template's variable), in the order in
-    which to try them: the first one that ends the prompt, or stands in a line of its own after a heading, is.
+    `hints` are texts that may be the question (a retriever's query, a template's variable), in the order in which they
+    are tried: the first one that ends the prompt on a line of its own or after a heading is the question.
     """
-    if len(prompt) > _LONGEST or ("\n" not in prompt and "<" not in prompt):
+    if len(prompt) > _MAX_LENGTH or ("\n" not in prompt and "<" not in prompt):
         return None
-    hinted = _by_hint(prompt, hints)
-    if hinted is not None:
-        return hinted
-    return _by_tags(prompt) or _by_headings(prompt)
+    by_hint = _split_by_hint(prompt, hints)
+    if by_hint is not None:
+        return by_hint
+    return _split_by_tags(prompt) or _split_by_headings(prompt)
 
 
-def speaks_of_context(beginning: str) -> bool:
-    """Whether a prompt, of which only the beginning is known, was filled with context."""
+def mentions_context(beginning: str) -> bool:
+    """Whether a prompt, of which only the beginning is known, has retrieved context."""
     first = _TAG_OPEN.search(beginning) or next(
         (each for each in _HEADING.finditer(beginning) if each["context"]), None
     )
     return first is not None
 
 
-def _by_hint(prompt: str, hints: Iterable[str]) -> Parted | None:
-    for hint in hints:
-        at = prompt.rfind(hint) if len(hint) >= 3 else -1
-        before = prompt[: max(at, 0)]
-        if not before or not _ends(prompt[at + len(hint) :]) or not _begins(before):
+def _split_by_hint(prompt: str, hints: Iterable[str]) -> SplitPrompt | None:
+    for hint in islice(hints, _MAX_HINTS):
+        start = _find_at_end(prompt, hint) if len(hint) >= 3 else -1
+        before = prompt[: max(start, 0)]
+        if not before or not _is_end(prompt[start + len(hint) :]) or not _is_start(before):
             continue
-        context = _context(before)
+        context = _find_context(before)
         if context or before.rstrip(' "').endswith((":", ">")) or len(before) >= 200:
-            return Parted(hint, context)
+            return SplitPrompt(hint, context)
     return None
 
 
-def _ends(rest: str) -> bool:
-    """Whether nothing follows but the place for the answer."""
+def _find_at_end(prompt: str, hint: str) -> int:
+    """Find the last place of a hint near the end of a prompt; -1 if there is none.
+
+    Backwards with `find`, because `rfind` takes the product of both lengths in the worst case.
+    """
+    window = prompt[-len(hint) - _MAX_ENDING :]
+    distance = window[::-1].find(hint[::-1])
+    return len(prompt) - distance - len(hint) if distance >= 0 else -1
+
+
+def _is_end(rest: str) -> bool:
+    """Whether nothing follows but the heading of the answer."""
     rest = _RULER.sub("", rest).strip().strip("\"'`")
-    found = _HEADING.match(rest) if rest else None
-    return not rest or (found is not None and bool(found["answer"]) and not rest[found.end() :].strip())
+    match = _HEADING.match(rest) if rest else None
+    return not rest or (match is not None and bool(match["answer"]) and not rest[match.end() :].strip())
 
 
-def _begins(before: str) -> bool:
-    """Whether a text may begin here: after a line's end or a heading."""
+def _is_start(before: str) -> bool:
+    """Whether a question may start here: after a line's end or a heading."""
     line = before.rpartition("\n")[2].strip()
     return not line or line.endswith((":", ">", '"'))
 
 
-def _context(before: str) -> tuple[str, ...]:
-    """The context in what comes before the question."""
-    headings = [found for found in _HEADING.finditer(before) if found["context"] and not _is_passing(before, found)]
-    if not headings:
+def _find_context(before: str) -> tuple[str, ...]:
+    """Find the context in the text before the question."""
+    headings = list(_HEADING.finditer(before))
+    first = next((match for match in headings if match["context"]), None)
+    if first is None or _is_incidental(before, first):  # then the later ones are incidental, too
         return ()
-    tail = [found for found in _HEADING.finditer(before) if found["question"]]
-    end = tail[-1].start() if tail and tail[-1].start() > headings[0].end() else len(before)
-    return _tidy(before[headings[0].end() : end])
+    tail = [match for match in headings if match["question"]]
+    end = tail[-1].start() if tail and tail[-1].start() > first.end() else len(before)
+    return _strip_rulers(before[first.end() : end])
 
 
-def _is_passing(text: str, found: re.Match[str]) -> bool:
-    return found.start() > 2000 and text.count("\n", 0, found.start()) > 40
+def _is_incidental(text: str, match: re.Match[str]) -> bool:
+    return match.start() > 2000 and text.count("\n", 0, match.start()) > 40
 
 
-def _tidy(text: str) -> tuple[str, ...]:
-    """A context without its rulers; where rulers stand around it, only what is between them."""
+def _strip_rulers(text: str) -> tuple[str, ...]:
+    """A context without its rulers; if rulers surround it, only the text between them."""
     parts = [each.strip() for each in _RULER.split(text)]
     text = parts[1] if len(parts) >= 3 and not parts[0] else _RULER.sub("", text).strip()
     return (text,) if text else ()
 
 
-def _by_tags(prompt: str) -> Parted | None:
-    found = list(_TAG.finditer(prompt))
-    asked = [each["text"].strip() for each in found if each["name"].lower() in _ASKING]
-    context = tuple(
-        each["text"].strip() for each in found if each["name"].lower() not in _ASKING and each["text"].strip()
-    )
+class _Tag(NamedTuple):
+    """A tag with the text up to the first closing tag of its name."""
+
+    name: str
+    text: str
+    start: int
+    end: int
+
+
+def _find_tags(prompt: str) -> list[_Tag]:
+    """Find the tags of retrieved context and questions, none inside another; one that is not closed does not count."""
+    closings: dict[str, list[re.Match[str]]] = {}
+    for match in _CLOSING.finditer(prompt):
+        closings.setdefault(match["name"].lower(), []).append(match)
+    for matches in closings.values():
+        matches.reverse()  # the next one is the last
+    tags: list[_Tag] = []
+    end = 0
+    for opening in _OPENING.finditer(prompt):
+        if opening.start() < end:
+            continue
+        ahead = closings.get(opening["name"].lower(), [])
+        while ahead and ahead[-1].start() < opening.end():
+            ahead.pop()
+        if ahead:
+            end = ahead[-1].end()
+            text = prompt[opening.end() : ahead[-1].start()].strip()
+            tags.append(_Tag(opening["name"].lower(), text, opening.start(), end))
+    return tags
+
+
+def _cut(prompt: str, tags: Sequence[_Tag]) -> str:
+    """The prompt without its tags."""
+    starts = [0, *(each.end for each in tags)]
+    ends = [*(each.start for each in tags), len(prompt)]
+    return "".join(prompt[start:end] for start, end in zip(starts, ends, strict=True)).strip()
+
+
+def _split_by_tags(prompt: str) -> SplitPrompt | None:
+    tags = _find_tags(prompt)
+    questions = [each.text for each in tags if each.name in _QUESTION_TAGS]
+    context = tuple(each.text for each in tags if each.name not in _QUESTION_TAGS and each.text)
     if not context:
         return None
-    if len(asked) == 1 and asked[0]:
-        return Parted(asked[0], context)
-    rest = _TAG.sub("", prompt).strip()
-    if asked or not rest:
+    if len(questions) == 1 and questions[0]:
+        return SplitPrompt(questions[0], context)
+    rest = _cut(prompt, tags)
+    if questions or not rest:
         return None
     headings = [each for each in _HEADING.finditer(rest) if each["question"]]
     if headings:
         return (
-            Parted(_until_answer(rest[headings[-1].end() :]), context) if rest[headings[-1].end() :].strip() else None
+            SplitPrompt(_cut_answer_heading(rest[headings[-1].end() :]), context)
+            if rest[headings[-1].end() :].strip()
+            else None
         )
-    return Parted(rest, context) if len(rest) <= 2000 else None
+    return SplitPrompt(rest, context) if len(rest) <= 2000 else None
 
 
-_ASKING = frozenset({"question", "query", "user_query", "user_input"})
+_QUESTION_TAGS = frozenset({"question", "query", "user_query", "user_input"})
 
 
-def _by_headings(prompt: str) -> Parted | None:
+def _split_by_headings(prompt: str) -> SplitPrompt | None:
     headings = list(_HEADING.finditer(prompt))
     first = next((each for each in headings if each["context"] or each["question"]), None)
     if first is None or len(prompt[: first.start()]) > 1500:
@@ -143,32 +196,32 @@ def _by_headings(prompt: str) -> Parted | None:
     if not questions:
         return None
     if not contexts:
-        return _by_preface(prompt, questions[-1])
+        return _split_by_preface(prompt, questions[-1])
     if questions[-1].start() > contexts[0].start():
-        question = _until_answer(prompt[questions[-1].end() :])
-        context = _tidy(prompt[contexts[0].end() : questions[-1].start()])
+        question = _cut_answer_heading(prompt[questions[-1].end() :])
+        context = _strip_rulers(prompt[contexts[0].end() : questions[-1].start()])
     else:
         question = prompt[questions[-1].end() : contexts[0].start()].strip()
-        context = _tidy(_until_answer(prompt[contexts[0].end() :]))
-    return Parted(question, context) if question and context else None
+        context = _strip_rulers(_cut_answer_heading(prompt[contexts[0].end() :]))
+    return SplitPrompt(question, context) if question and context else None
 
 
 _PREFACE = re.compile(r"\b(?:context|documents|passages|sources|excerpts)\b", re.IGNORECASE)
 
 
-def _by_preface(prompt: str, heading: re.Match[str]) -> Parted | None:
-    """A first paragraph that speaks of context, the context itself, and the question under its heading."""
+def _split_by_preface(prompt: str, heading: re.Match[str]) -> SplitPrompt | None:
+    """Split a first paragraph that mentions context, the context itself, and the question under its heading."""
     preface, gap, rest = prompt[: heading.start()].partition("\n\n")
-    context = _tidy(rest)
-    question = _until_answer(prompt[heading.end() :])
+    context = _strip_rulers(rest)
+    question = _cut_answer_heading(prompt[heading.end() :])
     if not (gap and context and question and len(preface) <= 1500 and _PREFACE.search(preface)):
         return None
-    return Parted(question, context)
+    return SplitPrompt(question, context)
 
 
-def _until_answer(text: str) -> str:
-    """A text up to the heading of the answer, if that is all that follows."""
-    last = [found for found in _HEADING.finditer(text) if found["answer"]]
+def _cut_answer_heading(text: str) -> str:
+    """Cut the heading of the answer, if nothing follows it."""
+    last = [match for match in _HEADING.finditer(text) if match["answer"]]
     if last and not text[last[-1].end() :].strip():
         text = text[: last[-1].start()]
     return _RULER.sub("", text).strip()

@@ -1,74 +1,72 @@
-"""The assemble stage: a fold over a partition of the spans log that gives rise to turns."""
+"""The assemble stage: from a partition of the spans log to turns."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
-from collector.assemble.gather import Piece
-from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, Waits
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, TraceLimits
 from collector.assemble.trace import Assembler, Assembly
-from collector.assemble.turns import Assembled
+from collector.assemble.turns import AssembledTurn
 from collector.errors import BadInput
-from collector.link.outlet import Outgoing, Outlet
-from collector.logs.log import Committed, Stored
-from collector.otlp import Signal, request_from_protobuf
+from collector.link.turn_router import RoutedRecord, TurnRouter
+from collector.logs.log import Committed, RecordTooLarge, StoredRecord
+from collector.otlp.decode import Signal, request_from_protobuf
+from collector.records.tenants import in_tenant, tenant_in_key
+from collector.records.turns import turn_outcome
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
+from evaluators.cases import Turn
 
 logger = logging.getLogger(__name__)
 
-Count = Callable[[str, str, int], None]
-"""Counts what became of spans: the dialect ("" for none), what, and how many.
-
-What is `spans` (read), `turns` (can be judged), `failed`, a reason why a turn cannot be judged, `closed_<reason>` for
-a closed trace, `late_feedback` for feedback that came when its turn was made, or `crashed` for a trace that could not
-be assembled because of a bug.
-"""
-
 _BATCH = 256
-"""Turns appended at once, and traces assembled before others get their turn on the event loop."""
+"""Turns appended at once, and traces assembled before other tasks on the event loop run."""
 
 
 class AssembleStage:
     """Opens the folds of the spans log's partitions.
 
-    A record's key is its trace id in hex, its header `signal` says `traces` or `logs`, and its value is a serialized
-    Export…ServiceRequest that holds nothing but that trace.
+    A record's key is its trace id in hex, with its sender's tenant if it has one, its header `signal` says `traces` or
+    `logs`, and its value is a serialized Export…ServiceRequest with that trace only.
     """
 
     def __init__(
         self,
         assembler: Assembler,
-        outlet: Outlet,
-        waits: Waits | None = None,
+        router: TurnRouter,
+        limits: TraceLimits | None = None,
         *,
-        count: Count = lambda _dialect, _what, _number: None,
-        on_bad_record: Callable[[Stored, BadInput], None] = lambda _record, _error: None,
+        telemetry: Telemetry | None = None,
+        on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
     ) -> None:
         self._assembler = assembler
-        self._outlet = outlet
-        self._waits = waits or Waits()
-        self._count = count
+        self._router = router
+        self._limits = limits or TraceLimits()
+        self._telemetry = telemetry or Telemetry()
         self._on_bad_record = on_bad_record
         self._folds: dict[int, AssembleFold] = {}
 
     @property
     def open_traces(self) -> int:
-        """How many traces are waited for in this process, over all partitions."""
+        """The number of open traces in this process, over all partitions."""
         return sum(fold.open_traces for fold in self._folds.values())
 
     @property
     def open_bytes(self) -> int:
-        """How many bytes open and lingering traces hold in this process."""
+        """The bytes of open and lingering traces in this process."""
         return sum(fold.open_bytes for fold in self._folds.values())
 
     @asynccontextmanager
     async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[AssembleFold]:
         """Open the fold of a partition; its state comes by replay."""
         fold = AssembleFold(
-            self._assembler, self._outlet, self._waits, count=self._count, on_bad_record=self._on_bad_record
+            self._assembler, self._router, self._limits, telemetry=self._telemetry, on_bad_record=self._on_bad_record
         )
         self._folds[partition] = fold
         try:
@@ -78,42 +76,42 @@ class AssembleStage:
 
 
 class AssembleFold:
-    """What one partition of the spans log leads to.
+    """The open traces of one partition of the spans log, and the turns of those that close.
 
-    Time is that of the records. It passes before a record is taken, so that a replay closes the same traces in the
-    same order.
+    Time is that of the records, and it passes before a record is added: a replay closes the same traces in the same
+    order. A clock of the process would close other traces after a restart, and their turns would be judged twice.
     """
 
-    note = ""
+    metadata = ""
 
     def __init__(
         self,
         assembler: Assembler,
-        outlet: Outlet,
-        waits: Waits,
+        router: TurnRouter,
+        limits: TraceLimits,
         *,
-        count: Count,
-        on_bad_record: Callable[[Stored, BadInput], None],
+        telemetry: Telemetry,
+        on_bad_record: Callable[[StoredRecord, BadInput], None],
     ) -> None:
         self._assembler = assembler
-        self._outlet = outlet
-        self._open = OpenTraces(waits)
-        self._count = count
+        self._router = router
+        self._open = OpenTraces(limits)
+        self._telemetry = telemetry
         self._on_bad_record = on_bad_record
 
     @property
     def open_traces(self) -> int:
-        """How many traces are waited for."""
+        """The number of open traces."""
         return len(self._open)
 
     @property
     def open_bytes(self) -> int:
-        """How many bytes open and lingering traces hold."""
+        """The bytes of open and lingering traces."""
         return self._open.bytes
 
     @property
     def due_at(self) -> float | None:
-        """When the next trace is closed or forgotten."""
+        """When the next trace is closed or released."""
         return self._open.due_at
 
     @property
@@ -121,116 +119,143 @@ class AssembleFold:
         """The oldest record of a trace that is open or lingers."""
         return self._open.low_watermark
 
-    async def replay(self, records: Sequence[Stored]) -> None:
-        """Rebuild the open traces. Those closed meanwhile are assembled only if late pieces ask for it."""
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Rebuild the open traces. Those closed meanwhile are only assembled if late pieces of them arrive."""
         for number, record in enumerate(records):
             for trace, reason in self._apply(record, _ignore_bad):
-                if reason == "bytes":  # its pieces are about to go
-                    self._catch_up(trace)
+                if reason == "bytes":  # its pieces are dropped next
+                    self._read_earlier_closings(trace)
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
-        """Take new records; the turns they lead to are durable on return."""
-        made: list[Outgoing] = []
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Add new records; the turns of the traces that they close are durable on return."""
+        outgoing: list[RoutedRecord] = []
         closed = 0
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
-                self._count("", f"closed_{reason}", 1)
-                made += self._news(trace)
+                self._telemetry.counter(TRACES_CLOSED, reason).inc()
+                outgoing += self._close(trace)
                 closed += 1
-                if len(made) >= _BATCH or closed % _BATCH == 0:
-                    await self._append(made)
-        await self._append(made)
+                if len(outgoing) >= _BATCH or closed % _BATCH == 0:
+                    await self._append(outgoing)
+        await self._append(outgoing)
 
-    async def _append(self, made: list[Outgoing]) -> None:
-        if made:
-            await self._outlet.append(made)
-            made.clear()
-        else:
+    async def _append(self, outgoing: list[RoutedRecord]) -> None:
+        if not outgoing:
             await asyncio.sleep(0)
+            return
+        try:
+            await self._router.append(outgoing)
+        except RecordTooLarge:
+            for each in outgoing:
+                await self._append_if_it_fits(each)
+        outgoing.clear()
+
+    async def _append_if_it_fits(self, routed: RoutedRecord) -> None:
+        """A turn that the log can never take must not stop the partition for good."""
+        try:
+            await self._router.append([routed])
+        except RecordTooLarge as error:
+            logger.error("a turn is left out: %s", error)  # noqa: TRY400 - where it was raised says nothing
+            self._telemetry.drop("assemble", "too_large")
 
     def _apply(
-        self, record: Stored, on_bad: Callable[[Stored, BadInput], None]
+        self, record: StoredRecord, on_bad: Callable[[StoredRecord, BadInput], None]
     ) -> Iterator[tuple[OpenTrace, CloseReason]]:
         yield from self._open.advance(record.timestamp)
         if record.is_tick:
             return
         try:
-            piece = _piece(record)
+            piece = _parse_piece(record)
         except BadInput as error:
             on_bad(record, error)
             return
-        yield from self._open.add((record.key or b"").decode("ascii"), piece, record.position, record.timestamp)
+        yield from self._open.add((record.key or b"").decode("ascii"), piece, record.offset, record.timestamp)
 
-    def _news(self, trace: OpenTrace) -> Iterator[Outgoing]:
-        """The turns of a trace that was just closed, without those it gave before."""
-        last = trace.closings.pop()
-        self._catch_up(trace)
-        assembly = self._assemble(trace.pieces[:last])
-        for (dialect, what), number in assembly.counts.items():
-            self._count(dialect, what, number)
-        if late := _late_feedback(assembly, trace):
-            self._count("", "late_feedback", late)
-        news = [each.turn for each in _unknown(assembly, trace)]
-        return self._outlet.routed(news, whole=(each.turn for each in assembly.turns))
+    def _close(self, trace: OpenTrace) -> Iterator[RoutedRecord]:
+        """The turns of a trace that was just closed, without those emitted before."""
+        last = trace.unread_closings.pop()
+        self._read_earlier_closings(trace)
+        assembly = self._assemble(trace, last)
+        late = assembly.late_feedback + _count_late_feedback(assembly, trace)
+        new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
+        self._count(assembly.spans, late, new_turns)
+        return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
 
-    def _catch_up(self, trace: OpenTrace) -> None:
-        """Find out what the trace gave at earlier closings, before a restart."""
-        for number in trace.closings:
-            for _ in _unknown(self._assemble(trace.pieces[:number]), trace):
+    def _count(self, spans: Mapping[str, int], late_feedback: int, turns: Iterable[Turn]) -> None:
+        for dialect, number in spans.items():
+            self._telemetry.counter(SPANS_READ, dialect).inc(number)
+        self._telemetry.counter(LATE_FEEDBACK).inc(late_feedback)
+        for turn in turns:
+            self._telemetry.counter(TURNS_ASSEMBLED, turn.dialect or "", *turn_outcome(turn)).inc()
+
+    def _read_earlier_closings(self, trace: OpenTrace) -> None:
+        """Find the turns that the trace emitted at earlier closings, before a restart."""
+        for number in trace.unread_closings:
+            for _ in _find_new_turns(self._assemble(trace, number), trace):
                 pass
-        trace.closings.clear()
+        trace.unread_closings.clear()
 
-    def _assemble(self, pieces: Sequence[Piece]) -> Assembly:
+    def _assemble(self, trace: OpenTrace, pieces: int) -> Assembly:
+        """The turns of the first pieces of a trace."""
         try:
-            return self._assembler.assemble(pieces)
+            return _in_tenant(self._assembler.assemble(trace.pieces[:pieces]), tenant_in_key(trace.trace_id))
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
             frame = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("a trace is left out: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text
-            self._count("", "crashed", 1)
+            self._telemetry.drop("assemble", "crashed")
             return Assembly()
 
 
-def _ignore_bad(_record: Stored, _error: BadInput) -> None:
-    """Bad records were reported when they came."""
+def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
+    turns = [in_tenant(each.turn, tenant) for each in assembly.turns]
+    if all(turn is each.turn for turn, each in zip(turns, assembly.turns, strict=True)):
+        return assembly
+    return replace(
+        assembly, turns=tuple(replace(each, turn=turn) for turn, each in zip(turns, assembly.turns, strict=True))
+    )
 
 
-def _piece(record: Stored) -> Piece:
+def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
+    """Ignore a bad record: it was reported when it was first read."""
+
+
+def _parse_piece(record: StoredRecord) -> TracePiece:
     signal = _SIGNALS.get(dict(record.headers).get("signal", b""))
     if signal is None:
-        raise BadInput("the record does not say whether it holds traces or logs")
+        raise BadInput("the record's header `signal` is neither traces nor logs")
     if not record.key or not record.key.isascii():
-        raise BadInput("the record names no trace")
+        raise BadInput("the record's key is not a trace id")
     request_from_protobuf(record.value, signal)
-    return Piece(signal, record.value)
+    return TracePiece(signal, record.value)
 
 
 _SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}
 
 
-def _unknown(assembly: Assembly, trace: OpenTrace) -> Iterator[Assembled]:
-    """The turns that the trace has not given yet, marking them as given.
+def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledTurn]:
+    """The turns that the trace has not emitted yet; they are marked as emitted.
 
-    Late pieces may put a turn in other words, as when a wrapper tells the question better than the prompt did; it is
-    the same turn if it is about the same span, unless nothing could be made of that span before.
+    Late pieces may change the text of a turn, as when an enclosing span has the question without its template. It is
+    still the same turn if it is about the same span, unless that span's turn was incomplete before.
     """
     for each in assembly.turns:
         turn = each.turn
-        if turn.turn_id in trace.emitted or turn.span_id in trace.covered:
+        if turn.turn_id in trace.feedback_counts or turn.span_id in trace.covered_spans:
             continue
-        trace.emitted[turn.turn_id] = len(turn.feedback)
+        trace.feedback_counts[turn.turn_id] = len(turn.feedback)
         if turn.incomplete is None and turn.span_id is not None:
-            trace.covered.add(turn.span_id)
+            trace.covered_spans.add(turn.span_id)
         yield each
 
 
-def _late_feedback(assembly: Assembly, trace: OpenTrace) -> int:
-    """How much feedback has come for turns that the trace gave before: it reaches nobody. Counted once."""
+def _count_late_feedback(assembly: Assembly, trace: OpenTrace) -> int:
+    """Count the feedback for turns that were emitted before: it can no longer be attached. Counted once."""
     late = 0
     for turn in (each.turn for each in assembly.turns):
-        had = trace.emitted.get(turn.turn_id)
-        if had is not None and len(turn.feedback) > had:
-            late += len(turn.feedback) - had
-            trace.emitted[turn.turn_id] = len(turn.feedback)
+        earlier_count = trace.feedback_counts.get(turn.turn_id)
+        if earlier_count is not None and len(turn.feedback) > earlier_count:
+            late += len(turn.feedback) - earlier_count
+            trace.feedback_counts[turn.turn_id] = len(turn.feedback)
     return late

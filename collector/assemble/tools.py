@@ -1,4 +1,4 @@
-"""The tools called in an exchange, each once, with what came back."""
+"""The tool calls of a turn, each once, with its result."""
 
 from __future__ import annotations
 
@@ -7,162 +7,169 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from collector.assemble.exchanges import Exchange
-from collector.assemble.reading import Read
-from collector.assemble.tree import Tree
-from collector.dialects.call import Said
-from collector.dialects.decode import as_dict, compact, decoded
+from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.tree import SpanTree
+from collector.assemble.turn_drafts import TurnDraft
+from collector.dialects.call import ChatMessage
+from collector.dialects.decode import as_dict, decode, encode_compact
 from evaluators.cases import Json, ToolCall
 
 
 class ToolSpans:
-    """The tool spans of a trace, without those inside another: they are that one's own affair."""
+    """The tool spans of a trace, without those inside another tool, which are its implementation."""
 
-    def __init__(self, reads: Sequence[Read], tree: Tree) -> None:
-        """`reads` come in order of their starts."""
-        tools = [read for read in reads if read.call.kind == "tool" and read.call.tool is not None]
-        ids = {read.span.span_id for read in tools}
-        self._outer = [read for read in tools if ids.isdisjoint(tree.line(read.span.span_id))]
-        self._starts = [read.span.start for read in self._outer]
-        self._below: dict[str, list[Read]] = {}
-        for read in self._outer:
-            for above in tree.line(read.span.span_id):
-                self._below.setdefault(above, []).append(read)
+    def __init__(self, parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> None:
+        """`parsed_spans` are in order of their starts."""
+        tools = [each for each in parsed_spans if each.call.kind == "tool" and each.call.tool is not None]
+        ids = {each.span.span_id for each in tools}
+        self._outer = [each for each in tools if ids.isdisjoint(tree.ancestors(each.span.span_id))]
+        self._starts = [each.span.start for each in self._outer]
+        self._below: dict[str, list[ParsedSpan]] = {}
+        for parsed_span in self._outer:
+            for ancestor in tree.ancestors(parsed_span.span.span_id):
+                self._below.setdefault(ancestor, []).append(parsed_span)
 
-    def of(self, exchange: Exchange) -> list[ToolCall]:
-        """Those that belong to an exchange: inside its wrapper, or between its first call and its end."""
+    def find(self, draft: TurnDraft) -> list[ToolCall]:
+        """Find those of a draft: inside its enclosing span, or between its first call and its end."""
         if not self._outer:
             return []
-        inside = self._below.get(exchange.wrapper.span.span_id) if exchange.wrapper is not None else None
-        first, end = bisect_left(self._starts, exchange.start), bisect_right(self._starts, exchange.end)
-        return [read.call.tool for read in inside or self._outer[first:end] if read.call.tool]
+        inside = self._below.get(draft.enclosing_span.span.span_id) if draft.enclosing_span is not None else None
+        first, end = bisect_left(self._starts, draft.start), bisect_right(self._starts, draft.end)
+        return [each.call.tool for each in inside or self._outer[first:end] if each.call.tool]
 
 
-def tools_called(exchange: Exchange, spans: ToolSpans) -> tuple[ToolCall, ...]:
-    """What the model asked for, in order, with results; where its messages do not tell, what tool spans say.
+def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...]:
+    """Find the tools that the model called, in order, with results; tool spans are used if its messages have none.
 
-    What the model asked for is in the answers of the steps, and again in the messages of the call after them.
+    A call is in the output of a step, and again in the input of the call after it, so the lists are deduplicated.
     """
-    asked, answers = _said_in(exchange)
-    told = spans.of(exchange)
-    if not any(calls for calls, _ in asked):
-        return tuple(_once([(told, False)])) if told else ()
-    return tuple(_with_results(_once(asked), answers, told))
+    call_lists, results = _collect_messages(draft)
+    span_calls = spans.find(draft)
+    if not any(calls for calls, _ in call_lists):
+        return tuple(_deduplicate([(span_calls, False)])) if span_calls else ()
+    return tuple(_add_results(_deduplicate(call_lists), results, span_calls))
 
 
-_Asked = tuple[Sequence[ToolCall], bool]
-"""The tool calls in a list of messages, and whether it is a history, which repeats what was asked before."""
+_CallList = tuple[Sequence[ToolCall], bool]
+"""The tool calls in a list of messages, and whether it is a history, which repeats earlier calls."""
 
 
-def _said_in(exchange: Exchange) -> tuple[list[_Asked], list[Said]]:
-    """The tool calls in each of the lists of messages that may repeat each other, and the tools' answers."""
-    asked: list[_Asked] = []
-    answers: list[Said] = []
-    for call in exchange.calls:
-        asked.append(_collect((call.call.input or ())[call.position + 1 :], answers, history=True))
-        asked.append(_collect(call.call.output or (), answers))
-    if exchange.wrapper is not None and not any(calls for calls, _ in asked):
-        asked.append(_collect(exchange.wrapper.call.output or (), answers))
-    return asked, answers
+def _collect_messages(draft: TurnDraft) -> tuple[list[_CallList], list[ChatMessage]]:
+    """Collect the tool calls of each list of messages (the lists may repeat each other), and the tool results."""
+    call_lists: list[_CallList] = []
+    results: list[ChatMessage] = []
+    for call in draft.calls:
+        call_lists.append(_collect((call.call.input or ())[call.question_index + 1 :], results, history=True))
+        call_lists.append(_collect(call.call.output or (), results))
+    if draft.enclosing_span is not None and not any(calls for calls, _ in call_lists):
+        call_lists.append(_collect(draft.enclosing_span.call.output or (), results))
+    return call_lists, results
 
 
-def _collect(messages: Sequence[Said], answers: list[Said], *, history: bool = False) -> _Asked:
-    answers += [said for said in messages if said.role == "tool"]
-    return [call for said in messages for call in said.calls], history
+def _collect(messages: Sequence[ChatMessage], results: list[ChatMessage], *, history: bool = False) -> _CallList:
+    results += [message for message in messages if message.role == "tool"]
+    return [call for message in messages for call in message.tool_calls], history
 
 
-def _once(lists: Iterable[_Asked]) -> list[ToolCall]:
-    """Each call once: by its id, or where there is none, as often as the list that has it most often.
+def _deduplicate(lists: Iterable[_CallList]) -> list[ToolCall]:
+    """Each call once: by its id, or without one as often as in the list with the most copies.
 
-    A call that is told without its id first, and with it later, is one. So is one that the history has under another
-    id: in the Responses API an item has an id of its own beside that of the call.
+    A call that has no id first and an id later is one call. So is one with another id in the history: in the Responses
+    API an item has an id of its own beside that of the call.
     """
-    kept: list[ToolCall] = []
+    unique: list[ToolCall] = []
     ids: set[str] = set()
-    have: Counter[tuple[str, str]] = Counter()
-    nameless: dict[tuple[str, str], list[int]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    without_id: dict[tuple[str, str], list[int]] = {}
     for calls, is_history in lists:
-        here: Counter[tuple[str, str]] = Counter()
-        renamed = _unnamed_in(calls, kept) if is_history and kept else {}
+        list_counts: Counter[tuple[str, str]] = Counter()
+        renamed_indexes = _index_missing_ids(calls, unique) if is_history and unique else {}
         for call in calls:
             if call.id is not None and call.id in ids:
                 continue
-            content = (call.name, compact(call.arguments))
+            content = (call.name, encode_compact(call.arguments))
             if call.id is not None:
                 ids.add(call.id)
-                if renamed.get(content):
-                    kept[renamed[content].pop(0)] = call
+                if renamed_indexes.get(content):
+                    unique[renamed_indexes[content].pop(0)] = call
                     continue
-                if nameless.get(content):
-                    kept[nameless[content].pop(0)] = call
+                if without_id.get(content):
+                    unique[without_id[content].pop(0)] = call
                     continue
-            here[content] += 1
-            if call.id is None and here[content] <= have[content]:
+            list_counts[content] += 1
+            if call.id is None and list_counts[content] <= counts[content]:
                 continue
-            have[content] = max(have[content], here[content])
+            counts[content] = max(counts[content], list_counts[content])
             if call.id is None:
-                nameless.setdefault(content, []).append(len(kept))
-            kept.append(call)
-    return kept
+                without_id.setdefault(content, []).append(len(unique))
+            unique.append(call)
+    return unique
 
 
-def _unnamed_in(calls: Sequence[ToolCall], kept: Sequence[ToolCall]) -> dict[tuple[str, str], list[int]]:
-    """Where in `kept` the calls are whose ids a history does not have, by what they say."""
-    named = {call.id for call in calls}
-    if all(call.id in named for call in kept):
+def _index_missing_ids(calls: Sequence[ToolCall], unique: Sequence[ToolCall]) -> dict[tuple[str, str], list[int]]:
+    """The indexes in `unique` of the calls whose ids a history does not have, by name and arguments."""
+    ids = {call.id for call in calls}
+    if all(call.id in ids for call in unique):
         return {}
-    found: dict[tuple[str, str], list[int]] = {}
-    for index, call in enumerate(kept):
-        if call.id is not None and call.id not in named:
-            found.setdefault((call.name, compact(call.arguments)), []).append(index)
-    return found
+    indexes: dict[tuple[str, str], list[int]] = {}
+    for index, call in enumerate(unique):
+        if call.id is not None and call.id not in ids:
+            indexes.setdefault((call.name, encode_compact(call.arguments)), []).append(index)
+    return indexes
 
 
-def _with_results(calls: Sequence[ToolCall], answers: Sequence[Said], spans: Sequence[ToolCall]) -> Iterable[ToolCall]:
-    nameless = [each for each in answers if each.call_id is None]
-    by_id = {each.call_id: each for each in answers if each.call_id is not None and (each.text or each.result)}
-    by_id |= _crossed(calls, by_id)
+def _add_results(
+    calls: Sequence[ToolCall], results: Sequence[ChatMessage], spans: Sequence[ToolCall]
+) -> Iterable[ToolCall]:
+    without_id = [each for each in results if each.tool_call_id is None]
+    by_id = {
+        each.tool_call_id: each for each in results if each.tool_call_id is not None and (each.text or each.result)
+    }
+    by_id |= _match_crossed_ids(calls, by_id)
     spans = list(spans)
     for call in calls:
-        answer = by_id.get(call.id) if call.id else None
-        if answer is None and nameless and (nameless[0].name in {None, call.name}):
-            answer = nameless.pop(0)
-        yield _complete(call, answer, _span_of(call, spans))
+        tool_result = by_id.get(call.id) if call.id else None
+        if tool_result is None and without_id and (without_id[0].name in {None, call.name}):
+            tool_result = without_id.pop(0)
+        yield _merge(call, tool_result, _take_span(call, spans))
 
 
-def _crossed(calls: Sequence[ToolCall], by_id: dict[str, Said]) -> dict[str, Said]:
-    """The answers under ids that nobody asked with, by the ids of the calls that got none, one after the other.
+def _match_crossed_ids(calls: Sequence[ToolCall], by_id: dict[str, ChatMessage]) -> dict[str, ChatMessage]:
+    """Match the results whose ids no call has with the calls that have no result, in order.
 
-    OpenLLMetry gives the calls of the Responses API the ids of items, and their answers the ids of calls.
+    OpenLLMetry gives the calls of the Responses API the ids of items, and their results the ids of calls.
     """
     ids = [call.id for call in calls if call.id is not None]
     unanswered = [each for each in ids if each not in by_id]
-    unasked = [answer for each, answer in by_id.items() if each not in ids] if unanswered else []
-    return dict(zip(unanswered, unasked, strict=True)) if len(unanswered) == len(unasked) else {}
+    unmatched = [tool_result for each, tool_result in by_id.items() if each not in ids] if unanswered else []
+    return dict(zip(unanswered, unmatched, strict=True)) if len(unanswered) == len(unmatched) else {}
 
 
-def _span_of(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
-    """The tool span of a call, taken out of `spans`: by its id, else by its name, rather with the same arguments."""
-    same = [each for each in spans if each.id == call.id and call.id is not None]
-    same = same or [each for each in spans if each.name == call.name and each.id is None]
-    found = next((each for each in same if call.arguments in _ways(each.arguments)), same[0] if same else None)
-    if found is not None:
-        spans.remove(found)
-    return found
+def _take_span(call: ToolCall, spans: list[ToolCall]) -> ToolCall | None:
+    """Remove the tool span of a call from `spans` and return it: by id, else by name, preferring equal arguments."""
+    candidates = [each for each in spans if each.id == call.id and call.id is not None]
+    candidates = candidates or [each for each in spans if each.name == call.name and each.id is None]
+    match = next(
+        (each for each in candidates if call.arguments in _list_argument_forms(each.arguments)),
+        candidates[0] if candidates else None,
+    )
+    if match is not None:
+        spans.remove(match)
+    return match
 
 
-def _ways(given: Json) -> tuple[Json, ...]:
-    """Arguments as they are, and as they are inside a Python function's."""
-    return given, as_dict(given).get("kwargs")
+def _list_argument_forms(call_arguments: Json) -> tuple[Json, ...]:
+    """Arguments as they are, and as the keyword arguments of a Python call."""
+    return call_arguments, as_dict(call_arguments).get("kwargs")
 
 
-def _complete(call: ToolCall, answer: Said | None, span: ToolCall | None) -> ToolCall:
+def _merge(call: ToolCall, tool_result: ChatMessage | None, span: ToolCall | None) -> ToolCall:
     result: Json = None
-    if answer is not None:
-        result = decoded(answer.result if answer.result is not None else answer.text)
+    if tool_result is not None:
+        result = decode(tool_result.result if tool_result.result is not None else tool_result.text)
     elif span is not None:
         result = span.result
-    given = call.arguments
-    if given in (None, {}, "") and span is not None and span.arguments is not None:
-        given = span.arguments
-    return replace(call, result=result if result is not None else call.result, arguments=given)
+    call_arguments = call.arguments
+    if call_arguments in (None, {}, "") and span is not None and span.arguments is not None:
+        call_arguments = span.arguments
+    return replace(call, result=result if result is not None else call.result, arguments=call_arguments)

@@ -1,117 +1,111 @@
-"""From the pieces of one trace to its turns. Pure: the same pieces, in any order and number, give the same turns."""
+"""Assembly of one trace: from its pieces to its turns. Pure: the same pieces, in any order, give the same turns."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collector.assemble.events import with_events
-from collector.assemble.exchanges import Exchange, exchanges, in_order
-from collector.assemble.feedback import with_feedback
-from collector.assemble.gather import Gathered, Piece, gather
-from collector.assemble.identity import Identity
-from collector.assemble.model_calls import ModelCall, model_calls
-from collector.assemble.passages import Passages, hints
-from collector.assemble.rag_prompt import part
-from collector.assemble.reading import Read, read_spans
-from collector.assemble.tree import Tree
-from collector.assemble.turns import Assembled, TurnMaker
-from collector.assemble.wrappers import resolve
+from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
+from collector.assemble.enclosing_spans import apply_enclosing_spans
+from collector.assemble.feedback_and_events import add_events, add_feedback
+from collector.assemble.identity import IdentityLookup
+from collector.assemble.model_calls import ModelCall, find_model_calls
+from collector.assemble.passages import PassageIndex, find_question_hints
+from collector.assemble.rag_prompt import split_prompt
+from collector.assemble.read_spans import ParsedSpan, read_spans
+from collector.assemble.tree import SpanTree
+from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
+from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
-from evaluators.cases import Turn
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What a trace came to. `counts` are by (dialect, what): spans read, turns made, and turns that have a hole."""
+    """The result of a trace: its turns, its spans by dialect ("" for none), and feedback that belongs to no turn."""
 
-    turns: tuple[Assembled, ...] = ()
-    counts: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    turns: tuple[AssembledTurn, ...] = ()
+    spans: Mapping[str, int] = field(default_factory=dict[str, int])
+    late_feedback: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Workings:
-    """How a trace was read, for explaining it."""
+class TraceAnalysis:
+    """The turns of a trace with every intermediate result, for explaining them."""
 
-    gathered: Gathered
-    tree: Tree
-    reads: tuple[Read, ...]
+    trace: CollectedTrace
+    tree: SpanTree
+    parsed_spans: tuple[ParsedSpan, ...]
     calls: tuple[ModelCall, ...]
-    told: tuple[Exchange, ...]
+    drafts: tuple[TurnDraft, ...]
     assembly: Assembly
 
 
 class Assembler:
-    """Assembles traces, by the dialects in use and the places where identities stand."""
+    """Assembles traces, given the dialects in use and the attributes that identify conversations and users."""
 
-    def __init__(self, dialects: Dialects, identity: Identity | None = None) -> None:
+    def __init__(self, dialects: Dialects, identity: IdentityLookup | None = None) -> None:
         self.dialects = dialects
-        self.identity = identity or Identity()
+        self.identity = identity or IdentityLookup()
 
-    def assemble(self, pieces: Iterable[Piece], on_bad: Callable[[BadInput], None] = lambda _error: None) -> Assembly:
-        """The turns of one trace, in order of their ends. Pieces that cannot be read are reported and left out."""
-        gathered = gather(pieces, self.dialects, self.identity, on_bad)
-        return self.work(gathered).assembly if gathered is not None else Assembly()
+    def assemble(
+        self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None
+    ) -> Assembly:
+        """Assemble the turns of one trace, in order of their ends. Invalid pieces are reported and left out."""
+        trace = collect_trace(pieces, self.dialects, self.identity, on_bad)
+        return self.analyze(trace).assembly if trace is not None else Assembly()
 
-    def work(self, gathered: Gathered) -> Workings:
-        """The turns of one trace with all that led to them."""
-        tree = Tree(gathered.spans)
-        reads = read_spans(gathered, tree, self.dialects, self.identity)
-        calls = model_calls(reads, tree)
-        told = in_order(resolve(exchanges(_without_asides(calls, reads, tree), tree), reads, tree))
-        turns = with_feedback(self._turns(told, reads, tree), reads, tree)
-        turns = with_events(turns, gathered.noted, tree)
-        assembly = Assembly(tuple(turns), _counts(reads, turns))
-        return Workings(gathered, tree, tuple(reads), tuple(calls), tuple(told), assembly)
+    def analyze(self, trace: CollectedTrace) -> TraceAnalysis:
+        """Assemble the turns of one trace, and return the intermediate results, too."""
+        tree = SpanTree(trace.spans)
+        parsed_spans = read_spans(trace, tree, self.dialects, self.identity)
+        calls = find_model_calls(parsed_spans, tree)
+        drafts = sort_by_end(
+            apply_enclosing_spans(draft_turns(_without_auxiliary(calls, parsed_spans, tree), tree), parsed_spans, tree)
+        )
+        turns = add_feedback(self._build_turns(drafts, parsed_spans, tree), parsed_spans, tree)
+        turns = add_events(turns, trace.events, tree)
+        spans = Counter(each.call.dialect for each in parsed_spans)
+        assembly = Assembly(tuple(turns), spans, _count_feedback_without_turn(parsed_spans, turns))
+        return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
 
-    def _turns(self, told: Sequence[Exchange], reads: Sequence[Read], tree: Tree) -> list[Assembled]:
-        maker = TurnMaker(reads, tree, self.identity)
-        passages = Passages(reads, tree)
-        texts = hints(reads)
-        turns: list[Assembled] = []
-        since = 0
-        for exchange in told:
-            _part_prompt(exchange, texts)
-            turns.append(maker.make(exchange, passages.of(exchange, since)))
-            since = exchange.end
+    def _build_turns(
+        self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
+    ) -> list[AssembledTurn]:
+        builder = TurnBuilder(parsed_spans, tree, self.identity)
+        passages = PassageIndex(parsed_spans, tree)
+        hints = find_question_hints(parsed_spans)
+        turns: list[AssembledTurn] = []
+        previous_end = 0
+        for draft in drafts:
+            _split_question(draft, hints)
+            turns.append(builder.build(draft, passages.find(draft, previous_end)))
+            previous_end = draft.end
         return turns
 
 
-def _without_asides(calls: Sequence[ModelCall], reads: Sequence[Read], tree: Tree) -> Sequence[ModelCall]:
-    """The calls that are not inside a guardrail, an evaluator or a reranker: what those ask is no exchange."""
-    asides = {read.span.span_id for read in reads if read.call.kind == "aside"}
-    if not asides:
+def _without_auxiliary(
+    calls: Sequence[ModelCall], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
+) -> Sequence[ModelCall]:
+    """The calls that are not inside a guardrail, an evaluator or a reranker: those do not answer the user."""
+    auxiliary = {each.span.span_id for each in parsed_spans if each.call.kind == "auxiliary"}
+    if not auxiliary:
         return calls
-    return [call for call in calls if asides.isdisjoint(tree.line(call.span.span_id))]
+    return [call for call in calls if auxiliary.isdisjoint(tree.ancestors(call.span.span_id))]
 
 
-def turns_of(pieces: Iterable[Piece], assembler: Assembler) -> list[Turn]:
-    """The turns of one trace."""
-    return [each.turn for each in assembler.assemble(pieces).turns]
-
-
-def _part_prompt(exchange: Exchange, texts: Sequence[str]) -> None:
-    """Take the user's question out of what was filled with context: out of a wrapper's words, else the prompt."""
-    for told in (exchange.question, exchange.prompt):
-        parted = part(told, texts) if told else None
-        if parted is not None:
-            exchange.context = parted.context
-            if told == exchange.question:
-                exchange.prompt, exchange.question = exchange.prompt or told, parted.question
+def _split_question(draft: TurnDraft, hints: Sequence[str]) -> None:
+    """Split the user's question from retrieved context: in the enclosing span's question, else in the prompt."""
+    for text in (draft.question, draft.prompt):
+        parts = split_prompt(text, hints) if text else None
+        if parts is not None:
+            draft.context = parts.context
+            if text == draft.question:
+                draft.prompt, draft.question = draft.prompt or text, parts.question
             return
 
 
-def _counts(reads: Sequence[Read], turns: Sequence[Assembled]) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
-    for read in reads:
-        key = (read.call.dialect, "spans")
-        counts[key] = counts.get(key, 0) + 1
-    late = 0 if turns else sum(len(read.call.feedback) for read in reads)
-    if late:  # of a trace whose turns were made long ago
-        counts["", "late_feedback"] = late
-    for each in turns:
-        turn = each.turn
-        key = (turn.dialect or "", "failed" if turn.error is not None else turn.incomplete or "turns")
-        counts[key] = counts.get(key, 0) + 1
-    return counts
+def _count_feedback_without_turn(parsed_spans: Sequence[ParsedSpan], turns: Sequence[AssembledTurn]) -> int:
+    """The number of feedback values in a trace without turns: its turns were assembled long ago."""
+    return 0 if turns else sum(len(each.call.feedback) for each in parsed_spans)

@@ -1,38 +1,38 @@
-"""Who called whom among the spans of a trace. Parents may be missing, and nothing is required of times."""
+"""The tree of a trace's spans. Parents may be missing, and times may contradict it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from collector.span import Span
+from collector.otlp.span import Span
 
-_LONGEST_LINE = 500
-"""Ancestors looked at, at most: no real program nests deeper, and a hostile one must not cost more."""
+_MAX_ANCESTORS = 500
+"""Ancestors of a span, at most: no real program nests deeper, and a hostile trace must not cost more."""
 
 
-class Tree:
+class SpanTree:
     """The spans of a trace by id."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         self.spans = {span.span_id: span for span in spans}
-        self._lines: dict[str, tuple[str, ...]] = {}
+        self._ancestors: dict[str, tuple[str, ...]] = {}
 
-    def line(self, span_id: str) -> tuple[str, ...]:
-        """The ids of a span's ancestors, parent first, including one that is named but has not come."""
-        line = self._lines.get(span_id)
-        if line is None:
-            line = self._lines[span_id] = self._walk(span_id)
-        return line
+    def ancestors(self, span_id: str) -> tuple[str, ...]:
+        """The ids of a span's ancestors, parent first, including one that is named but has not arrived."""
+        ancestors = self._ancestors.get(span_id)
+        if ancestors is None:
+            ancestors = self._ancestors[span_id] = self._walk(span_id)
+        return ancestors
 
     def _walk(self, span_id: str) -> tuple[str, ...]:
-        line: list[str] = []
+        ancestors: list[str] = []
         seen = {span_id}
         span = self.spans.get(span_id)
-        while span is not None and len(line) < _LONGEST_LINE:
+        while span is not None and len(ancestors) < _MAX_ANCESTORS:
             parent = span.parent_span_id
             if parent is None or parent in seen:
                 break
-            line.append(parent)
+            ancestors.append(parent)
             seen.add(parent)
             span = self.spans.get(parent)
-        return tuple(line)
+        return tuple(ancestors)

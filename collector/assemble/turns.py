@@ -1,4 +1,4 @@
-"""From exchanges to turns: the record that is judged, with an identity that does not depend on the order of arrival."""
+"""Turns, built from drafts: the records that are judged, with ids that do not depend on the order of arrival."""
 
 from __future__ import annotations
 
@@ -7,172 +7,178 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from collector.assemble.exchanges import Exchange
-from collector.assemble.holes import hole_of
-from collector.assemble.identity import Identity, Who, identifier
-from collector.assemble.model_calls import ModelCall, folded
-from collector.assemble.reading import Read
-from collector.assemble.tools import ToolSpans, tools_called
-from collector.assemble.tree import Tree
-from collector.dialects.call import Call, Said
-from collector.dialects.messages import system_and_rest
-from collector.span import Span
+from collector.assemble.completeness import missing_reason
+from collector.assemble.identity import ConversationAndUser, IdentityLookup, parse_identifier
+from collector.assemble.model_calls import ModelCall, normalize_whitespace
+from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.tools import ToolSpans, find_tools_called
+from collector.assemble.tree import SpanTree
+from collector.assemble.turn_drafts import TurnDraft
+from collector.dialects.call import Call, ChatMessage
+from collector.dialects.messages import split_system_prompt
+from collector.otlp.span import Span
 from evaluators.cases import Json, Message, TokenCount, Turn
 
-_NOBODY: Who = (None, None)
+_NO_IDS: ConversationAndUser = (None, None)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
-    """A turn and the ids of the spans it was made of."""
+class AssembledTurn:
+    """A turn and the ids of the spans that it was built from."""
 
     turn: Turn
     spans: frozenset[str]
 
 
-class TurnMaker:
-    """Makes the turns of one trace."""
+class TurnBuilder:
+    """Builds the turns of one trace."""
 
-    def __init__(self, reads: Sequence[Read], tree: Tree, identity: Identity) -> None:
-        self._tools = ToolSpans(reads, tree)
+    def __init__(self, parsed_spans: Sequence[ParsedSpan], tree: SpanTree, identity: IdentityLookup) -> None:
+        self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
         self._identity = identity
-        self._seen: dict[tuple[str, ...], int] = {}
-        self._elsewhere: Who | None = None
+        self._ordinals: dict[tuple[str, ...], int] = {}
+        self._trace_identity: ConversationAndUser | None = None
 
-    def make(self, exchange: Exchange, passages: tuple[str, ...]) -> Assembled:
-        """The turn of an exchange."""
-        span, call = _principal(exchange)
-        hole = None if exchange.error is not None else hole_of(exchange)
-        question = None if hole == "truncated" and exchange.wrapper is None else exchange.question
-        answer = None if exchange.error is not None or hole else _answer(exchange)
-        system, history = _before(exchange)
-        conversation, user = self._who(exchange, span)
+    def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
+        """Build the turn of a draft."""
+        span, call = _find_main_span(draft)
+        incomplete = None if draft.error is not None else missing_reason(draft)
+        question = None if incomplete == "truncated" and draft.enclosing_span is None else draft.question
+        # a complete draft without an answer: the model answered nothing
+        answer = None if draft.error is not None or incomplete else draft.answer or ""
+        system, history = _split_history(draft)
+        conversation, user = self._find_identity(draft, span)
         turn = Turn(
-            turn_id=self._identify(span, exchange, question, answer),
+            turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,
             trace_id=span.trace_id,
             span_id=span.span_id,
             parent_span_id=span.parent_span_id,
             response_id=call.response_id,
-            service=_text(span.resource.get("service.name")),
+            service=_as_nonempty_text(span.resource.get("service.name")),
             dialect=call.dialect,
             model=call.model,
             user_id=user,
-            started_at=_time(exchange.wrapper.span.start if exchange.wrapper else exchange.start),
-            ended_at=_time(exchange.wrapper.span.end if exchange.wrapper else exchange.end),
+            started_at=_to_datetime(draft.enclosing_span.span.start if draft.enclosing_span else draft.start),
+            ended_at=_to_datetime(draft.enclosing_span.span.end if draft.enclosing_span else draft.end),
             system_prompt=system,
             history=history,
             input=question,
             actual_output=answer,
-            tools_called=tools_called(exchange, self._tools),
+            tools_called=find_tools_called(draft, self._tools),
             retrieval_context=passages,
-            usage=_usage(exchange.calls),
-            error=exchange.error,
-            incomplete=hole,
+            usage=_sum_usage(draft.calls),
+            error=draft.error,
+            incomplete=incomplete,
             trace_state=span.trace_state or None,
-            attributes=_attributes(exchange, span, call),
+            attributes=_collect_attributes(draft, span, call),
         )
-        return Assembled(turn, _spans(exchange))
+        return AssembledTurn(turn, _collect_span_ids(draft))
 
-    def _identify(self, span: Span, exchange: Exchange, question: str | None, answer: str | None) -> str:
-        """32 hex digits: of the words if there are any, so that any span that carries them gives the same turn."""
+    def _identify(self, span: Span, draft: TurnDraft, question: str | None, answer: str | None) -> str:
+        """32 hex digits: a hash of question and answer if both are known, else of the span.
+
+        The texts, not the span: which span is the main one may change when late pieces of the trace arrive, and a
+        changed id is a turn that is judged twice. Equal texts in one trace are numbered in order of their ends.
+        """
         if question is None or answer is None:
-            key = (span.trace_id, span.span_id, "failed" if exchange.error is not None else "incomplete")
+            key = (span.trace_id, span.span_id, "failed" if draft.error is not None else "incomplete")
         else:
-            key = (span.trace_id, folded(question), folded(answer))
-        ordinal = self._seen.get(key, 0)
-        self._seen[key] = ordinal + 1
+            key = (span.trace_id, normalize_whitespace(question), normalize_whitespace(answer))
+        ordinal = self._ordinals.get(key, 0)
+        self._ordinals[key] = ordinal + 1
         return hashlib.sha256("\x1f".join((*key, str(ordinal))).encode()).hexdigest()[:32]
 
-    def _who(self, exchange: Exchange, span: Span) -> Who:
-        """Who is talking: told by the exchange's own spans, then their ancestors, the trace, the resource."""
+    def _find_identity(self, draft: TurnDraft, span: Span) -> ConversationAndUser:
+        """Find conversation and user: in the draft's own spans, then their ancestors, the trace, the resource."""
         conversation = user = None
-        for each in self._nearby(exchange, span):
+        for each in self._iterate_nearest_sources(draft, span):
             if isinstance(each, Call):
-                here: Who = (identifier(each.conversation_id), identifier(each.user_id))
+                ids: ConversationAndUser = (parse_identifier(each.conversation_id), parse_identifier(each.user_id))
             else:
-                here = self._identity.who(each.attributes) if each.attributes else _NOBODY
-            conversation, user = conversation or here[0], user or here[1]
+                ids = self._identity.find(each.attributes) if each.attributes else _NO_IDS
+            conversation, user = conversation or ids[0], user or ids[1]
             if conversation and user:
                 return conversation, user
-        for far in (self._anywhere(), self._identity.who(span.resource)):
-            conversation, user = conversation or far[0], user or far[1]
+        for ids in (self._find_trace_identity(), self._identity.find(span.resource)):
+            conversation, user = conversation or ids[0], user or ids[1]
         return conversation, user
 
-    def _nearby(self, exchange: Exchange, span: Span) -> Iterable[Span | Call]:
-        """The exchange's own spans, then their ancestors, nearest first."""
-        last = exchange.last
-        own = list(last.reads) if last else []
-        own += [exchange.wrapper] if exchange.wrapper else []
-        for read in own:
-            yield read.call
-            yield read.span
-        for span_id in self._tree.line(span.span_id):
-            above = self._tree.spans.get(span_id)
-            if above is not None:
-                yield above
+    def _iterate_nearest_sources(self, draft: TurnDraft, span: Span) -> Iterable[Span | Call]:
+        """The draft's own spans, then their ancestors, nearest first."""
+        last = draft.last
+        own_spans = list(last.parsed_spans) if last else []
+        own_spans += [draft.enclosing_span] if draft.enclosing_span else []
+        for each in own_spans:
+            yield each.call
+            yield each.span
+        for span_id in self._tree.ancestors(span.span_id):
+            ancestor = self._tree.spans.get(span_id)
+            if ancestor is not None:
+                yield ancestor
 
-    def _anywhere(self) -> Who:
-        """What the whole trace names, if it names one only."""
-        if self._elsewhere is None:
+    def _find_trace_identity(self) -> ConversationAndUser:
+        """The conversation and the user that the whole trace names, if it names only one."""
+        if self._trace_identity is None:
             if len(self._tree.spans) == 1:
-                self._elsewhere = _NOBODY
-                return _NOBODY
-            found = [self._identity.who(span.attributes) for span in self._tree.spans.values() if span.attributes]
-            conversations = {each[0] for each in found} - {None}
-            users = {each[1] for each in found} - {None}
-            self._elsewhere = (
-                next(iter(conversations)) if len(conversations) == 1 else None,
-                next(iter(users)) if len(users) == 1 else None,
+                self._trace_identity = _NO_IDS
+                return _NO_IDS
+            identities = [self._identity.find(span.attributes) for span in self._tree.spans.values() if span.attributes]
+            conversation_ids = {each[0] for each in identities} - {None}
+            user_ids = {each[1] for each in identities} - {None}
+            self._trace_identity = (
+                next(iter(conversation_ids)) if len(conversation_ids) == 1 else None,
+                next(iter(user_ids)) if len(user_ids) == 1 else None,
             )
-        return self._elsewhere
+        return self._trace_identity
 
 
-def _principal(exchange: Exchange) -> tuple[Span, Call]:
-    """The span that the turn is about: the model call that gave the answer, else the wrapper."""
-    last = exchange.last
-    if last is not None and (exchange.final is not None or exchange.wrapper is None):
+def _find_main_span(draft: TurnDraft) -> tuple[Span, Call]:
+    """Find the span that the turn is about: the model call with the answer, else the enclosing span."""
+    last = draft.last
+    if last is not None and (draft.final is not None or draft.enclosing_span is None):
         return last.span, last.call
-    if exchange.wrapper is None:
-        raise ValueError("an exchange has a model call or a wrapper")
-    call = exchange.wrapper.call
+    if draft.enclosing_span is None:
+        raise ValueError("a draft has a model call or an enclosing span")
+    call = draft.enclosing_span.call
     if last is not None:
         call = call._replace(model=call.model or last.call.model, provider=call.provider or last.call.provider)
-    return exchange.wrapper.span, call
+    return draft.enclosing_span.span, call
 
 
-def _answer(exchange: Exchange) -> str | None:
-    return "" if exchange.answer is None else exchange.answer  # no hole: the model was silent
+def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
+    """Split the messages before the question into system prompt and history, from the call with most of them."""
+    fullest = max(draft.calls, key=lambda call: call.question_index, default=None)
+    systems = [call.call.system for call in draft.calls if call.call.system]
+    messages: Sequence[ChatMessage] = (fullest.call.input or ())[: max(fullest.question_index, 0)] if fullest else ()
+    enclosing_call = draft.enclosing_span.call if draft.enclosing_span else None
+    if enclosing_call is not None:
+        systems += [enclosing_call.system] if enclosing_call.system else []
+        if not messages:
+            messages = _cut_at_question(enclosing_call.input or ())
+    system, rest = split_system_prompt(messages)
+    return (systems[0] if systems else system), tuple(map(_to_message, rest))
 
 
-def _before(exchange: Exchange) -> tuple[str | None, tuple[Message, ...]]:
-    """System prompt and history: what came before the user's words, in the call that was told most of it."""
-    best = max(exchange.calls, key=lambda call: call.position, default=None)
-    systems = [call.call.system for call in exchange.calls if call.call.system]
-    given: Sequence[Said] = (best.call.input or ())[: max(best.position, 0)] if best else ()
-    wrapper = exchange.wrapper.call if exchange.wrapper else None
-    if wrapper is not None:
-        systems += [wrapper.system] if wrapper.system else []
-        if not given:
-            given = _until_question(wrapper.input or ())
-    system, rest = system_and_rest(given)
-    return (systems[0] if systems else system), tuple(map(_message, rest))
+def _cut_at_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    user_indexes = [index for index, each in enumerate(messages) if each.role == "user" and each.text.strip()]
+    return messages[: user_indexes[-1]] if user_indexes else ()
 
 
-def _until_question(said: Sequence[Said]) -> Sequence[Said]:
-    asked = [index for index, each in enumerate(said) if each.role == "user" and each.text.strip()]
-    return said[: asked[-1]] if asked else ()
+def _to_message(message: ChatMessage) -> Message:
+    if message.tool_calls or message.tool_call_id:
+        return Message(
+            role=message.role,
+            content=message.text,
+            tool_calls=message.tool_calls,
+            tool_call_id=message.tool_call_id,
+        )
+    return Message(role=message.role, content=message.text)
 
 
-def _message(said: Said) -> Message:
-    if said.calls or said.call_id:
-        return Message(role=said.role, content=said.text, tool_calls=said.calls, tool_call_id=said.call_id)
-    return Message(role=said.role, content=said.text)
-
-
-def _usage(calls: Sequence[ModelCall]) -> TokenCount | None:
+def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
     counts = [call.call.usage for call in calls if call.call.usage is not None]
     if len(counts) < 2:
         return counts[0] if counts else None
@@ -181,32 +187,34 @@ def _usage(calls: Sequence[ModelCall]) -> TokenCount | None:
     )
 
 
-def _time(nanoseconds: int) -> datetime | None:
+def _to_datetime(nanoseconds: int) -> datetime | None:
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
 
 
-def _text(value: Json) -> str | None:
+def _as_nonempty_text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _attributes(exchange: Exchange, span: Span, call: Call) -> dict[str, Json]:
-    """What monitors may select turns by, beside the fields of the turn."""
-    wrapper = exchange.wrapper
+def _collect_attributes(draft: TurnDraft, span: Span, call: Call) -> dict[str, Json]:
+    """The attributes by which monitors may select turns, beside a turn's fields."""
+    enclosing_span = draft.enclosing_span
     resource = span.resource
-    named = {
+    attributes = {
         "span_name": span.name,
         "scope": span.scope,
-        "agent": (wrapper.call.agent if wrapper else None) or call.agent,
-        "root": wrapper.span.name if wrapper else None,
+        "agent": (enclosing_span.call.agent if enclosing_span else None) or call.agent,
+        "root": enclosing_span.span.name if enclosing_span else None,
         "provider": call.provider,
-        "finish": call.finish,
-        "environment": _text(resource.get("deployment.environment.name", resource.get("deployment.environment"))),
-        "service_version": _text(resource.get("service.version")),
+        "finish": call.finish_reason,
+        "environment": _as_nonempty_text(
+            resource.get("deployment.environment.name", resource.get("deployment.environment"))
+        ),
+        "service_version": _as_nonempty_text(resource.get("service.version")),
     }
-    marked = {"input_uncertain": True} if call.uncertain else {}
-    return {**{name: value for name, value in named.items() if value}, **marked}
+    uncertain = {"input_uncertain": True} if call.uncertain else {}
+    return {**{name: value for name, value in attributes.items() if value}, **uncertain}
 
 
-def _spans(exchange: Exchange) -> frozenset[str]:
-    ids = [span_id for call in exchange.calls for span_id in call.span_ids]
-    return frozenset([*ids, exchange.wrapper.span.span_id] if exchange.wrapper else ids)
+def _collect_span_ids(draft: TurnDraft) -> frozenset[str]:
+    ids = [span_id for call in draft.calls for span_id in call.span_ids]
+    return frozenset([*ids, draft.enclosing_span.span.span_id] if draft.enclosing_span else ids)

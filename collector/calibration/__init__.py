@@ -1,1 +1,1 @@
-"""How far an evaluator agrees with people: `evalstream calibrate`."""
+"""Agreement of evaluators with people, for `evalstream calibrate` and the metrics."""

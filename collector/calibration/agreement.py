@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
-Pair = tuple[float, float]
+ScorePair = tuple[float, float]
 """A judge's score and a person's, both on 0..1."""
 
 
-def spearman(pairs: Sequence[Pair]) -> float:
+def spearman(pairs: Sequence[ScorePair]) -> float:
     """Spearman's rank correlation, ties at their mean rank; NaN if one side is constant."""
     return pearson(_ranks([judge for judge, _ in pairs]), _ranks([human for _, human in pairs]))
 
@@ -30,7 +30,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
 
 
-def kendall(pairs: Sequence[Pair]) -> float:
+def kendall(pairs: Sequence[ScorePair]) -> float:
     """Kendall's tau-b; NaN if one side is constant. O(n log n) comparisons (Knight 1966)."""
     ordered = sorted(pairs)
     total = len(pairs) * (len(pairs) - 1) // 2
@@ -44,11 +44,11 @@ def kendall(pairs: Sequence[Pair]) -> float:
     return (concordant - discordant) / scale if scale else math.nan
 
 
-def _tied(counts: Counter[float] | Counter[Pair]) -> int:
+def _tied(counts: Counter[float] | Counter[ScorePair]) -> int:
     return sum(count * (count - 1) // 2 for count in counts.values())
 
 
-def weighted_kappa(pairs: Sequence[Pair], levels: int = 5) -> float:
+def weighted_kappa(pairs: Sequence[ScorePair], levels: int = 5) -> float:
     """Cohen's kappa with quadratic weights, scores put into equally wide levels; NaN without any spread."""
     rated = [(_level(judge, levels), _level(human, levels)) for judge, human in pairs]
     observed = sum((judge - human) ** 2 for judge, human in rated) / len(rated)
@@ -61,7 +61,7 @@ def _level(score: float, levels: int) -> int:
     return round(score * (levels - 1))
 
 
-def cohen_kappa(pairs: Sequence[Pair], threshold: float, bar: float = 0.5) -> float:
+def cohen_kappa(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """Cohen's kappa of the verdicts: the judge passes from `threshold` on, people from `bar` on; NaN without spread."""
     verdicts = [(judge >= threshold, human >= bar) for judge, human in pairs]
     n = len(verdicts)
@@ -71,7 +71,7 @@ def cohen_kappa(pairs: Sequence[Pair], threshold: float, bar: float = 0.5) -> fl
     return (observed - chance) / (1 - chance) if chance < 1 else math.nan
 
 
-def krippendorff(pairs: Sequence[Pair]) -> float:
+def krippendorff(pairs: Sequence[ScorePair]) -> float:
     """Krippendorff's alpha for interval data and two raters without gaps; NaN without any spread."""
     pooled = [score for pair in pairs for score in pair]
     n = len(pooled)
@@ -81,12 +81,12 @@ def krippendorff(pairs: Sequence[Pair]) -> float:
     return 1 - within / between if between else math.nan
 
 
-def sensitivity(pairs: Sequence[Pair], threshold: float, bar: float = 0.5) -> float:
+def sensitivity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """Of what people call good (at or above `bar`), the share that the judge passes; NaN if nothing is."""
     return _share([judge >= threshold for judge, human in pairs if human >= bar])
 
 
-def specificity(pairs: Sequence[Pair], threshold: float, bar: float = 0.5) -> float:
+def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
     """Of what people call bad, the share that the judge fails; NaN if nothing is."""
     return _share([judge < threshold for judge, human in pairs if human < bar])
 
@@ -95,7 +95,7 @@ def _share(hits: Sequence[bool]) -> float:
     return sum(hits) / len(hits) if hits else math.nan
 
 
-def threshold_for(pairs: Sequence[Pair], target: float, bar: float = 0.5) -> float | None:
+def threshold_for(pairs: Sequence[ScorePair], target: float, bar: float = 0.5) -> float | None:
     """The lowest threshold at which what is bad fails with at least the share `target`; None if there is none."""
     for threshold in sorted({judge for judge, _ in pairs}):
         if specificity(pairs, threshold, bar) >= target:
@@ -104,16 +104,16 @@ def threshold_for(pairs: Sequence[Pair], target: float, bar: float = 0.5) -> flo
 
 
 def interval(
-    pairs: Sequence[Pair], measure: Callable[[Sequence[Pair]], float], *, samples: int = 1000, seed: int = 0
+    pairs: Sequence[ScorePair], measure: Callable[[Sequence[ScorePair]], float], *, samples: int = 1000, seed: int = 0
 ) -> tuple[float, float] | None:
     """The percentile bootstrap's 95 % interval of a measure; None if it has no value in most resamples.
 
-    Resamples without a value (one side constant) are left out.
+    Resamples without a value (one side constant) are omitted.
     """
     chance = Random(seed)
-    drawn = sorted(
+    resampled = sorted(
         value for _ in range(samples) if not math.isnan(value := measure(chance.choices(pairs, k=len(pairs))))
     )
-    if len(drawn) < samples / 2:
+    if len(resampled) < samples / 2:
         return None
-    return drawn[int(0.025 * len(drawn))], drawn[min(len(drawn) - 1, int(0.975 * len(drawn)))]
+    return resampled[int(0.025 * len(resampled))], resampled[min(len(resampled) - 1, int(0.975 * len(resampled)))]

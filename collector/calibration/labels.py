@@ -1,4 +1,4 @@
-"""Labels from files: what people said of what the judge scored."""
+"""Labels of files: people's scores beside the judge's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
-from collector.calibration.correction import Weighed
+from collector.calibration.correction import WeightedScore
 from collector.errors import ConfigError
+from collector.wording import plural
 
-_WORDS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
+_BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
 
-def _mark(value: object) -> object:
-    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+def _as_boolean(value: object) -> object:
+    return _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
 
 
 class LabelRow(BaseModel):
@@ -28,19 +29,19 @@ class LabelRow(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    human: Annotated[StrictBool | Annotated[float, Field(ge=0, le=1)], BeforeValidator(_mark)]
+    human: Annotated[StrictBool | Annotated[float, Field(ge=0, le=1)], BeforeValidator(_as_boolean)]
     score: Annotated[float, Field(ge=0, le=1)] | None = None
     evaluation_id: str | None = None
     turn_id: str | None = None
     segment: str = "all"
 
-    def said(self, *, lower_is_better: bool) -> float:
-        """The person's score in the sense of the evaluator's: what is good is 0 where lower is better."""
+    def human_score(self, *, lower_is_better: bool) -> float:
+        """The person's score in the sense of the evaluator's: good is 0 where lower is better."""
         return float(self.human != lower_is_better) if isinstance(self.human, bool) else self.human
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class HumanLabel:
     """A judge's score and a person's for the same thing, both on 0..1; `weight` is 1 / its sampling probability."""
 
     judge: float
@@ -49,44 +50,43 @@ class Label:
     weight: float = 1.0
 
 
-def read_labels(path: Path, scores: Mapping[str, Weighed], *, lower_is_better: bool = False) -> list[Label]:
+def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_better: bool = False) -> list[HumanLabel]:
     """The labels of a JSONL file whose judge's score is known. `scores` maps evaluation and turn ids to them.
 
     Raises:
-        ConfigError: the file cannot be read, a line is no label, or no label has a score.
+        ConfigError: the file cannot be read, a line is not a label, or no label has a judge's score.
     """
     rows = list(_rows(path))
     labels = [
-        Label(judged.score, row.said(lower_is_better=lower_is_better), row.segment, judged.weight)
+        HumanLabel(judged.score, row.human_score(lower_is_better=lower_is_better), row.segment, judged.weight)
         for row in rows
         if (judged := _judged(row, scores)) is not None
     ]
     if not labels:
         raise ConfigError(
-            f"{path}: none of {len(rows)} labels has a judge's score; "
-            "write score beside human, or an evaluation_id or turn_id that the ledger knows "
-            "of this version of the evaluator"
+            f"{path}: no judge's score is known for its {plural(len(rows), 'label')}; write score beside human, or "
+            "the evaluation_id or turn_id of an evaluation in the log by this version of the evaluator"
         )
     return labels
 
 
-def _judged(row: LabelRow, scores: Mapping[str, Weighed]) -> Weighed | None:
-    found = scores.get(row.evaluation_id or "", scores.get(row.turn_id or ""))
+def _judged(row: LabelRow, scores: Mapping[str, WeightedScore]) -> WeightedScore | None:
+    logged = scores.get(row.evaluation_id or "", scores.get(row.turn_id or ""))
     if row.score is None:
-        return found
-    return Weighed(row.score, found.weight if found else 1.0)
+        return logged
+    return WeightedScore(row.score, logged.weight if logged else 1.0)
 
 
 def _rows(path: Path) -> Iterator[LabelRow]:
     try:
         lines: Sequence[bytes] = path.read_bytes().splitlines()
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 value: Any = orjson.loads(line)
                 yield LabelRow.model_validate(value)
             except (orjson.JSONDecodeError, ValidationError):
-                wanted = '{"human": 0.8, "score": 0.7}, or true and false, or an evaluation_id instead of the score'
-                raise ConfigError(f"{path}: line {number} is no label; write {wanted}") from None
+                example = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'
+                raise ConfigError(f"{path}: line {number}: not a label; write {example}") from None

@@ -1,4 +1,4 @@
-"""All measures of agreement at once, for a table and for metrics."""
+"""Measures of agreement with their intervals, for a table and for metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from collector.calibration.agreement import (
-    Pair,
+    ScorePair,
     cohen_kappa,
     interval,
     kendall,
@@ -22,28 +22,28 @@ from collector.calibration.agreement import (
 from evaluators.evaluator import Evaluator
 
 Interval = tuple[float, float] | None
-Measure = Callable[[Sequence[Pair]], float]
+Measure = Callable[[Sequence[ScorePair]], float]
 
 FEWEST = 10
-"""Labels below which nothing is said."""
+"""Labels below which no measure is given."""
 ENOUGH = 200
-"""Labels from which intervals hold what they say."""
+"""Labels from which the intervals have their nominal coverage."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """What passes on an evaluator's scores: those on the good side of `threshold`, which is in 0..1."""
+class ScoreScale:
+    """The scale of an evaluator's scores: those on the good side of `threshold`, in 0..1, pass."""
 
     threshold: float = 0.5
     lower_is_better: bool = False
 
     @classmethod
-    def of(cls, evaluator: Evaluator[Any]) -> Scale:
+    def of(cls, evaluator: Evaluator[Any]) -> ScoreScale:
         """An evaluator's; the middle is its threshold where it has none."""
         threshold = 0.5 if evaluator.threshold is None else evaluator.threshold
         return cls(threshold, lower_is_better=evaluator.direction == "lower_is_better")
 
-    def upward(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
+    def upward(self, pairs: Sequence[ScorePair]) -> Sequence[ScorePair]:
         """The pairs on a scale on which higher is better."""
         return [(1.0 - judge, 1.0 - human) for judge, human in pairs] if self.lower_is_better else pairs
 
@@ -52,10 +52,10 @@ class Scale:
         """The threshold on that scale."""
         return 1.0 - self.threshold if self.lower_is_better else self.threshold
 
-    def threshold_for(self, pairs: Sequence[Pair], target: float) -> float | None:
+    def threshold_for(self, pairs: Sequence[ScorePair], target: float) -> float | None:
         """The most lenient threshold at which what people call bad fails with at least the share `target`."""
-        found = threshold_for(self.upward(pairs), target)
-        return round(1.0 - found, 12) if found is not None and self.lower_is_better else found
+        threshold = threshold_for(self.upward(pairs), target)
+        return round(1.0 - threshold, 12) if threshold is not None and self.lower_is_better else threshold
 
     def measures(self) -> dict[str, Measure]:
         """Every measure by its name."""
@@ -79,11 +79,11 @@ class Agreement:
     measures: dict[str, tuple[float, Interval]]
 
 
-def agreement(segment: str, pairs: Sequence[Pair], scale: Scale, *, samples: int = 1000) -> Agreement:
+def agreement(segment: str, pairs: Sequence[ScorePair], scale: ScoreScale, *, samples: int = 1000) -> Agreement:
     """All measures of one segment; `samples` is how often the bootstrap draws for the intervals."""
     upward = scale.upward(pairs)
-    found = {
+    measures = {
         name: (measure(upward), interval(upward, measure, samples=samples))
         for name, measure in scale.measures().items()
     }
-    return Agreement(segment, len(pairs), found)
+    return Agreement(segment, len(pairs), measures)

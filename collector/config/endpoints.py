@@ -1,4 +1,4 @@
-"""Endpoints out of the configuration: no secrets in them, and none that only a machine's own cloud answers."""
+"""Endpoints of the configuration: without secrets, and not the metadata address of a cloud."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ def checked_endpoint(url: str) -> str:
     """The URL, if judged text may be sent there.
 
     Raises:
-        ValueError: it holds a name or password, or leads to where clouds hand out a machine's credentials.
+        ValueError: it contains a name or password, or is the address where a cloud hands out a machine's credentials.
     """
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".").lower()
         userinfo = parts.username is not None or parts.password is not None
-        _ = parts.port  # raises where it is no port
+        _ = parts.port  # raises where it is not a port
     except ValueError:
-        raise ValueError("is no URL; write it like https://host/v1") from None
+        raise ValueError("is not a URL; write it like https://host/v1") from None
     if userinfo:
-        raise ValueError("holds a name or password, which would be shown; write api_key: ${env:NAME} instead")
+        raise ValueError("contains a name or password, which would be printed; write api_key: ${env:NAME} instead")
     if not host:
-        raise ValueError("names no host; write it like https://host/v1")
+        raise ValueError("has no host; write it like https://host/v1")
     if host in _METADATA or _is_link_local(host):
-        raise ValueError("leads to a link-local or metadata address, where no judge is")
+        raise ValueError("is a link-local or metadata address; name the endpoint of a judge")
     return url
 
 

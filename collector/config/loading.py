@@ -1,4 +1,4 @@
-"""From the file to a checked configuration: every mistake found at once, each as one sentence."""
+"""The checked configuration of a file; all mistakes are reported at once, each as one sentence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from collector import plugins
-from collector.config.reading import read
-from collector.config.sentences import sentences, unknown
+from collector.config.error_sentences import error_sentences
+from collector.config.renamed_keys import with_current_names
 from collector.config.settings import MonitorSettings, Settings
+from collector.config.yaml_file import read
 from collector.errors import ConfigError
-from collector.evaluate.marks import longest_note
+from collector.evaluate.recovery.replay_point import longest_metadata
 from collector.logs.log import Committed, LogError
+from collector.wording import suggestion, unknown
 from evaluators.evaluator import Evaluator
 
 
@@ -37,6 +39,8 @@ class Config:
     evaluators: Mapping[str, Configured]
     exporters: Mapping[str, BaseModel]
     """Settings of each exporter, by its name."""
+    warnings: tuple[str, ...] = ()
+    """What the file should have otherwise, though it is valid: keys with an old name."""
 
 
 def load(path: Path, environment: Mapping[str, str] | None = None) -> Config:
@@ -51,9 +55,13 @@ def load(path: Path, environment: Mapping[str, str] | None = None) -> Config:
 def check(values: dict[str, Any], source: str) -> Config:
     """Check a configuration given as plain values; `source` is what errors call it."""
     try:
+        values, warnings = with_current_names(values)
+    except ConfigError as error:
+        raise _error(source, [str(error)]) from None
+    try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise _error(source, sentences(error, Settings)) from None
+        raise _error(source, error_sentences(error, Settings)) from None
     mistakes: list[str] = []
     evaluators = {
         name: configured
@@ -71,7 +79,7 @@ def check(values: dict[str, Any], source: str) -> Config:
     mistakes += _whole_mistakes(settings)
     if mistakes:
         raise _error(source, mistakes)
-    return Config(source=source, settings=settings, evaluators=evaluators, exporters=exporters)
+    return Config(source, settings, evaluators, exporters, warnings)
 
 
 def _error(source: str, mistakes: Sequence[str]) -> ConfigError:
@@ -82,7 +90,7 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
     where = f"evaluators.{name}"
     kind = definition.get("kind")
     if not isinstance(kind, str):
-        mistakes.append(f"{where}.kind: is missing; {unknown('', plugins.names(plugins.EVALUATORS))}")
+        mistakes.append(f"{where}.kind: is missing; {suggestion('', plugins.names(plugins.EVALUATORS))}")
         return None
     try:
         cls = plugins.evaluator_class(kind)
@@ -93,7 +101,7 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
     try:
         evaluator = cls.model_validate({"name": name, **fields})
     except ValidationError as error:
-        mistakes += sentences(error, cls, ("evaluators", name))
+        mistakes += error_sentences(error, cls, ("evaluators", name))
         return None
     judge = _judge_of(where, evaluator, definition.get("judge"), settings, mistakes)
     return Configured(evaluator, judge)
@@ -104,17 +112,15 @@ def _judge_of(
 ) -> str | None:
     if not evaluator.needs_judge:
         if named is not None:
-            mistakes.append(f"{where}.judge: this evaluator asks no judge; leave the key out")
+            mistakes.append(f"{where}.judge: this evaluator uses no judge; remove the key")
         return None
     known = sorted({*settings.judges, *settings.juries})
     if named is None and len(known) == 1:
         return known[0]
     if named is None:
-        mistakes.append(
-            f"{where}.judge: is missing; name one of `judges` ({', '.join(known) or 'none is defined yet'})"
-        )
+        mistakes.append(f"{where}.judge: is missing; name one of `judges` ({', '.join(known) or 'none is defined'})")
     elif named not in known:
-        mistakes.append(f"{where}.judge: no judge is called {named!r}; {unknown(str(named), known)}")
+        mistakes.append(f"{where}.judge: {unknown('judge', str(named), known)}")
     else:
         return str(named)
     return None
@@ -126,24 +132,21 @@ def _monitor_mistakes(
     known = sorted(settings.evaluators)
     for use in monitor.uses:
         if use.name not in settings.evaluators:
-            yield f"monitors.{name}.evaluators: no evaluator is called {use.name!r}; {unknown(use.name, known)}"
+            yield f"monitors.{name}.evaluators: {unknown('evaluator', use.name, known)}"
     names = [use.name for use in monitor.uses]
     for key, named in (("targets", monitor.alerts.targets), ("objectives", monitor.alerts.objectives)):
         for each in named:
             if each not in names:
                 where = f"monitors.{name}.alerts.{key}"
-                yield f"{where}: {each!r} is none of this monitor's evaluators; {unknown(each, names)}"
+                yield f"{where}: {each!r} is not an evaluator of this monitor; {suggestion(each, names)}"
     for each in monitor.boost.low_score:
-        found = evaluators.get(each.evaluator)
+        evaluator = evaluators.get(each.evaluator)
         if each.evaluator not in settings.evaluators:
+            yield f"monitors.{name}.boost.low_score: {unknown('evaluator', each.evaluator, known)}"
+        elif evaluator is not None and (evaluator.judge is not None or evaluator.evaluator.scope != "turn"):
             yield (
-                f"monitors.{name}.boost.low_score: no evaluator is called {each.evaluator!r}; "
-                f"{unknown(each.evaluator, known)}"
-            )
-        elif found is not None and (found.judge is not None or found.evaluator.scope != "turn"):
-            yield (
-                f"monitors.{name}.boost.low_score: {each.evaluator} is asked before it is known what is judged; "
-                "name one that scores turns and needs no judge"
+                f"monitors.{name}.boost.low_score: {each.evaluator} uses a judge or scores conversations; "
+                "name an evaluator that scores turns without a judge"
             )
     yield from _budget_mistakes(name, monitor, settings, evaluators)
 
@@ -158,17 +161,17 @@ def _budget_mistakes(
     members = {member for judge in judges for member in settings.members(judge)}
     for judge in sorted(members & set(settings.judges)):
         for each in filter(None, (judge, settings.judges[judge].fallback)):
-            found = settings.judges.get(each)
-            if found is not None and not found.priced:
+            configured = settings.judges.get(each)
+            if configured is not None and not configured.priced:
                 yield (
-                    f"{where}: what judge {each} costs is not known; "
+                    f"{where}: the price of judge {each} is unknown; "
                     f"write judges.{each}.usd_per_million_input_tokens and usd_per_million_output_tokens"
                 )
 
 
 def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> list[str]:
     return [
-        f"monitors.{name}.alerts.objectives: {each!r} has no threshold, so nothing passes; give it one"
+        f"monitors.{name}.alerts.objectives: {each!r} has no threshold, so nothing passes; set its threshold"
         for each in monitor.alerts.objectives
         if each in evaluators and evaluators[each].evaluator.threshold is None
     ]
@@ -178,30 +181,30 @@ def _jury_mistakes(settings: Settings) -> Iterator[str]:
     known = sorted(settings.judges)
     for name, jury in settings.juries.items():
         if name in settings.judges:
-            yield f"juries.{name}: a judge has this name too; give the jury another"
+            yield f"juries.{name}: a judge has this name too; rename the jury"
         for each in jury.judges:
             if each not in settings.judges:
-                yield f"juries.{name}.judges: no judge is called {each!r}; {unknown(each, known)}"
+                yield f"juries.{name}.judges: {unknown('judge', each, known)}"
         if jury.quorum is not None and jury.quorum > len(jury.judges):
-            yield f"juries.{name}.quorum: {jury.quorum} of {len(jury.judges)} judges cannot be; write fewer"
+            yield f"juries.{name}.quorum: must be at most {len(jury.judges)}, the number of its judges"
 
 
 def _source_mistakes(settings: Settings) -> Iterator[str]:
-    """A topic holds one kind of thing, and none that this service writes itself."""
+    """A topic has one kind of content, and is not one that this service writes itself."""
     log = settings.log.kafka if settings.log.kind == "kafka" else None
     own = {f"{log.prefix}.{name}" for name in _OWN_TOPICS} if log else set[str]()
-    held: dict[tuple[str, str], str] = {}
+    kind_of: dict[tuple[str, str], str] = {}
     for number, source in enumerate(settings.receive.kafka):
         where = f"receive.kafka[{number}]"
         if not (source.traces or source.logs or source.turns):
-            yield f"{where}: names no topic; write traces: [otlp_spans], logs: [otlp_logs] or turns: [...]"
+            yield f"{where}: has no topic; write traces: [otlp_spans], logs: [otlp_logs] or turns: [...]"
         for kind in ("traces", "logs", "turns"):
             for topic in getattr(source, kind):
-                others = {held.setdefault((broker, topic), kind) for broker in source.bootstrap_servers} - {kind}
+                others = {kind_of.setdefault((broker, topic), kind) for broker in source.bootstrap_servers} - {kind}
                 if others:
-                    yield f"{where}.{kind}: {topic} is named under {others.pop()}, too; a topic holds one of the two"
+                    yield f"{where}.{kind}: {topic} is listed under {others.pop()} as well; keep one of them"
                 if log and topic in own and set(log.bootstrap_servers) & set(source.bootstrap_servers):
-                    yield f"{where}.{kind}: {topic} is a log of evalstream's own; name the topic that others write"
+                    yield f"{where}.{kind}: {topic} is one of evalstream's own logs; name a topic that others write"
 
 
 _OWN_TOPICS = ("spans", "turns", "evaluations", "definitions", "dead_letters", "unlinked")
@@ -216,22 +219,22 @@ def _note_mistakes(settings: Settings) -> Iterator[str]:
         from collector.logs.kafka.commits import to_kafka
 
         try:
-            to_kafka(Committed(0, 1 << 50, longest_note(limited).text()))
+            to_kafka(Committed(0, 1 << 50, longest_metadata(limited).to_json()))
         except LogError:
             yield (
-                f"monitors: the names of the {len(limited)} with a budget, their own or evaluate.budget, are longer "
-                "together than Kafka keeps with a commit; shorten them, or give fewer monitors a budget"
+                f"monitors: the names of the {len(limited)} with a budget (their own or evaluate.budget) are together "
+                "longer than the metadata that Kafka stores with a commit; shorten them or give fewer a budget"
             )
 
 
 def _whole_mistakes(settings: Settings) -> list[str]:
     mistakes: list[str] = []
     if not settings.monitors:
-        mistakes.append("monitors: is empty, so nothing would be judged; define one with its evaluators")
+        mistakes.append("monitors: is empty, so nothing would be evaluated; define a monitor with its evaluators")
     for name, judge in settings.judges.items():
         if judge.fallback is not None and (judge.fallback not in settings.judges or judge.fallback == name):
             others = sorted(set(settings.judges) - {name})
-            mistakes.append(f"judges.{name}.fallback: {unknown(judge.fallback, others)}")
+            mistakes.append(f"judges.{name}.fallback: {unknown('judge', judge.fallback, others)}")
     if settings.log.kind == "kafka" and settings.log.kafka is None:
         mistakes.append("log.kafka: is missing; write bootstrap_servers: [host:9092]")
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
@@ -241,8 +244,8 @@ def _whole_mistakes(settings: Settings) -> list[str]:
     mistakes += _source_mistakes(settings)
     if settings.page is not None and settings.page_auth is None and not settings.page.closed:
         mistakes.append(
-            f"page.host: {settings.page.host} lets anybody read who reaches it; write page.auth: {{tokens: [...]}} or "
-            "page.tls: {client_ca: ...}, or page.insecure: true where the network keeps others out"
+            f"page.host: {settings.page.host} is reachable from other machines without authentication; set page.auth: "
+            "{tokens: [...]} or page.tls: {client_ca: ...}, or page.insecure: true if the network is trusted"
         )
     return mistakes
 
@@ -250,11 +253,11 @@ def _whole_mistakes(settings: Settings) -> list[str]:
 def _exporter(name: str, definition: Mapping[str, Any], mistakes: list[str]) -> BaseModel | None:
     known = plugins.names(plugins.EXPORTERS)
     if name not in known:
-        mistakes.append(f"export.{name}: no exporter is called {name!r}; {unknown(name, known)}")
+        mistakes.append(f"export.{name}: {unknown('exporter', name, known)}")
         return None
     settings: type[BaseModel] = plugins.load(plugins.EXPORTERS, name).Settings
     try:
         return settings.model_validate(definition)
     except ValidationError as error:
-        mistakes += sentences(error, settings, ("export", name))
+        mistakes += error_sentences(error, settings, ("export", name))
         return None

@@ -18,7 +18,7 @@ from typing import Literal, cast
 import orjson
 from aiohttp import web
 
-from collector.demo.judge_answers import Json, Question, Spread, answer_to, question_of
+from collector.demo.judge_answers import Json, JudgeRequest, Spread, answer_to, parse_request
 from collector.demo.judge_tokens import tokens_of
 
 MODEL = "stand-in-judge (no model)"
@@ -41,6 +41,11 @@ class Faults:
     retry_after: float = 1.0
     prose_share: float = 0.0
     hang: bool = False
+    reply: tuple[int, str] | None = None
+    """Status and body that are sent instead of an answer, to `reply_share` of the calls, as a gateway may."""
+    reply_share: float = 1.0
+    reply_to: str = ""
+    """Only requests with this text in them get `reply`."""
 
 
 _Fault = Literal["error", "limited", "prose"]
@@ -68,6 +73,8 @@ class StandInJudge:
             await asyncio.Event().wait()
         if self.faults.latency:
             await asyncio.sleep(self.faults.latency)
+        if (reply := self._reply_instead(body)) is not None:
+            return reply
         fault = self._fault()
         if fault == "error":
             return _error(500, "the stand-in judge fails on purpose")
@@ -79,6 +86,13 @@ class StandInJudge:
             return _json(200, completion(question, prose=fault == "prose"))
         except (ValueError, TypeError, AttributeError, LookupError):
             return _error(400, "this is not a chat completion request")
+
+    def _reply_instead(self, body: bytes) -> web.Response | None:
+        faults = self.faults
+        if faults.reply is None or faults.reply_to.encode() not in body or _chance(self.calls) >= faults.reply_share:
+            return None
+        status, text = faults.reply
+        return web.Response(status=status, text=text, content_type="text/html" if "<" in text else "application/json")
 
     def _fault(self) -> _Fault | None:
         chance = _chance(self.calls)
@@ -99,7 +113,7 @@ def completion(request: Mapping[str, Json], *, prose: bool = False) -> dict[str,
     Raises:
         LookupError, TypeError, ValueError, AttributeError: it is no such request.
     """
-    question = question_of(request)
+    question = parse_request(request)
     choices = [_choice(request, question, index, prose=prose) for index in range(int(request.get("n") or 1))]
     digest = hashlib.sha256(question.text.encode(errors="replace")).hexdigest()
     return {
@@ -113,7 +127,7 @@ def completion(request: Mapping[str, Json], *, prose: bool = False) -> dict[str,
     }
 
 
-def _choice(request: Mapping[str, Json], question: Question, index: int, *, prose: bool) -> dict[str, Json]:
+def _choice(request: Mapping[str, Json], question: JudgeRequest, index: int, *, prose: bool) -> dict[str, Json]:
     text, scores = answer_to(question, sample=index)
     if prose:
         text, scores = _PROSE, _NO_SCORES

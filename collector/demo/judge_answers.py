@@ -34,7 +34,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgeRequest:
     """What is asked: all of its text, the material to judge, the schema of the reply."""
 
     text: str
@@ -51,7 +51,7 @@ class _Reply:
     scores: dict[tuple[int, int], Spread] = field(default_factory=dict[tuple[int, int], Spread])
 
 
-def question_of(request: Mapping[str, Json]) -> Question:
+def parse_request(request: Mapping[str, Json]) -> JudgeRequest:
     """Read a chat completion request.
 
     Raises:
@@ -62,10 +62,10 @@ def question_of(request: Mapping[str, Json]) -> Question:
     material = orjson.loads(fence[1]) if fence else {"content": contents[-1]}
     form: Json = request.get("response_format")
     schema: Json = form["json_schema"]["schema"] if form and form["type"] == "json_schema" else _DEFAULT
-    return Question("\n".join(contents), material, schema, closeness(material))
+    return JudgeRequest("\n".join(contents), material, schema, closeness(material))
 
 
-def answer_to(question: Question, *, sample: int = 0) -> tuple[str, Mapping[tuple[int, int], Spread]]:
+def answer_to(question: JudgeRequest, *, sample: int = 0) -> tuple[str, Mapping[tuple[int, int], Spread]]:
     """The reply's text, and for the place (start, end) of each score in it what else could have stood there.
 
     Sample 0 is the most probable answer; others are drawn, the same ones each time.
@@ -75,7 +75,7 @@ def answer_to(question: Question, *, sample: int = 0) -> tuple[str, Mapping[tupl
     return reply.text, reply.scores
 
 
-def _write(reply: _Reply, schema: Mapping[str, Json], name: str, question: Question, sample: int) -> None:
+def _write(reply: _Reply, schema: Mapping[str, Json], name: str, question: JudgeRequest, sample: int) -> None:
     schema = _resolved(schema, question.schema)
     if "properties" in schema:
         reply.text += "{"
@@ -91,9 +91,9 @@ def _write(reply: _Reply, schema: Mapping[str, Json], name: str, question: Quest
         reply.text += _dump(_value(schema, question))
 
 
-def _write_score(reply: _Reply, schema: Mapping[str, Json], question: Question, sample: int) -> None:
+def _write_score(reply: _Reply, schema: Mapping[str, Json], question: JudgeRequest, sample: int) -> None:
     spread = spread_around(question.closeness, *_limits(schema))
-    written = spread[0][0] if sample == 0 else _drawn(spread, question.material, sample)
+    written = spread[0][0] if sample == 0 else _choose(spread, question.material, sample)
     start = len(reply.text)
     reply.text += written
     reply.scores[start, len(reply.text)] = spread
@@ -115,7 +115,7 @@ def spread_around(closeness_: float, lowest: float, highest: float) -> Spread:
     return [(text, 0.98 * weight / total) for text, weight in likely if weight / total > 1e-8]
 
 
-def _drawn(spread: Spread, material: Json, sample: int) -> str:
+def _choose(spread: Spread, material: Json, sample: int) -> str:
     digest = hashlib.sha256(orjson.dumps([sample, material])).digest()  # not of the text: its fence is new every time
     rest = int.from_bytes(digest[:8], "big") / 2**64 * sum(chance for _, chance in spread)
     for written, chance in spread:
@@ -125,7 +125,7 @@ def _drawn(spread: Spread, material: Json, sample: int) -> str:
     return spread[-1][0]
 
 
-def _items(schema: Mapping[str, Json], name: str, question: Question) -> Iterator[Json]:
+def _items(schema: Mapping[str, Json], name: str, question: JudgeRequest) -> Iterator[Json]:
     inner = _resolved(schema.get("items") or _TEXT, question.schema)
     listed = list(_listed(question.material))
     if "step" in name:
@@ -140,7 +140,7 @@ def _items(schema: Mapping[str, Json], name: str, question: Question) -> Iterato
             yield _value(inner, _about(question, each))
 
 
-def _object(schema: Mapping[str, Json], number: int, text: str, question: Question) -> dict[str, Json]:
+def _object(schema: Mapping[str, Json], number: int, text: str, question: JudgeRequest) -> dict[str, Json]:
     """One object of a list, about one text of the material."""
     about = _about(question, text)
     result: dict[str, Json] = {}
@@ -155,7 +155,7 @@ def _object(schema: Mapping[str, Json], number: int, text: str, question: Questi
     return result
 
 
-def _plain(schema: Mapping[str, Json], question: Question) -> Json:
+def _plain(schema: Mapping[str, Json], question: JudgeRequest) -> Json:
     if schema.get("type") in {"integer", "number"} and "enum" not in schema:
         return int(spread_around(question.closeness, *_limits(schema))[0][0])
     if schema.get("type") == "array":
@@ -165,7 +165,7 @@ def _plain(schema: Mapping[str, Json], question: Question) -> Json:
     return _value(schema, question)
 
 
-def _value(schema: Mapping[str, Json], question: Question) -> Json:
+def _value(schema: Mapping[str, Json], question: JudgeRequest) -> Json:
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
@@ -205,10 +205,10 @@ def _listed(material: Json) -> Iterator[str]:
     yield from _SENTENCE.split(" ".join(texts(material)))
 
 
-def _about(question: Question, text: str) -> Question:
+def _about(question: JudgeRequest, text: str) -> JudgeRequest:
     """The same question about one text: how much of it the rest of the material knows."""
     rest = words(" ".join(each for each in texts(question.material) if each != text))
-    return Question(question.text, question.material, question.schema, share(words(text), rest))
+    return JudgeRequest(question.text, question.material, question.schema, share(words(text), rest))
 
 
 def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -25,8 +25,8 @@ _UNKNOWN = 0.5
 
 def words(text: str) -> frozenset[str]:
     """The words that say something, cut to their first letters, in lower case."""
-    found = (word.lower() for word in _WORD.findall(text))
-    return frozenset(word[:_STEM] for word in found if word not in _STOPWORDS)
+    all_words = (word.lower() for word in _WORD.findall(text))
+    return frozenset(word[:_STEM] for word in all_words if word not in _STOPWORDS)
 
 
 def texts(value: Json) -> Iterator[str]:
@@ -84,12 +84,12 @@ def _turns(material: Json) -> Iterator[dict[str, Json]]:
 
 
 def _exchanges(listed: list[dict[str, Json]]) -> Iterator[dict[str, Json]]:
-    asked = ""
+    request = ""
     for each in listed:
         role = each.get("role")
         if role == "user":
-            asked = " ".join(texts(each.get("content")))
+            request = " ".join(texts(each.get("content")))
         elif role == "assistant":
-            yield {**each, "input": asked, "actual_output": " ".join(texts(each.get("content")))}
+            yield {**each, "input": request, "actual_output": " ".join(texts(each.get("content")))}
         elif role is None and any(name in each for name in _ANSWERS):
             yield each

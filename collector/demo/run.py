@@ -18,14 +18,14 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from collector.app import Running, running
 from collector.config.loading import Config, check
 from collector.demo.application import Helpdesk, tracing
-from collector.demo.board import Board
 from collector.demo.judge import MODEL, serve_judge
 from collector.demo.screen import Scene, render, summary
-from collector.logs.log import Committed, Stored
-from collector.records import evaluation_from_json, turn_from_json
+from collector.demo.state import DemoState
+from collector.logs.log import Committed, StoredRecord
+from collector.records.json import evaluation_from_json, turn_from_json
+from collector.service.app import Running, running
 
 CONVERSATION_EVERY = 1.2
 """Seconds between the starts of two conversations."""
@@ -62,7 +62,7 @@ def _free_port() -> int:
 
 
 async def _demo(settings: DemoSettings, folder: Path) -> None:
-    board, console = Board(), Console()
+    board, console = DemoState(), Console()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -117,7 +117,7 @@ def _config(settings: DemoSettings, judge: Mapping[str, Any], folder: Path) -> C
         {
             "log": {"kind": "sqlite", "path": str(folder / "evalstream.db")},
             "receive": {"otlp_http": {"port": settings.port}},
-            "assemble": {"quiet": "500ms", "linger": "5s"},
+            "assemble": {"idle_timeout": "500ms", "allowed_lateness": "5s"},
             "judges": {"judge": dict(judge)},
             "evaluators": {
                 "answers_question": {
@@ -159,31 +159,31 @@ async def _converse(scene: Scene, elapsed: Callable[[], float]) -> None:
                 await asyncio.sleep(CONVERSATION_EVERY)
 
 
-class _Watch:
+class _RecordObserver:
     """A fold that shows every record to a function and keeps nothing."""
 
     due_at = None
     low_watermark = None
-    note = ""
+    metadata = ""
 
-    def __init__(self, see: Callable[[Stored], None]) -> None:
+    def __init__(self, see: Callable[[StoredRecord], None]) -> None:
         self._see = see
 
-    async def replay(self, records: Sequence[Stored]) -> None:
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Nothing to rebuild."""
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Show what is new."""
         for record in records:
             if not record.headers:  # a tick, a label, or the evaluate stage's own
                 self._see(record)
 
 
-async def _watch(service: Running, board: Board, elapsed: Callable[[], float]) -> None:
-    def opening(see: Callable[[Stored], None]) -> Any:
+async def _watch(service: Running, board: DemoState, elapsed: Callable[[], float]) -> None:
+    def opening(see: Callable[[StoredRecord], None]) -> Any:
         @asynccontextmanager
-        async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[_Watch]:
-            yield _Watch(see)
+        async def open_fold(_partition: int, _committed: Committed | None) -> AsyncGenerator[_RecordObserver]:
+            yield _RecordObserver(see)
 
         return open_fold
 
@@ -194,7 +194,7 @@ async def _watch(service: Running, board: Board, elapsed: Callable[[], float]) -
         tasks.create_task(service.logs.evaluations.follow("demo", see_evaluation))
 
 
-async def _show(board: Board, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:
+async def _show(board: DemoState, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:
     if not console.is_terminal:
         await _print_lines(board, scene, console, elapsed)
         return
@@ -204,7 +204,7 @@ async def _show(board: Board, scene: Scene, console: Console, elapsed: Callable[
             live.update(render(board, scene, elapsed()), refresh=True)
 
 
-async def _print_lines(board: Board, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:
+async def _print_lines(board: DemoState, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:
     """Without a terminal to draw on: a line now and then."""
     console.print(
         f"judge: {scene.judge}; /metrics on {scene.metrics_url}; OTLP on {scene.otlp_url}",
@@ -217,8 +217,8 @@ async def _print_lines(board: Board, scene: Scene, console: Console, elapsed: Ca
         now = elapsed()
         means = "  ".join(
             f"{name} {mean:.2f}"
-            for name, track in sorted(board.tracks.items())
-            if (mean := track.mean_between(now - LINES_EVERY, now + 1)) is not None
+            for name, series in sorted(board.series.items())
+            if (mean := series.mean_between(now - LINES_EVERY, now + 1)) is not None
         )
         phase = "" if now < scene.worse_after else "  (bad answers, on purpose)"
         console.print(f"{now:4.0f} s  {board.turns} turns  {means}{phase}", highlight=False, soft_wrap=True)

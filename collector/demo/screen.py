@@ -10,8 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from collector.demo.board import BIN_SECONDS, RECENT_SECONDS, Board, Track
-from evaluators.outcome import Evaluation
+from collector.demo.state import BIN_SECONDS, RECENT_SECONDS, DemoState, EvaluatorScores
+from evaluators.results import Evaluation
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 30
@@ -28,12 +28,12 @@ class Scene:
     worse_after: float
 
 
-def render(board: Board, scene: Scene, now: float) -> RenderableType:
+def render(board: DemoState, scene: Scene, now: float) -> RenderableType:
     """The whole screen at `now` seconds after the start."""
     return Group(_head(board, scene, now), _turns(board), _evaluations(board), _means(board, scene, now), _foot(scene))
 
 
-def _head(board: Board, scene: Scene, now: float) -> Text:
+def _head(board: DemoState, scene: Scene, now: float) -> Text:
     if now < scene.worse_after:
         phase = f"the application answers well; in {scene.worse_after - now:.0f} s it gets worse on purpose"
     else:
@@ -49,7 +49,7 @@ def _head(board: Board, scene: Scene, now: float) -> Text:
     )
 
 
-def _turns(board: Board) -> Panel:
+def _turns(board: DemoState) -> Panel:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(style="dim", width=10, no_wrap=True)
     table.add_column(ratio=2, no_wrap=True, overflow="ellipsis")
@@ -61,7 +61,7 @@ def _turns(board: Board) -> Panel:
     return Panel(table, title="turns, as read from the application's OpenTelemetry spans", title_align="left")
 
 
-def _evaluations(board: Board) -> Panel:
+def _evaluations(board: DemoState) -> Panel:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(style="dim", width=10, no_wrap=True)
     table.add_column(width=18, no_wrap=True)
@@ -72,16 +72,16 @@ def _evaluations(board: Board) -> Panel:
     return Panel(table, title="evaluations, as written into the ledger", title_align="left")
 
 
-def _means(board: Board, scene: Scene, now: float) -> Panel:
+def _means(board: DemoState, scene: Scene, now: float) -> Panel:
     table = Table(box=None, expand=True, pad_edge=False)
     table.add_column("evaluator")
     table.add_column("scored", justify="right")
     table.add_column("mean", justify="right")
     table.add_column(f"last {RECENT_SECONDS:.0f} s", justify="right")
     table.add_column("over time (the red column: where the answers turn bad)")
-    for name, track in sorted(board.tracks.items()):
-        recent = track.mean_between(now - RECENT_SECONDS, now + 1)
-        table.add_row(name, str(track.scored), _number(track.mean), _coloured(recent), _sparkline(track, scene, now))
+    for name, series in sorted(board.series.items()):
+        recent = series.mean_between(now - RECENT_SECONDS, now + 1)
+        table.add_row(name, str(series.scored), _number(series.mean), _coloured(recent), _sparkline(series, scene, now))
     return Panel(table, title="means", title_align="left")
 
 
@@ -93,11 +93,11 @@ def _foot(scene: Scene) -> Text:
     )  # fmt: skip
 
 
-def _sparkline(track: Track, scene: Scene, now: float) -> Text:
+def _sparkline(series: EvaluatorScores, scene: Scene, now: float) -> Text:
     line = Text()
     last = int(now // BIN_SECONDS)
     first = max(0, last - _COLUMNS + 1)
-    for column, mean in enumerate(track.bins(now, _COLUMNS), start=first):
+    for column, mean in enumerate(series.bins(now, _COLUMNS), start=first):
         turning = column == int(scene.worse_after // BIN_SECONDS)
         block = " " if mean is None else _BLOCKS[min(7, int(mean * 8))]
         line.append(block, style="on red" if turning else _colour(mean))
@@ -134,14 +134,14 @@ def _short(conversation_id: str | None) -> str:
     return (conversation_id or "–")[-10:]
 
 
-def summary(board: Board, scene: Scene, seconds: float) -> Iterable[str]:
+def summary(board: DemoState, scene: Scene, seconds: float) -> Iterable[str]:
     """What to say at the end: what was seen, and where to go next."""
     traffic = f"{board.turns} turns of {len(board.conversations)} conversations"
     yield f"{traffic} in {seconds:.0f} s, judged by {scene.judge}."
-    for name, track in sorted(board.tracks.items()):
-        before = track.mean_between(0, scene.worse_after)
-        after = track.mean_between(scene.worse_after + RECENT_SECONDS / 3, seconds + 1)
-        outcomes = f"{track.scored} scored, {track.skipped} skipped, {track.failed} failed"
+    for name, series in sorted(board.series.items()):
+        before = series.mean_between(0, scene.worse_after)
+        after = series.mean_between(scene.worse_after + RECENT_SECONDS / 3, seconds + 1)
+        outcomes = f"{series.scored} scored, {series.skipped} skipped, {series.failed} failed"
         yield f"  {name}: {outcomes}; mean {_number(before)} before, {_number(after)} after the drop."
     if board.first_score_after is not None:
         yield f"The first score was there {board.first_score_after:.1f} s after the start."

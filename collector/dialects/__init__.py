@@ -1,1 +1,1 @@
-"""One file per way of writing an LLM call into spans and log records."""
+"""Dialects: one module for each way in which libraries write LLM calls into spans and log records."""

@@ -1,18 +1,18 @@
-"""AWS's distribution of OpenTelemetry: it moves what other instrumentations put on spans into one log record per span.
+"""AWS's distribution of OpenTelemetry, which moves the content of other instrumentations' spans into log records.
 
-The record is called like the instrumentation's scope; its body holds `input.messages` and `output.messages`. The
-content of a message is the text, or what the instrumentation said in an event: JSON under `content` or `message`.
+There is one record per span, named like the instrumentation's scope, with `input.messages` and `output.messages` in its
+body. The content of a message is its text, or JSON of the instrumentation's event under `content` or `message`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Said, listed
-from collector.dialects.decode import as_dict, as_list, decoded, json_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.messages import messages, system_and_rest
-from collector.span import LogRecord, Span
+from collector.dialects.call import Call, ChatMessage, as_messages
+from collector.dialects.decode import as_dict, as_list, decode, decode_json
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
 
 _LIBRARIES = ("langchain", "crewai", "openai_agents", "llama_index", "openai", "bedrock", "anthropic", "litellm")
@@ -29,38 +29,42 @@ _SCOPES = frozenset(
 
 
 def read(_span: Span, records: Sequence[LogRecord]) -> Call | None:
-    """Read the record of a span; what kind of span it is, its attributes tell other readers."""
+    """Read the log record of a span; other readers find the kind of the span in its attributes."""
     body = next((as_dict(each.body) for each in records if each.event_name in _SCOPES and as_dict(each.body)), None)
     if body is None:
         return None
-    system, given = system_and_rest(_said(as_dict(body.get("input")).get("messages"), "user"))
-    came = _said(as_dict(body.get("output")).get("messages"), "assistant")
+    system, input_messages = split_system_prompt(_parse_list(as_dict(body.get("input")).get("messages"), "user"))
+    output_messages = _parse_list(as_dict(body.get("output")).get("messages"), "assistant")
     return Call(
         dialect="aws_adot",
         system=system,
-        input=listed(given),
-        output=listed(came),
-        found={"input": "body.input.messages", "output": "body.output.messages"},
+        input=as_messages(input_messages),
+        output=as_messages(output_messages),
+        sources={"input": "body.input.messages", "output": "body.output.messages"},
     )
 
 
-def _said(value: Json, role: str) -> list[Said]:
-    return [said for each in as_list(value) for said in _message(as_dict(each), role)]
+def _parse_list(value: Json, role: str) -> list[ChatMessage]:
+    return [message for each in as_list(value) for message in _parse_item(as_dict(each), role)]
 
 
-def _message(message: dict[str, Json], role: str) -> tuple[Said, ...]:
-    content = message.get("content")
-    held = as_dict(content) or (as_dict(json_value(content)) if isinstance(content, str) and content[:1] == "{" else {})
-    inner = held.get("message", held.get("content"))
+def _parse_item(item: dict[str, Json], role: str) -> tuple[ChatMessage, ...]:
+    content = item.get("content")
+    event = as_dict(content) or (
+        as_dict(decode_json(content)) if isinstance(content, str) and content[:1] == "{" else {}
+    )
+    inner = event.get("message", event.get("content"))
     if inner is None:
-        return messages({"role": role, **message}).said
-    finish = held.get("finish_reason")
-    shaped = messages(decoded(inner), role)
-    if isinstance(inner, str) and not shaped.shaped:
-        return messages({"role": message.get("role") or role, "content": inner, "finish_reason": finish}).said
-    if any("role" in as_dict(each) for each in (decoded(inner), *as_list(decoded(inner)))):
-        return shaped.said
-    return messages({"role": message.get("role") or role, "content": decoded(inner), "finish_reason": finish}).said
+        return parse_messages({"role": role, **item}).messages
+    finish = event.get("finish_reason")
+    transcript = parse_messages(decode(inner), role)
+    if isinstance(inner, str) and not transcript.is_structured:
+        return parse_messages({"role": item.get("role") or role, "content": inner, "finish_reason": finish}).messages
+    if any("role" in as_dict(each) for each in (decode(inner), *as_list(decode(inner)))):
+        return transcript.messages
+    return parse_messages(
+        {"role": item.get("role") or role, "content": decode(inner), "finish_reason": finish}
+    ).messages
 
 
 DIALECT = Dialect(
@@ -69,7 +73,7 @@ DIALECT = Dialect(
     read=read,
     evidence=(),
     records=_SCOPES,
-    carries=Carries(
+    coverage=Coverage(
         libraries="AWS Distro for OpenTelemetry (AgentCore) around Strands, LangChain, CrewAI, Agents",
         messages="log records",
         tools="messages",

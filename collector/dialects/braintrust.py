@@ -1,59 +1,67 @@
-"""Braintrust: input, output and metadata of every span as JSON."""
+"""Braintrust's spans: input, output and metadata as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import as_dict, decoded, json_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages
-from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, found_at, masked_hole, passages_in, text_at, usage_of
-from collector.span import LogRecord, Span
+from collector.dialects.attributes import (
+    find_error,
+    find_redaction,
+    find_sources,
+    find_text,
+    find_value,
+    parse_passages,
+    parse_usage,
+)
+from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.decode import as_dict, decode, decode_json
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_question
+from collector.dialects.messages import parse_messages
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _KINDS: dict[str, Kind] = {
     "llm": "model",
     "tool": "tool",
     "retriever": "retrieval",
-    **dict.fromkeys(("score", "eval", "scorer"), "aside"),
+    **dict.fromkeys(("score", "eval", "scorer"), "auxiliary"),
 }  # task, function: a step around others
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a span by its Braintrust type; where it has none, what it measured tells a model call."""
+    """Read a span by its Braintrust type; without one, token counts identify a model call."""
     attributes = span.attributes
-    given, given_at = found_at(attributes, "braintrust.input_json", "braintrust.input")
-    came, came_at = found_at(attributes, "braintrust.output_json", "braintrust.output")
-    about = as_dict(json_value(attributes.get("braintrust.span_attributes")))
-    metadata = as_dict(json_value(attributes.get("braintrust.metadata")))
-    usage = usage_of(attributes.get("braintrust.metrics"))
-    if not (given_at or came_at or about):
+    input_value, input_key = find_value(attributes, "braintrust.input_json", "braintrust.input")
+    output_value, output_key = find_value(attributes, "braintrust.output_json", "braintrust.output")
+    span_attributes = as_dict(decode_json(attributes.get("braintrust.span_attributes")))
+    metadata = as_dict(decode_json(attributes.get("braintrust.metadata")))
+    usage = parse_usage(attributes.get("braintrust.metrics"))
+    if not (input_key or output_key or span_attributes):
         return None
-    kind = _kind(span, text_at(about, "type"), is_model=usage is not None)
-    asked, answered = _side(given, kind, "user"), _side(came, kind, "assistant")
-    result = json_value(came)
+    kind = _find_kind(span, find_text(span_attributes, "type"), is_model=usage is not None)
+    question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
+    result = decode_json(output_value)
     return Call(
         dialect="braintrust",
         kind=kind,
-        input=asked.said,
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        error=failure(span, answered=answered.said is not None) if kind == "model" else None,
-        model=text_at(metadata, "model"),
+        input=question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
+        model=find_text(metadata, "model"),
         usage=usage if kind == "model" else None,
-        tool=ToolCall(name=span.name, arguments=arguments(json_value(given)), result=decoded(result))
+        tool=ToolCall(name=span.name, arguments=parse_arguments(decode_json(input_value)), result=decode(result))
         if kind == "tool"
         else None,
-        passages=passages_in(result) if kind == "retrieval" else (),
-        found={field: key for field, key in (("input", given_at), ("output", came_at)) if key},
+        passages=parse_passages(result) if kind == "retrieval" else (),
+        sources=find_sources(attributes, input=input_key, output=output_key),
     )
 
 
-def _kind(span: Span, name: str | None, *, is_model: bool) -> Kind:
+def _find_kind(span: Span, name: str | None, *, is_model: bool) -> Kind:
     if name is not None and name in _KINDS:
         return _KINDS[name]
     if name is None and is_model:
@@ -61,18 +69,18 @@ def _kind(span: Span, name: str | None, *, is_model: bool) -> Kind:
     return "chain" if span.parent_span_id else "workflow"
 
 
-def _side(value: Json, kind: Kind, role: str) -> Side:
+def _parse_content(value: Json, kind: Kind, role: str) -> Content:
     if value is None or kind in {"tool", "retrieval"}:
-        return Side(None)
-    inner = json_value(value)
-    hole = masked_hole(inner)
-    if hole:
-        return Side(None, hole)
+        return Content(None)
+    inner = decode_json(value)
+    redaction = find_redaction(inner)
+    if redaction:
+        return Content(None, redaction)
     if kind == "model":
-        heard = messages(inner if not isinstance(inner, str) else value, role)
-        if heard.shaped:
-            return Side(listed(heard.said), heard.hole)
-    return question_in(inner) if role == "user" else answer_in(inner)
+        transcript = parse_messages(inner if not isinstance(inner, str) else value, role)
+        if transcript.is_structured:
+            return Content(as_messages(transcript.messages), transcript.incomplete)
+    return parse_question(inner) if role == "user" else parse_answer(inner)
 
 
 DIALECT = Dialect(
@@ -80,7 +88,7 @@ DIALECT = Dialect(
     rank=310,
     read=read,
     evidence=("braintrust.*",),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Braintrust SDK",
         messages="raw messages as JSON",
         tools="messages, tool spans",

@@ -1,6 +1,6 @@
-"""What a dialect reader gives back: one neutral piece per span, with where each part of it was found.
+"""The neutral form of one span: what a dialect reader returns, with the attributes that each field came from.
 
-Readers say what a span holds and no more. What belongs together, and which of it is a turn, is decided in `assemble`.
+A reader reports one span and nothing else. `collector/assemble` decides what belongs together and becomes a turn.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import Any, Literal, NamedTuple
 from collector.dialects.decode import as_list
 from evaluators.cases import Feedback, Incomplete, Json, TokenCount, ToolCall
 
-Kind = Literal["model", "agent", "workflow", "chain", "tool", "retrieval", "aside", "other"]
-"""What a span stands for.
+Kind = Literal["model", "agent", "workflow", "chain", "tool", "retrieval", "auxiliary", "other"]
+"""The kind of step that a span records.
 
 model: one call of a model that answers with text or tool calls.
-agent: something a user talks to, with or without model calls that can be seen.
+agent: something a user talks to, with or without visible model calls.
 workflow: an application's own function or root around model calls; without any it is just a function.
 chain: any other step around model calls.
 tool: the execution of a tool. retrieval: documents fetched for a question.
-aside: a guardrail, an evaluator, a reranker: model calls inside are not the application's answer.
-other: belongs to the dialect but carries no exchange (embeddings, feedback, preparation).
+auxiliary: a guardrail, an evaluator or a reranker: model calls inside are not the application's answer.
+other: written by the dialect, but without question or answer (embeddings, feedback, preparation).
 """
 
 
-class Said(NamedTuple):
-    """One message as a trace holds it.
+class ChatMessage(NamedTuple):
+    """One message of a trace.
 
-    `role` is system, user, assistant, tool, or what the dialect says. A tool's answer is a message of its own, of role
-    tool, with `call_id` the call it answers, `name` the tool's and `result` the value as it was before it became text.
-    `finish` is `stop`, `tool`, `length`, `filter`, or None where the message does not say.
+    `role` is system, user, assistant, tool, or the dialect's own word. A tool's result is a message of its own, of role
+    tool: `tool_call_id` is the call it answers, `name` the tool, and `result` the value before it became text.
+    `finish_reason` is `stop`, `tool`, `length`, `filter`, or None if unknown.
     """
 
     role: str
     text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    call_id: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
     name: str | None = None
     result: Json = None
-    finish: str | None = None
+    finish_reason: str | None = None
 
 
 class Passage(NamedTuple):
-    """A retrieved document. `text` is "" where the trace has only its id or score."""
+    """A retrieved document. `text` is "" if the trace has only its id or score."""
 
     text: str
     id: str | None = None
@@ -54,23 +54,23 @@ _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Call(NamedTuple):
-    """What one span says, in neutral words. None means that the span does not say.
+    """The neutral form of one span. None means that the span does not say.
 
-    `input` is what was given, `output` what came back: for a model one message per choice, for an agent whatever it
-    reports of its run. `system` is a system prompt given apart from the messages. `input_hole` and `output_hole` say
-    why one of them is missing or cannot be trusted. `usage` counts this call alone. `variables` are the values a
-    prompt template was filled with. `uncertain` says that the borders between messages are guessed. `found` maps the
-    names of these fields to the attributes they came from.
+    `output` has one message per choice for a model, and whatever it reports of its run for an agent. `system` is a
+    system prompt outside the messages. `input_incomplete` and `output_incomplete` say why one of them is missing or
+    cannot be trusted. `usage` counts this call alone. `variables` are the values that filled a prompt template.
+    `uncertain` means that the borders between messages are guessed. `feedback_for` is the response id that `feedback`
+    is about. `sources` maps names of these fields to the attributes that they came from.
     """
 
     dialect: str
     kind: Kind = "other"
     system: str | None = None
-    input: tuple[Said, ...] | None = None
-    output: tuple[Said, ...] | None = None
-    input_hole: Incomplete | None = None
-    output_hole: Incomplete | None = None
-    finish: str | None = None
+    input: tuple[ChatMessage, ...] | None = None
+    output: tuple[ChatMessage, ...] | None = None
+    input_incomplete: Incomplete | None = None
+    output_incomplete: Incomplete | None = None
+    finish_reason: str | None = None
     error: str | None = None
     model: str | None = None
     provider: str | None = None
@@ -86,66 +86,74 @@ class Call(NamedTuple):
     conversation_id: str | None = None
     user_id: str | None = None
     uncertain: bool = False
-    found: Mapping[str, str] = _EMPTY
+    sources: Mapping[str, str] = _EMPTY
 
 
-_MERGED = tuple(name for name in Call._fields if name not in {"dialect", "kind", "found"})
+_MERGED = tuple(name for name in Call._fields if name not in {"dialect", "kind", "sources"})
 
 
-def union(calls: Sequence[Call]) -> Call:
-    """What several readers or spans say of one thing: the first one's words, and from the others what it lacks.
+def merge(calls: Sequence[Call]) -> Call:
+    """Merge what several readers or spans report of one call: the first wins, and the others fill what it lacks.
 
-    An output that is there beats one that is missing, so a hole that another one fills is gone.
+    An output that is present beats a missing one, so a missing reason goes if another call has the content.
     """
     first = calls[0]
     if len(calls) == 1:
         return first
     changes: dict[str, Any] = {}
-    found = dict(first.found)
+    sources = dict(first.sources)
     for name in _MERGED:
-        giver = next((call for call in calls if _says(getattr(call, name))), first)
-        if giver is not first:
-            changes[name] = getattr(giver, name)
-            if name in giver.found:
-                found[name] = giver.found[name]
+        provider = next((call for call in calls if _has_value(getattr(call, name))), first)
+        if provider is not first:
+            changes[name] = getattr(provider, name)
+            if name in provider.sources:
+                sources[name] = provider.sources[name]
     for side in ("input", "output"):
-        whole = [call for call in calls if getattr(call, side) and not getattr(call, f"{side}_hole")]
-        sound = next((call for call in whole if not _is_empty(getattr(call, side))), whole[0] if whole else None)
-        if sound is not None:
-            sound = _fullest(sound, whole) if side == "input" else sound
-            changes[side] = getattr(sound, side)
-            changes[f"{side}_hole"] = None
-            found[side] = sound.found.get(side, "")
+        complete = [call for call in calls if getattr(call, side) and not getattr(call, f"{side}_incomplete")]
+        best = next(
+            (call for call in complete if not _is_empty(getattr(call, side))), complete[0] if complete else None
+        )
+        if best is not None:
+            best = _with_most_tool_calls(best, complete) if side == "input" else best
+            changes[side] = getattr(best, side)
+            changes[f"{side}_incomplete"] = None
+            sources[side] = best.sources.get(side, "")
     kind = next((call.kind for call in calls if call.kind != "other"), first.kind)
-    return first._replace(kind=kind, found=found, **changes)
+    return first._replace(kind=kind, sources=sources, **changes)
 
 
-def _fullest(sound: Call, calls: Sequence[Call]) -> Call:
-    """The same messages with the tool calls in them, which some leave out of what was given."""
-    here = _tool_count(sound)
+def _with_most_tool_calls(best: Call, calls: Sequence[Call]) -> Call:
+    """Prefer the same messages with their tool calls, which some libraries leave out of the input."""
+    tool_count = _count_tool_calls(best)
     for other in calls:
-        if other is not sound and len(other.input or ()) == len(sound.input or ()) and _tool_count(other) > here:
+        if (
+            other is not best
+            and len(other.input or ()) == len(best.input or ())
+            and _count_tool_calls(other) > tool_count
+        ):
             return other
-    return sound
+    return best
 
 
-def _tool_count(call: Call) -> int:
-    return sum(len(each.calls) for each in call.input or ())
+def _count_tool_calls(call: Call) -> int:
+    return sum(len(each.tool_calls) for each in call.input or ())
 
 
-def _is_empty(said: Sequence[Said]) -> bool:
-    return not any(each.text or each.calls for each in said)
+def _is_empty(messages: Sequence[ChatMessage]) -> bool:
+    return not any(each.text or each.tool_calls for each in messages)
 
 
-def _says(value: object) -> bool:
+def _has_value(value: object) -> bool:
     return value is not None and value not in ((), {})
 
 
-def conflicts(calls: Sequence[Call]) -> Iterable[str]:
-    """The fields in which readers of one span contradict each other."""
+def find_conflicts(calls: Sequence[Call]) -> Iterable[str]:
+    """Yield the fields in which readers of one span contradict each other."""
     for name in ("kind", "model", "response_id", "usage", "output"):
-        said = {repr(getattr(call, name)) for call in calls if _says(getattr(call, name)) and call.kind != "other"}
-        if len(said) > 1:
+        values = {
+            repr(getattr(call, name)) for call in calls if _has_value(getattr(call, name)) and call.kind != "other"
+        }
+        if len(values) > 1:
             yield name
 
 
@@ -160,8 +168,8 @@ _FINISH: dict[str, str] = {
 }
 
 
-def finish_of(value: Json) -> str | None:
-    """Normalise a finish reason, given alone or in a list; None for one that nobody knows."""
+def parse_finish_reason(value: Json) -> str | None:
+    """Normalize a finish reason, alone or in a list; None for an unknown one."""
     several = as_list(value)
     value = several[-1] if several else value
     if not isinstance(value, str):
@@ -169,6 +177,6 @@ def finish_of(value: Json) -> str | None:
     return _FINISH.get(value.rpartition(".")[2].strip("\"'[] ").lower())
 
 
-def listed(value: Sequence[Said] | None) -> tuple[Said, ...] | None:
-    """Messages as a field of a call: None where there are none."""
+def as_messages(value: Sequence[ChatMessage] | None) -> tuple[ChatMessage, ...] | None:
+    """The messages as a field of a call: None if there are none."""
     return tuple(value) if value else None

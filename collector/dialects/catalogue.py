@@ -1,4 +1,4 @@
-"""The dialects that are installed, as a table for people."""
+"""The installed dialects, as a table and sections for the documentation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,28 @@ _COLUMNS = ("messages", "tools", "retrieval", "conversation", "user", "feedback"
 
 
 def table() -> str:
-    """A Markdown table of every dialect: which libraries write it, and what it carries."""
+    """A Markdown table of every dialect: the libraries that write it, and what it delivers."""
     heads = ("dialect", "written by", *_COLUMNS)
-    lines = [heads, ("---",) * len(heads), *map(_row, sorted(Dialects.installed().all, key=lambda each: each.name))]
+    lines = [heads, ("---",) * len(heads), *map(_row, _sorted())]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
+def sections() -> str:
+    """A Markdown section for each dialect: where it has what it delivers."""
+    return "\n".join(map(_section, _sorted()))
+
+
+def _sorted() -> list[Dialect]:
+    return sorted(Dialects.installed().all, key=lambda each: each.name)
+
+
 def _row(dialect: Dialect) -> tuple[str, ...]:
-    carries = dialect.carries
-    return (f"`{dialect.name}`", carries.libraries, *(getattr(carries, column) or "–" for column in _COLUMNS))
+    places = (getattr(dialect.coverage, column) for column in _COLUMNS)
+    delivers = ("–" if not place or place.startswith("none") else "yes" for place in places)
+    return (f"[`{dialect.name}`](#{dialect.name})", dialect.coverage.libraries, *delivers)
+
+
+def _section(dialect: Dialect) -> str:
+    places = ((column, getattr(dialect.coverage, column)) for column in _COLUMNS)
+    lines = [f"- {column}: {place}" for column, place in places if place]
+    return "\n".join([f"### {dialect.name}", "", f"{dialect.coverage.libraries}.", "", *lines, ""])

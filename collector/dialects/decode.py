@@ -1,6 +1,6 @@
-"""Texts that hold documents: JSON, JSON cut in the middle, and Python's repr as the last resort.
+"""Decoding of texts that contain documents: JSON, JSON that was cut, and Python's repr as the last resort.
 
-Everything that comes out is a JSON value that can be written again: nesting, numbers and characters are within bounds.
+Every result is a JSON value that can be encoded again: nesting, numbers and characters are bounded.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAX_NESTING = 100
 """Deepest document that is decoded; a deeper one stays text."""
 
 MAX_REPR = 256 * 1024
-"""Longest Python repr, in characters, that is looked into."""
+"""Longest Python repr that is parsed, in characters."""
 
 
 class Document(NamedTuple):
-    """What a text held. `whole` is False where the text was cut and only its beginning could be read.
+    """The document in a text. `whole` is False if the text was cut and only its beginning could be read.
 
-    `tail` is as much as there is of the string in which it was cut.
+    `tail` is what is left of the string in which it was cut.
     """
 
     value: Json
@@ -34,39 +34,39 @@ class Document(NamedTuple):
     tail: str = ""
 
 
-def document(text: str) -> Document | None:
-    """Decode a text that should be a JSON array or object; None if it is neither, nor the beginning of one."""
+def parse_document(text: str) -> Document | None:
+    """Parse a text that should be a JSON array or object; None if it is neither, nor the beginning of one."""
     start = text[:64].lstrip()[:1]
     if start not in {"[", "{"}:
         return None
-    if text.count("[") + text.count("{") > MAX_NESTING and _nesting(text) > MAX_NESTING:
+    if text.count("[") + text.count("{") > MAX_NESTING and _measure_nesting(text) > MAX_NESTING:
         return None
     try:
         return Document(orjson.loads(text))
     except ValueError:
-        return _lenient(text)
+        return _parse_leniently(text)
 
 
-def decoded(value: Json) -> Json:
-    """`value`, or what it holds if it is a text that is a whole JSON array or object. One level only."""
+def decode(value: Json) -> Json:
+    """Decode a text that is a whole JSON array or object, one level deep; any other value is returned as it is."""
     if isinstance(value, str):
-        found = document(value)
-        if found is not None and found.whole:
-            return found.value
+        document = parse_document(value)
+        if document is not None and document.whole:
+            return document.value
     return value
 
 
-def json_value(value: Json) -> Json:
-    """`value`, or what it holds if it is a JSON document of any kind: for attributes that are JSON by definition."""
+def decode_json(value: Json) -> Json:
+    """Decode a text that is JSON of any kind, numbers and texts too: for attributes that are JSON by definition."""
     if not isinstance(value, str):
         return value
     try:
-        found = orjson.loads(value)
+        result = orjson.loads(value)
     except ValueError:
-        return decoded(value)
-    if isinstance(found, (dict, list)) and _nesting(value) > MAX_NESTING:
+        return decode(value)
+    if isinstance(result, (dict, list)) and _measure_nesting(value) > MAX_NESTING:
         return value
-    return cast("Json", found)
+    return cast("Json", result)
 
 
 def as_dict(value: Json) -> dict[str, Any]:
@@ -80,14 +80,14 @@ def as_list(value: Json) -> list[Any]:
 
 
 def as_text(value: Json) -> str:
-    """A text for a JSON value: itself if it is one, "" for None, else compact JSON."""
+    """The value as a text: itself if it is one, "" for None, else compact JSON."""
     if isinstance(value, str):
         return value
-    return "" if value is None else compact(value)
+    return "" if value is None else encode_compact(value)
 
 
-def compact(value: Json) -> str:
-    """Compact JSON; "" for what cannot be written."""
+def encode_compact(value: Json) -> str:
+    """Encode as compact JSON; "" for a value that JSON cannot represent."""
     try:
         return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
@@ -95,16 +95,16 @@ def compact(value: Json) -> str:
 
 
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
-"""Strings and brackets. A string that never ends takes the rest, so that no input makes the search start over."""
+"""Strings and brackets. An unterminated string matches to the end of the text, so no input makes the search restart."""
 
-_ENDED = re.compile(r'.(?<!\\)(?:\\\\)*"\Z', re.DOTALL)
-"""A string that has its closing quote."""
+_CLOSED_STRING = re.compile(r'.(?<!\\)(?:\\\\)*"\Z', re.DOTALL)
+"""A string with its closing quote."""
 
-_LOOKS_JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"\]\d-]|true|false|null)|\{\s*["}])')
-_LOOKS_REPR = re.compile(r"\s*[\[{(]\s*(?:[\[{(]\s*)*(?:'|\"|\w+\(|<)")
+_LOOKS_JSON = re.compile(r'\s*+(?:\[\s*+(?:[\[{"\]\d-]|true|false|null)|\{\s*["}])')
+_LOOKS_REPR = re.compile(r"\s*+[\[{(]\s*+(?:[\[{(]\s*+)*+(?:'|\"|\w+\(|<)")
 
 
-def _nesting(text: str) -> int:
+def _measure_nesting(text: str) -> int:
     depth = deepest = 0
     for token in _TOKENS.finditer(text):
         character = token.group()
@@ -116,32 +116,32 @@ def _nesting(text: str) -> int:
     return deepest
 
 
-def _lenient(text: str) -> Document | None:
-    """What orjson refuses: NaN and lone surrogates from Python's own json, Python reprs, and cut documents."""
+def _parse_leniently(text: str) -> Document | None:
+    """Parse what orjson rejects: NaN and lone surrogates from Python's own json, Python reprs, and cut documents."""
     if _LOOKS_JSON.match(text):
         try:
-            return Document(_bounded(json.loads(text, strict=False, parse_constant=_no_number)))
+            return Document(_bound(json.loads(text, strict=False, parse_constant=_drop_constant)))
         except (ValueError, RecursionError):
             pass
     if _LOOKS_REPR.match(text):
-        value = python_value(text)
+        value = parse_repr(text)
         if isinstance(value, (list, dict)):
             return Document(value)
-    return _cut(text) if _LOOKS_JSON.match(text) else None
+    return _parse_cut(text) if _LOOKS_JSON.match(text) else None
 
 
-def _no_number(_name: str) -> None:
+def _drop_constant(_name: str) -> None:
     return None
 
 
-def _cut(text: str) -> Document | None:
-    """Read a document that was cut: up to the last array, object or string that is complete, closed again."""
+def _parse_cut(text: str) -> Document | None:
+    """Parse a document that was cut: up to its last complete array or object, with the open brackets closed."""
     open_: list[str] = []
     end, closing, tail = 0, "", ""
     for token in _TOKENS.finditer(text):
         character = token.group()
         if character[0] == '"':
-            tail = character if token.end() == len(text) and not _ENDED.search(character) else ""
+            tail = character if token.end() == len(text) and not _CLOSED_STRING.search(character) else ""
         elif character in "[{":
             open_.append("]" if character == "[" else "}")
             if end == 0:
@@ -151,7 +151,7 @@ def _cut(text: str) -> Document | None:
                 return None
             end, closing = token.end(), "".join(reversed(open_))
     if not open_:
-        return None  # nothing is missing: it is no JSON at all
+        return None  # nothing is missing: it is not JSON at all
     tail = tail[1:].replace("\\n", "\n").replace('\\"', '"')
     try:
         return Document(orjson.loads(text[:end] + closing), whole=False, tail=tail)
@@ -166,70 +166,70 @@ _STRING_OR_ANGLE = re.compile(
 )
 
 
-def python_value(text: str) -> Json:
-    """The value of a Python repr, None if it is not one.
+def parse_repr(text: str) -> Json:
+    """Parse a Python repr, without evaluating it; None if the text is not one.
 
-    Objects become dicts of their named parts, enum members their values, `<object at 0x…>` None.
+    Objects become dicts of their keyword arguments, enum members their values, `<object at 0x…>` None.
     """
     if len(text) > MAX_REPR:
         return None
     source = text
     for _ in range(3):  # an angle may hold another: `<function <lambda> at 0x…>`
-        source = _STRING_OR_ANGLE.sub(lambda found: found["string"] or found["member"] or "None", source)
+        source = _STRING_OR_ANGLE.sub(lambda match: match["string"] or match["member"] or "None", source)
     try:
-        return _of_node(ast.parse(source.strip(), mode="eval").body, MAX_NESTING)
+        return _evaluate(ast.parse(source.strip(), mode="eval").body, MAX_NESTING)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 
 
-_SHOWN = re.compile(rf"{_SINGLE}|{_DOUBLE}|[\[\](){{}}]|(?:(?<= )|\A)[a-z_]++=", re.DOTALL)
+_PRINTED_TOKEN = re.compile(rf"{_SINGLE}|{_DOUBLE}|[\[\](){{}}]|(?:(?<= )|\A)[a-z_]++=", re.DOTALL)
 
 
-def shown_fields(text: str) -> dict[str, Json]:
-    """The fields of an object as pydantic prints it: `role='user' parts=[…]`; those that can be read.
+def parse_printed_fields(text: str) -> dict[str, Json]:
+    """Parse the fields of an object as pydantic prints it: `role='user' parts=[…]`.
 
     A text that does not begin with a field has none.
     """
     if len(text) > MAX_REPR:
         return {}
-    depth, starts = 0, list[re.Match[str]]()
-    for token in _SHOWN.finditer(text):
+    depth, names = 0, list[re.Match[str]]()
+    for token in _PRINTED_TOKEN.finditer(text):
         character = token.group()
         if character in "[({":
             depth += 1
         elif character in "])}":
             depth -= 1
         elif depth == 0 and character[-1] == "=":
-            starts.append(token)
-    if not starts or starts[0].start() > 0:
+            names.append(token)
+    if not names or names[0].start() > 0:
         return {}
-    ends = [each.start() for each in starts[1:]] + [len(text)]
+    ends = [each.start() for each in names[1:]] + [len(text)]
     return {
-        each.group()[:-1]: python_value(text[each.end() : end].strip()) for each, end in zip(starts, ends, strict=True)
+        each.group()[:-1]: parse_repr(text[each.end() : end].strip()) for each, end in zip(names, ends, strict=True)
     }
 
 
-def _of_node(node: ast.expr, depth: int) -> Json:
+def _evaluate(node: ast.expr, depth: int) -> Json:
     if depth <= 0:
         return None
     match node:
         case ast.Constant(value=value):
-            return _bounded(value)
+            return _bound(value)
         case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-            return [_of_node(item, depth - 1) for item in items]
+            return [_evaluate(item, depth - 1) for item in items]
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
-            return {as_text(_of_node(key, 2)): _of_node(value, depth - 1) for key, value in pairs if key is not None}
+            return {as_text(_evaluate(key, 2)): _evaluate(value, depth - 1) for key, value in pairs if key is not None}
         case ast.Call(keywords=keywords):
-            return {each.arg: _of_node(each.value, depth - 1) for each in keywords if each.arg}
+            return {each.arg: _evaluate(each.value, depth - 1) for each in keywords if each.arg}
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-            return _bounded(-number)
+            return _bound(-number)
         case _:
             return None
 
 
-def _bounded(value: object, depth: int = MAX_NESTING) -> Json:
-    """A JSON value that can be written: no NaN, no lone surrogates, no numbers or nesting without bound."""
+def _bound(value: object, depth: int = MAX_NESTING) -> Json:
+    """Bound a value so that it can be encoded: no NaN, no lone surrogates, no unbounded numbers or nesting."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -241,8 +241,8 @@ def _bounded(value: object, depth: int = MAX_NESTING) -> Json:
     if depth <= 0:
         return None
     if isinstance(value, list):
-        return [_bounded(each, depth - 1) for each in cast("list[object]", value)]
+        return [_bound(each, depth - 1) for each in cast("list[object]", value)]
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, object]", value).items()
-        return {as_text(_bounded(key)): _bounded(each, depth - 1) for key, each in pairs}
+        return {as_text(_bound(key)): _bound(each, depth - 1) for key, each in pairs}
     return value.hex() if isinstance(value, bytes) else None

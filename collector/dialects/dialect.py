@@ -1,4 +1,4 @@
-"""What makes a dialect: by what evidence it is known, and what reads it."""
+"""The port of a dialect: the evidence by which its spans are recognized, and the function that reads them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from collector.dialects.call import Call
-from collector.span import LogRecord, Span
+from collector.otlp.span import LogRecord, Span
 
-Read = Callable[[Span, Sequence[LogRecord]], Call | None]
-"""Reads a span with the log records that name it; None: not mine after all."""
+SpanReader = Callable[[Span, Sequence[LogRecord]], Call | None]
+"""Reads a span with the log records that name it; None if the span is not of this dialect after all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carries:
-    """What a dialect can carry, for the table in the documentation. A short word each, "" for nothing."""
+class Coverage:
+    """The contents that a dialect can deliver, for the table in the documentation: a few words each, "" for nothing."""
 
     libraries: str
     messages: str = ""
@@ -29,17 +29,16 @@ class Carries:
 class Dialect:
     """A way of writing LLM calls into spans and log records.
 
-    `rank` orders readers: the lowest is the most specific, is asked first, and wins where two contradict each other.
-    `evidence` are attribute names that make a span worth showing to the reader; one that ends in `*` stands for all
-    names that begin so. `scopes` are beginnings of instrumentation scopes that do the same, `events` names of span
-    events, `records` names of log records that the reader wants to see.
+    `rank` orders readers: the lowest is the most specific, runs first, and wins where two contradict each other.
+    A span is given to `read` if it has an attribute in `evidence` (a name that ends in `*` is a prefix), a scope that
+    starts with one of `scopes`, an event in `events`, or a log record in `records`.
     """
 
     name: str
     rank: int
-    read: Read
+    read: SpanReader
     evidence: tuple[str, ...]
-    carries: Carries
+    coverage: Coverage
     scopes: tuple[str, ...] = ()
     events: frozenset[str] = field(default_factory=frozenset[str])
     records: frozenset[str] = field(default_factory=frozenset[str])

@@ -1,7 +1,6 @@
-"""Question and answer in what wrappers write down: a function's arguments, a chain's state, a text.
+"""Questions and answers in values of no defined shape: a function's arguments, a chain's state, a text.
 
-Nothing defines these values. What is read here is only believed by `assemble` where a model call confirms it, or where
-nothing else tells what was said.
+`assemble` uses what is read here only if a model call confirms it, or if no model call has any content.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from collector.dialects.call import Said
-from collector.dialects.decode import as_dict, as_list, document
-from collector.dialects.messages import messages, printed
-from collector.dialects.parts import Dict
-from collector.dialects.reading import looks_like_repr, masked_hole
+from collector.dialects.attributes import find_redaction, looks_like_repr
+from collector.dialects.call import ChatMessage
+from collector.dialects.decode import as_dict, as_list, parse_document
+from collector.dialects.messages import parse_messages, parse_printed
+from collector.dialects.parts import JsonObject
 from evaluators.cases import Incomplete, Json
 
 QUESTION_KEYS = (
@@ -28,67 +27,79 @@ _SHAPES = frozenset({"messages", "choices", "candidates", "generations", "conten
 _MAX_DEPTH = 4
 
 
-class Side(NamedTuple):
-    """One side of an exchange: messages, None if there are none to be read, and why."""
+class Content(NamedTuple):
+    """The messages of an input or output: None if none can be read, with the reason in `incomplete` if it is known."""
 
-    said: tuple[Said, ...] | None
-    hole: Incomplete | None = None
-
-
-def question_in(value: Json) -> Side:
-    """What was asked, from a text, a JSON document, or a value."""
-    return _side(value, "user", QUESTION_KEYS)
+    messages: tuple[ChatMessage, ...] | None
+    incomplete: Incomplete | None = None
 
 
-def answer_in(value: Json) -> Side:
-    """What was answered, from a text, a JSON document, or a value."""
-    return _side(value, "assistant", ANSWER_KEYS)
+def parse_question(value: Json) -> Content:
+    """Find the question in a text, a JSON document, or a value."""
+    return _parse_content(value, "user", QUESTION_KEYS)
 
 
-def _side(value: Json, role: str, keys: Sequence[str]) -> Side:
+def parse_answer(value: Json) -> Content:
+    """Find the answer in a text, a JSON document, or a value."""
+    return _parse_content(value, "assistant", ANSWER_KEYS)
+
+
+def parse_query(value: Json) -> str | None:
+    """Find the query of a retriever; None if there is none."""
+    messages = parse_question(value).messages
+    return messages[-1].text if messages else None
+
+
+def _parse_content(value: Json, role: str, keys: Sequence[str]) -> Content:
     if value is None:
-        return Side(None)
+        return Content(None)
     if not isinstance(value, str):
-        return Side(_said(value, role, keys, _MAX_DEPTH))
-    hole = masked_hole(value)
-    if hole:
-        return Side(None, hole)
-    found = document(value)
-    if found is None:
-        return Side(_text(value, role))
-    said = _said(found.value, role, keys, _MAX_DEPTH)
-    if not found.whole:
-        return Side(said, "truncated")
-    return Side(said)
+        return Content(_find_messages(value, role, keys, _MAX_DEPTH))
+    redaction = find_redaction(value)
+    if redaction:
+        return Content(None, redaction)
+    document = parse_document(value)
+    if document is None:
+        return Content(_parse_text(value, role))
+    messages = _find_messages(document.value, role, keys, _MAX_DEPTH)
+    if not document.whole:
+        return Content(messages, "truncated")
+    return Content(messages)
 
 
-def _said(value: Json, role: str, keys: Sequence[str], depth: int) -> tuple[Said, ...] | None:
+def _find_messages(value: Json, role: str, keys: Sequence[str], depth: int) -> tuple[ChatMessage, ...] | None:
     if isinstance(value, str):
-        return _text(value, role)
+        return _parse_text(value, role)
     if depth <= 0 or not isinstance(value, (dict, list)):
         return None
-    held = as_dict(value)
-    if (held and _SHAPES & held.keys()) or any(_SHAPES & as_dict(each).keys() for each in as_list(value)):
-        return messages(value, role).said or None
-    if held:
-        return _picked(held, role, keys, depth)
-    commands = messages(value, role).said if as_dict(as_list(value)[0] if value else None).get("update") else ()
+    fields = as_dict(value)
+    if (fields and _SHAPES & fields.keys()) or any(_SHAPES & as_dict(each).keys() for each in as_list(value)):
+        return parse_messages(value, role).messages or None
+    if fields:
+        return _find_in_fields(fields, role, keys, depth)
+    commands = (
+        parse_messages(value, role).messages if as_dict(as_list(value)[0] if value else None).get("update") else ()
+    )
     if commands:
         return commands
-    return next((said for each in as_list(value)[:4] if (said := _said(each, role, keys, depth - 1))), None)
+    return next(
+        (messages for each in as_list(value)[:4] if (messages := _find_messages(each, role, keys, depth - 1))), None
+    )
 
 
-def _picked(held: Dict, role: str, keys: Sequence[str], depth: int) -> tuple[Said, ...] | None:
+def _find_in_fields(fields: JsonObject, role: str, keys: Sequence[str], depth: int) -> tuple[ChatMessage, ...] | None:
     for key in keys:
-        if key in held:
-            said = _said(held[key], role, keys, depth - 1)
-            if said:
-                return said
-    only = next(iter(held.values())) if role == "user" and len(held) == 1 else None  # arguments are called anything
-    return _text(only, role) if isinstance(only, str) else None
+        if key in fields:
+            messages = _find_messages(fields[key], role, keys, depth - 1)
+            if messages:
+                return messages
+    single_value = (
+        next(iter(fields.values())) if role == "user" and len(fields) == 1 else None
+    )  # arguments are called anything
+    return _parse_text(single_value, role) if isinstance(single_value, str) else None
 
 
-def _text(value: str, role: str) -> tuple[Said, ...] | None:
+def _parse_text(value: str, role: str) -> tuple[ChatMessage, ...] | None:
     if not value.strip() or looks_like_repr(value):
         return None
-    return (printed(value, role) or Said(role, value),)
+    return (parse_printed(value, role) or ChatMessage(role, value),)

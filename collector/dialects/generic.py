@@ -1,20 +1,28 @@
-"""What tools without a dialect of their own write: input and output of a step, under the names everybody uses.
+"""Steps of tools without a dialect of their own: input and output under the names that everybody uses.
 
-Also the spans of Dify and of Alibaba's instrumentations, which say what a step is under `gen_ai.span.kind`.
+Also the spans of Dify and of Alibaba's instrumentations, which have the kind of a step under `gen_ai.span.kind`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import as_list, decoded
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages, system_and_rest
-from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, found_at, masked_hole, passages_in, text_at, usage_at
-from collector.span import Attributes, LogRecord, Span
+from collector.dialects.attributes import (
+    find_error,
+    find_redaction,
+    find_sources,
+    find_text,
+    find_usage,
+    find_value,
+    parse_passages,
+)
+from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.decode import as_list, decode
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _KIND = "gen_ai.span.kind"
@@ -23,7 +31,7 @@ _KINDS: dict[str, Kind] = {
     "AGENT": "agent",
     "TOOL": "tool",
     "RETRIEVER": "retrieval",
-    "RERANKER": "aside",
+    "RERANKER": "auxiliary",
     "EMBEDDING": "other",
 }  # CHAIN, TASK, STEP, ENTRY: a step around others
 _MODELS = (
@@ -38,42 +46,42 @@ _OUTPUTS = (
     "output.value", "llm.output", "llm.completions", "llm.completion", "llm.response.content", "llm.response",
     "gen_ai.completion", "lk.response.text", "completion", "output", "response",
 )  # fmt: skip
-_BARE = frozenset({"prompt", "input", "completion", "output", "response"})
-"""Names that any program may use for anything: they count only on a span that names a model."""
+_AMBIGUOUS = frozenset({"prompt", "input", "completion", "output", "response"})
+"""Names that any program may use for anything: they are evidence only on a span that names a model."""
 
-_OTHERS = "openinference.span.kind"
+_OPENINFERENCE_KIND = "openinference.span.kind"
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a step; None without both an input and an output, or where another dialect says what the step is."""
+    """Read a step; None without both an input and an output, or if another dialect defines the step."""
     attributes = span.attributes
-    if _OTHERS in attributes:
+    if _OPENINFERENCE_KIND in attributes:
         return None
-    given, given_at = found_at(attributes, *_INPUTS)
-    came, came_at = found_at(attributes, *_OUTPUTS)
-    said = text_at(attributes, _KIND)
-    kind = _kind(span, said, given_at, came_at)
+    input_value, input_key = find_value(attributes, *_INPUTS)
+    output_value, output_key = find_value(attributes, *_OUTPUTS)
+    kind_name = find_text(attributes, _KIND)
+    kind = _find_kind(span, kind_name, input_key, output_key)
     if kind is None:
         return None
     if kind == "tool":
-        return _tool(span, given, came)
+        return _read_tool(span, input_value, output_value)
     if kind == "retrieval":
-        return _retrieval(attributes, given, came)
-    asked, answered = _side(given, kind, "user"), _side(came, kind, "assistant")
-    system, rest = system_and_rest(asked.said or ())
+        return _read_retrieval(attributes, input_value, output_value)
+    question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
+    system, rest = split_system_prompt(question.messages or ())
     return Call(
         dialect="generic",
         kind=kind,
         system=system,
-        input=listed(rest),
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        error=failure(span, answered=answered.said is not None) if kind == "model" else None,
-        model=text_at(attributes, *_MODELS) if kind == "model" else None,
-        usage=usage_at(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
+        input=as_messages(rest),
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
+        model=find_text(attributes, *_MODELS) if kind == "model" else None,
+        usage=find_usage(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
         agent=span.name if kind == "agent" else None,
-        found={field: place for field, place in (("input", given_at), ("output", came_at)) if place},
+        sources=find_sources(attributes, input=input_key, output=output_key),
     )
 
 
@@ -81,51 +89,53 @@ _TOKENS_IN = ("llm.usage.prompt_tokens", "llm.usage.input_tokens", "llm.token_co
 _TOKENS_OUT = ("llm.usage.completion_tokens", "llm.usage.output_tokens", "llm.token_count.completion")
 
 
-def _kind(span: Span, said: str | None, given_at: str, came_at: str) -> Kind | None:
-    """What a step is. Without a word about it: a model's call if it names a model, else what a root of a trace is."""
-    if said is not None:
-        kind = _KINDS.get(said.upper(), "chain")
+def _find_kind(span: Span, kind_name: str | None, input_key: str, output_key: str) -> Kind | None:
+    """The kind of a step. Without a declared one: a model call if it names a model, an agent if it is a root."""
+    if kind_name is not None:
+        kind = _KINDS.get(kind_name.upper(), "chain")
         return "workflow" if kind == "chain" and not span.parent_span_id else kind
-    if not (given_at and came_at):
+    if not (input_key and output_key):
         return None
-    if text_at(span.attributes, *_MODELS):
+    if find_text(span.attributes, *_MODELS):
         return "model"
-    if given_at in _BARE or came_at in _BARE or given_at.startswith("gen_ai."):
+    if input_key in _AMBIGUOUS or output_key in _AMBIGUOUS or input_key.startswith("gen_ai."):
         return None
-    if given_at.startswith(("llm.", "lk.")):
+    if input_key.startswith(("llm.", "lk.")):
         return "model"
     return "chain" if span.parent_span_id else "agent"
 
 
-def _side(value: Json, kind: Kind, role: str) -> Side:
-    texts = as_list(decoded(value))
+def _parse_content(value: Json, kind: Kind, role: str) -> Content:
+    texts = as_list(decode(value))
     is_texts = bool(texts) and all(isinstance(each, str) for each in texts)
     if kind == "model" and not is_texts:
-        heard = messages(value, role)
-        if heard.shaped and heard.said:
-            return Side(heard.said, heard.hole or masked_hole(value))
-    return question_in(value) if role == "user" else answer_in(value)
+        transcript = parse_messages(value, role)
+        if transcript.is_structured and transcript.messages:
+            return Content(transcript.messages, transcript.incomplete or find_redaction(value))
+    return parse_question(value) if role == "user" else parse_answer(value)
 
 
-def _tool(span: Span, given: Json, came: Json) -> Call:
+def _read_tool(span: Span, input_value: Json, output_value: Json) -> Call:
     attributes = span.attributes
-    asked = attributes.get("tool.parameters", given)
-    name = text_at(attributes, "tool.name", "gen_ai.tool.name") or span.name
+    tool_arguments = attributes.get("tool.parameters", input_value)
+    name = find_text(attributes, "tool.name", "gen_ai.tool.name") or span.name
     call = ToolCall(
-        id=text_at(attributes, "gen_ai.tool.call.id"), name=name, arguments=arguments(asked), result=decoded(came)
+        id=find_text(attributes, "gen_ai.tool.call.id"),
+        name=name,
+        arguments=parse_arguments(tool_arguments),
+        result=decode(output_value),
     )
     return Call(dialect="generic", kind="tool", tool=call)
 
 
-def _retrieval(attributes: Attributes, given: Json, came: Json) -> Call:
-    documents, place = found_at(attributes, "retrieval.document", "retrieval.documents")
-    asked = question_in(attributes.get("retrieval.query", given)).said
+def _read_retrieval(attributes: Attributes, input_value: Json, output_value: Json) -> Call:
+    documents, source = find_value(attributes, "retrieval.document", "retrieval.documents")
     return Call(
         dialect="generic",
         kind="retrieval",
-        passages=passages_in(documents) or passages_in(came),
-        query=asked[-1].text if asked else None,
-        found={"passages": place or "output.value"},
+        passages=parse_passages(documents) or parse_passages(output_value),
+        query=parse_query(attributes.get("retrieval.query", input_value)),
+        sources={"passages": source or "output.value"},
     )
 
 
@@ -134,7 +144,7 @@ DIALECT = Dialect(
     rank=950,
     read=read,
     evidence=(_KIND, *(name for name in (*_INPUTS, *_OUTPUTS) if not name.startswith("gen_ai."))),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Dify, Alibaba's instrumentations, LiveKit, Pipecat, workflow tools, an application's own spans",
         messages="input.value, output.value, llm.prompts, llm.completions and the like",
         tools="tool spans, by gen_ai.span.kind",

@@ -1,16 +1,23 @@
-"""Genkit (JavaScript, Go, Python): what every action was given and gave back, as JSON under `genkit:`."""
+"""Genkit's spans (JavaScript, Go, Python): input and output of every action as JSON under `genkit:`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, finish_of, listed
-from collector.dialects.decode import as_dict, json_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages, system_and_rest
-from collector.dialects.reading import failure, masked_hole, passages_in, text_at, usage_of
-from collector.span import LogRecord, Span
+from collector.dialects.attributes import (
+    find_error,
+    find_redaction,
+    find_sources,
+    find_text,
+    parse_passages,
+    parse_usage,
+)
+from collector.dialects.call import Call, Kind, as_messages, parse_finish_reason
+from collector.dialects.decode import as_dict, decode_json
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _TYPE = "genkit:type"
@@ -21,7 +28,7 @@ _KINDS: dict[str, Kind] = {
     "model": "model",
     "tool": "tool",
     "retriever": "retrieval",
-    **dict.fromkeys(("reranker", "evaluator"), "aside"),
+    **dict.fromkeys(("reranker", "evaluator"), "auxiliary"),
     **dict.fromkeys(("embedder", "indexer", "prompt", "executable-prompt"), "other"),
 }  # flow, util, and whatever else: a step around others
 
@@ -31,49 +38,44 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     attributes = span.attributes
     if _TYPE not in attributes:
         return None
-    kind = _KINDS.get(text_at(attributes, _SUBTYPE) or "", "chain")
+    kind = _KINDS.get(find_text(attributes, _SUBTYPE) or "", "chain")
     if kind == "chain" and not span.parent_span_id:
         kind = "workflow"
-    given, came = json_value(attributes.get(_INPUT)), json_value(attributes.get(_OUTPUT))
-    asked, answered = _side(given, kind, "user"), _side(came, kind, "assistant")
-    system, rest = system_and_rest(asked.said or ())
-    held = as_dict(came)
-    name = text_at(attributes, "genkit:name") or span.name
+    input_value, output_value = decode_json(attributes.get(_INPUT)), decode_json(attributes.get(_OUTPUT))
+    question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
+    system, rest = split_system_prompt(question.messages or ())
+    response = as_dict(output_value)
+    name = find_text(attributes, "genkit:name") or span.name
     return Call(
         dialect="genkit",
         kind=kind,
         system=system,
-        input=listed(rest),
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        finish=finish_of(held.get("finishReason")) if kind == "model" else None,
-        error=failure(span, answered=answered.said is not None) if kind == "model" else None,
+        input=as_messages(rest),
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        finish_reason=parse_finish_reason(response.get("finishReason")) if kind == "model" else None,
+        error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
         model=name if kind == "model" else None,
-        usage=usage_of(held.get("usage")) if kind == "model" else None,
-        agent=text_at(attributes, "genkit:metadata:agentName"),
-        tool=ToolCall(name=name, arguments=given, result=came) if kind == "tool" else None,
-        passages=passages_in(came) if kind == "retrieval" else (),
-        query=_query(given) if kind == "retrieval" else None,
-        found={field: key for field, key in (("input", _INPUT), ("output", _OUTPUT)) if key in attributes},
+        usage=parse_usage(response.get("usage")) if kind == "model" else None,
+        agent=find_text(attributes, "genkit:metadata:agentName"),
+        tool=ToolCall(name=name, arguments=input_value, result=output_value) if kind == "tool" else None,
+        passages=parse_passages(output_value) if kind == "retrieval" else (),
+        query=parse_query(as_dict(input_value).get("query", input_value)) if kind == "retrieval" else None,
+        sources=find_sources(attributes, input=_INPUT, output=_OUTPUT),
     )
 
 
-def _side(value: Json, kind: Kind, role: str) -> Side:
+def _parse_content(value: Json, kind: Kind, role: str) -> Content:
     if value is None or kind in {"tool", "retrieval", "other"}:
-        return Side(None)
-    hole = masked_hole(value)
-    if hole:
-        return Side(None, hole)
+        return Content(None)
+    redaction = find_redaction(value)
+    if redaction:
+        return Content(None, redaction)
     if kind == "model":
-        heard = messages(value, role)
-        return Side(listed(heard.said), heard.hole)
-    return question_in(value) if role == "user" else answer_in(value)
-
-
-def _query(given: Json) -> str | None:
-    asked = question_in(as_dict(given).get("query", given)).said
-    return asked[-1].text if asked else None
+        transcript = parse_messages(value, role)
+        return Content(as_messages(transcript.messages), transcript.incomplete)
+    return parse_question(value) if role == "user" else parse_answer(value)
 
 
 DIALECT = Dialect(
@@ -81,7 +83,7 @@ DIALECT = Dialect(
     rank=280,
     read=read,
     evidence=(_TYPE,),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Genkit (JavaScript, Go, Python)",
         messages="genkit:input, genkit:output",
         tools="messages, tool actions",

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, finish_of, listed
-from collector.dialects.decode import as_dict, decoded
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.messages import Heard, messages, system_and_rest
-from collector.dialects.reading import failure, masked_hole, text_at, usage_at
-from collector.span import LogRecord, Span
+from collector.dialects.attributes import find_error, find_redaction, find_text, find_usage
+from collector.dialects.call import Call, as_messages, parse_finish_reason
+from collector.dialects.decode import as_dict, decode
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.messages import ChatTranscript, parse_messages, split_system_prompt
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _REQUEST = "gcp.vertex.agent.llm_request"
@@ -24,74 +24,78 @@ _EMPTY: tuple[Json, ...] = (None, "", "{}", {}, "N/A")
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a tool's execution or a model call; spans that hold neither are for others to read."""
+    """Read a tool's execution or a model call; None for other spans."""
     attributes = span.attributes
     if attributes.get(_ARGUMENTS) not in _EMPTY and not span.name.startswith("execute_tool (merged"):
-        return _tool(span)
+        return _read_tool(span)
     request, response = attributes.get(_REQUEST), attributes.get(_RESPONSE)
     if span.name.startswith("execute_tool") or (request in _EMPTY and response in _EMPTY):
-        return _failed(span)
-    heard, answered = _shaped(request, "user"), _shaped(response, "assistant")
-    system, given = system_and_rest(heard.said)
-    output = listed(answered.said)
-    held = as_dict(decoded(response))
+        return _read_failed_call(span)
+    prompt, answer = _parse_structured(request, "user"), _parse_structured(response, "assistant")
+    system, input_messages = split_system_prompt(prompt.messages)
+    output_messages = as_messages(answer.messages)
+    response_fields = as_dict(decode(response))
     return Call(
         dialect="google_adk",
         kind="model",
         system=system,
-        input=listed(given),
-        output=output,
-        input_hole=heard.hole or masked_hole(request),
-        output_hole=answered.hole or masked_hole(response),
-        finish=finish_of(held.get("finish_reason")),
-        error=_error(span, held, answered=output is not None),
-        model=_model(request),
-        usage=usage_at(
-            as_dict(held.get("usage_metadata")),
+        input=as_messages(input_messages),
+        output=output_messages,
+        input_incomplete=prompt.incomplete or find_redaction(request),
+        output_incomplete=answer.incomplete or find_redaction(response),
+        finish_reason=parse_finish_reason(response_fields.get("finish_reason")),
+        error=_find_error(span, response_fields, answer=output_messages is not None),
+        model=_find_model(request),
+        usage=find_usage(
+            as_dict(response_fields.get("usage_metadata")),
             ("prompt_token_count", "promptTokenCount"),
             ("candidates_token_count", "candidatesTokenCount"),
         ),
-        found={
-            field: key for field, key, value in (("input", _REQUEST, given), ("output", _RESPONSE, output)) if value
+        sources={
+            field: key
+            for field, key, value in (("input", _REQUEST, input_messages), ("output", _RESPONSE, output_messages))
+            if value
         },
     )
 
 
-def _failed(span: Span) -> Call | None:
-    """A failed call has no attributes at all: only its name tells what it was."""
+def _read_failed_call(span: Span) -> Call | None:
+    """Read a failed call, which has no attributes: only its name identifies it."""
     if not (span.failed and span.name == "call_llm" and span.scope == _SCOPE):
         return None
-    return Call(dialect="google_adk", kind="model", error=failure(span, answered=False))
+    return Call(dialect="google_adk", kind="model", error=find_error(span, answered=False))
 
 
-def _shaped(value: Json, role: str) -> Heard:
-    heard = messages(value, role) if value not in _EMPTY else Heard(())
-    return heard if heard.shaped else Heard(())
+def _parse_structured(value: Json, role: str) -> ChatTranscript:
+    transcript = parse_messages(value, role) if value not in _EMPTY else ChatTranscript(())
+    return transcript if transcript.is_structured else ChatTranscript(())
 
 
-def _error(span: Span, held: dict[str, Json], *, answered: bool) -> str | None:
-    error = failure(span, answered=answered)
-    if error is None and not answered:
-        return text_at(held, "error_message", "error_code")
+def _find_error(span: Span, response_fields: dict[str, Json], *, answer: bool) -> str | None:
+    error = find_error(span, answered=answer)
+    if error is None and not answer:
+        return find_text(response_fields, "error_message", "error_code")
     return error
 
 
-def _model(request: Json) -> str | None:
-    return text_at(as_dict(decoded(request)), "model")
+def _find_model(request: Json) -> str | None:
+    return find_text(as_dict(decode(request)), "model")
 
 
-def _tool(span: Span) -> Call:
+def _read_tool(span: Span) -> Call:
     attributes = span.attributes
-    response = decoded(attributes.get(_TOOL_RESPONSE))
-    held = as_dict(response)
-    result = held["result"] if held.keys() == {"result"} else response
+    response = decode(attributes.get(_TOOL_RESPONSE))
+    response_fields = as_dict(response)
+    result = response_fields["result"] if response_fields.keys() == {"result"} else response
     call = ToolCall(
-        id=text_at(attributes, "gen_ai.tool.call.id", "gcp.vertex.agent.tool_call_id"),
-        name=text_at(attributes, "gen_ai.tool.name") or span.name.removeprefix("execute_tool "),
-        arguments=decoded(attributes.get(_ARGUMENTS)),
-        result=decoded(result) if result not in _EMPTY_RESULTS else None,
+        id=find_text(attributes, "gen_ai.tool.call.id", "gcp.vertex.agent.tool_call_id"),
+        name=find_text(attributes, "gen_ai.tool.name") or span.name.removeprefix("execute_tool "),
+        arguments=decode(attributes.get(_ARGUMENTS)),
+        result=decode(result) if result not in _EMPTY_RESULTS else None,
     )
-    return Call(dialect="google_adk", kind="tool", tool=call, found={"arguments": _ARGUMENTS, "result": _TOOL_RESPONSE})
+    return Call(
+        dialect="google_adk", kind="tool", tool=call, sources={"arguments": _ARGUMENTS, "result": _TOOL_RESPONSE}
+    )
 
 
 _EMPTY_RESULTS: tuple[Json, ...] = (None, "", {}, "<not specified>")
@@ -103,7 +107,7 @@ DIALECT = Dialect(
     read=read,
     evidence=(_REQUEST, _RESPONSE, _ARGUMENTS, _TOOL_RESPONSE),
     scopes=(_SCOPE,),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Google ADK 1 (generation 2: conventions)",
         messages="raw Gemini requests and responses",
         tools="messages, tool spans",

@@ -1,16 +1,16 @@
-"""Haystack: the inputs and outputs of components; what a component is, its type tells."""
+"""Haystack's spans: inputs and outputs of components, whose type gives the kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import as_dict, as_list, decoded
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import answer_in, question_in
-from collector.dialects.messages import messages, system_and_rest
-from collector.dialects.reading import failure, passages_in, text_at, texts_in, usage_of
-from collector.span import LogRecord, Span
+from collector.dialects.attributes import find_error, find_sources, find_text, parse_passages, parse_texts, parse_usage
+from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.decode import as_dict, as_list, decode
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import parse_answer, parse_question
+from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json
 
 _TYPE = "haystack.component.type"
@@ -21,8 +21,8 @@ _AGENT_OUTPUT = "haystack.agent.output"
 _ENDS: tuple[tuple[str, Kind], ...] = (
     ("Generator", "model"),
     ("Retriever", "retrieval"),
-    ("Ranker", "aside"),
-    ("Evaluator", "aside"),
+    ("Ranker", "auxiliary"),
+    ("Evaluator", "auxiliary"),
     ("Embedder", "other"),
     ("Builder", "other"),
 )
@@ -32,71 +32,78 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read the run of a component, an agent or a pipeline."""
     attributes = span.attributes
     if _AGENT_INPUT in attributes or _AGENT_OUTPUT in attributes or span.name == "haystack.agent.run":
-        return _wrapper(span, "agent", _AGENT_INPUT, _AGENT_OUTPUT)
-    name = text_at(attributes, _TYPE)
+        return _read_enclosing(span, "agent", _AGENT_INPUT, _AGENT_OUTPUT)
+    name = find_text(attributes, _TYPE)
     if name is None:
         pipeline = "haystack.pipeline.input_data"
-        return _wrapper(span, "workflow", pipeline, "haystack.pipeline.output_data") if pipeline in attributes else None
-    kind = _kind(name)
+        return (
+            _read_enclosing(span, "workflow", pipeline, "haystack.pipeline.output_data")
+            if pipeline in attributes
+            else None
+        )
+    kind = _find_kind(name)
     if kind == "model":
-        return _model(span)
-    given, came = as_dict(decoded(attributes.get(_INPUT))), decoded(attributes.get(_OUTPUT))
+        return _read_model(span)
+    input_fields, output_value = as_dict(decode(attributes.get(_INPUT))), decode(attributes.get(_OUTPUT))
     return Call(
         dialect="haystack",
         kind=kind,
-        passages=passages_in(came) if kind in {"retrieval", "aside"} else (),
-        query=_text(given.get("query")) if kind == "retrieval" else None,
-        variables=texts_in(given) if kind == "other" else {},
-        found={"passages": _OUTPUT} if kind == "retrieval" else {},
+        passages=parse_passages(output_value) if kind in {"retrieval", "auxiliary"} else (),
+        query=_as_nonempty_text(input_fields.get("query")) if kind == "retrieval" else None,
+        variables=parse_texts(input_fields) if kind == "other" else {},
+        sources={"passages": _OUTPUT} if kind == "retrieval" else {},
     )
 
 
-def _kind(name: str) -> Kind:
+def _find_kind(name: str) -> Kind:
     for end, kind in _ENDS:
         if name.endswith(end):
             return kind
     return "chain"
 
 
-def _text(value: Json) -> str | None:
+def _as_nonempty_text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _model(span: Span) -> Call:
+def _read_model(span: Span) -> Call:
     attributes = span.attributes
-    heard, answered = messages(attributes.get(_INPUT), "user"), messages(attributes.get(_OUTPUT), "assistant")
-    system, given = system_and_rest(heard.said if heard.shaped else ())
-    output = listed(answered.said) if answered.shaped else None
-    came = as_dict(decoded(attributes.get(_OUTPUT)))
-    reply = as_dict(next(iter(as_list(came.get("replies"))), None))
-    beside = next(iter(as_list(came.get("meta"))), None)  # replies that are texts have it there
-    meta = as_dict(reply.get("meta") or reply.get("_meta") or beside)
+    prompt, answer = (
+        parse_messages(attributes.get(_INPUT), "user"),
+        parse_messages(attributes.get(_OUTPUT), "assistant"),
+    )
+    system, input_messages = split_system_prompt(prompt.messages if prompt.is_structured else ())
+    output_messages = as_messages(answer.messages) if answer.is_structured else None
+    output_fields = as_dict(decode(attributes.get(_OUTPUT)))
+    reply = as_dict(next(iter(as_list(output_fields.get("replies"))), None))
+    separate_meta = next(iter(as_list(output_fields.get("meta"))), None)  # where it is if replies are texts
+    meta = as_dict(reply.get("meta") or reply.get("_meta") or separate_meta)
     return Call(
         dialect="haystack",
         kind="model",
         system=system,
-        input=listed(given),
-        output=output,
-        input_hole=heard.hole,
-        output_hole=answered.hole,
-        error=failure(span, answered=output is not None),
-        model=_text(meta.get("model")),
-        usage=usage_of(meta.get("usage")),
-        found={field: key for field, key in (("input", _INPUT), ("output", _OUTPUT)) if key in attributes},
+        input=as_messages(input_messages),
+        output=output_messages,
+        input_incomplete=prompt.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=output_messages is not None),
+        model=_as_nonempty_text(meta.get("model")),
+        usage=parse_usage(meta.get("usage")),
+        sources=find_sources(attributes, input=_INPUT, output=_OUTPUT),
     )
 
 
-def _wrapper(span: Span, kind: Kind, given_at: str, came_at: str) -> Call:
-    given, came = question_in(span.attributes.get(given_at)), answer_in(span.attributes.get(came_at))
+def _read_enclosing(span: Span, kind: Kind, input_key: str, output_key: str) -> Call:
+    question, answer = parse_question(span.attributes.get(input_key)), parse_answer(span.attributes.get(output_key))
     return Call(
         dialect="haystack",
         kind=kind,
-        input=given.said,
-        output=came.said,
-        input_hole=given.hole,
-        output_hole=came.hole,
-        error=failure(span, answered=came.said is not None) if kind == "agent" else None,
-        found={field: key for field, key in (("input", given_at), ("output", came_at)) if key in span.attributes},
+        input=question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=answer.messages is not None) if kind == "agent" else None,
+        sources=find_sources(span.attributes, input=input_key, output=output_key),
     )
 
 
@@ -105,7 +112,7 @@ DIALECT = Dialect(
     rank=260,
     read=read,
     evidence=("haystack.*",),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Haystack 2",
         messages="inputs and outputs of generators",
         tools="messages",

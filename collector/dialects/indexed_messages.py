@@ -5,40 +5,42 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from collector.dialects.call import Said
-from collector.dialects.decode import as_dict, as_list, decoded, json_value, shown_fields
-from collector.dialects.messages import messages
-from collector.dialects.parts import PART_TYPES, name_in
-from collector.dialects.reading import indexed
-from collector.span import Attributes
+from collector.dialects.attributes import find_text, group_indexed
+from collector.dialects.call import ChatMessage
+from collector.dialects.decode import as_dict, as_list, decode, decode_json, parse_printed_fields
+from collector.dialects.messages import parse_messages
+from collector.dialects.parts import PART_TYPES
+from collector.otlp.span import Attributes
 from evaluators.cases import Json
 
 PROMPT = "gen_ai.prompt."
 COMPLETION = "gen_ai.completion."
 
 
-def indexed_messages(attributes: Attributes, beginning: str, role: str, *, encoded: bool = False) -> tuple[Said, ...]:
-    """Read the messages of indexed attributes; one without a role is one of `role`.
+def parse_indexed_messages(
+    attributes: Attributes, beginning: str, role: str, *, encoded: bool = False
+) -> tuple[ChatMessage, ...]:
+    """Parse the messages of indexed attributes; a message without a role gets `role`.
 
-    `encoded` says that contents are JSON of texts or blocks, whatever they look like. Thoughts are left out.
+    `encoded` means that contents are JSON of texts or blocks, whatever they look like. Thoughts are left out.
     """
-    said: list[Said] = []
-    for group in indexed(attributes, beginning):
+    messages: list[ChatMessage] = []
+    for group in group_indexed(attributes, beginning):
         if group.get("role") != "thinking":
-            said += messages([_message(group, role, encoded=encoded)]).said
-    return tuple(said)
+            messages += parse_messages([_parse_group(group, role, encoded=encoded)]).messages
+    return tuple(messages)
 
 
-def _message(group: dict[str, Json], role: str, *, encoded: bool) -> dict[str, Any]:
-    content = group.get("content", group.get("user"))  # a prompt without messages stands under its role
+def _parse_group(group: dict[str, Json], role: str, *, encoded: bool) -> dict[str, Any]:
+    content = group.get("content", group.get("user"))  # a prompt without messages has its role as key
     message: dict[str, Any] = {
         "role": group.get("role") or role,
-        "content": json_value(content) if encoded else _content(content),
+        "content": decode_json(content) if encoded else _parse_content(content),
     }
     for key in ("tool_call_id", "finish_reason"):
         if group.get(key):
             message[key] = group[key]
-    calls = indexed(group, "tool_calls.")
+    calls = group_indexed(group, "tool_calls.")
     if calls:
         message["tool_calls"] = calls
     elif group.get("function_call.name"):
@@ -51,20 +53,20 @@ def _message(group: dict[str, Json], role: str, *, encoded: bool) -> dict[str, A
 _PRINTED_PART = re.compile(r"[a-z_]+=(?:None |FunctionCall\(|FunctionResponse\()")
 
 
-def _printed_part(part: Any) -> Any:
-    """A part of Gemini's contents that became the text of its printed form."""
+def _parse_printed_part(part: Any) -> Any:
+    """Parse a part of Gemini's contents that was written as its printed form."""
     text = part.get("text")
     if not isinstance(text, str) or not _PRINTED_PART.match(text):
         return part
-    fields = shown_fields(text)
+    fields = parse_printed_fields(text)
     return {key: each for key, each in fields.items() if each is not None} if "function_response" in fields else part
 
 
-def _content(value: Json) -> Json:
-    """The content, decoded if it is JSON of parts; other JSON is what somebody said."""
+def _parse_content(value: Json) -> Json:
+    """Decode the content if it is JSON of parts; other JSON is somebody's words and stays a text."""
     if value == "[]":  # early versions leave Anthropic's tool results out of the list of blocks
         return []
-    parts = as_list(decoded(value))
-    if parts and all(name_in(as_dict(part), "type") in PART_TYPES for part in parts):
-        return [_printed_part(part) for part in parts]
+    parts = as_list(decode(value))
+    if parts and all(find_text(as_dict(part), "type") in PART_TYPES for part in parts):
+        return [_parse_printed_part(part) for part in parts]
     return value

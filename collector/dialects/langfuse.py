@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import as_dict, decoded, json_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages
-from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, found_at, masked_hole, passages_in, text_at, usage_of
-from collector.span import LogRecord, Span
+from collector.dialects.attributes import (
+    find_error,
+    find_redaction,
+    find_sources,
+    find_text,
+    find_value,
+    parse_passages,
+    parse_usage,
+)
+from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.decode import as_dict, decode, decode_json
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.messages import parse_messages
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _TYPE = "langfuse.observation.type"
@@ -20,7 +28,7 @@ _KINDS: dict[str, Kind] = {
     "agent": "agent",
     "tool": "tool",
     "retriever": "retrieval",
-    **dict.fromkeys(("evaluator", "guardrail"), "aside"),
+    **dict.fromkeys(("evaluator", "guardrail"), "auxiliary"),
     **dict.fromkeys(("embedding", "event"), "other"),
 }  # span, chain: a step around others
 
@@ -28,70 +36,68 @@ _KINDS: dict[str, Kind] = {
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read an observation. Texts are raw in the SDK's generation 5 and JSON in generation 3."""
     attributes = span.attributes
-    given, given_at = found_at(attributes, "langfuse.observation.input", "langfuse.trace.input")
-    came, came_at = found_at(attributes, "langfuse.observation.output", "langfuse.trace.output")
-    name = text_at(attributes, _TYPE)
-    if name is None and given is None and came is None:
+    input_value, input_key = find_value(attributes, "langfuse.observation.input", "langfuse.trace.input")
+    output_value, output_key = find_value(attributes, "langfuse.observation.output", "langfuse.trace.output")
+    name = find_text(attributes, _TYPE)
+    if name is None and input_value is None and output_value is None:
         return None
     kind = _KINDS.get(name or "", "chain")
     if kind == "chain" and (attributes.get("langfuse.internal.is_app_root") is True or not span.parent_span_id):
         kind = "workflow"
-    given, came = _unquoted(given), _unquoted(came)
-    asked = _side(given, kind, "user")
-    answered = _side(came, kind, "assistant")
+    input_value, output_value = _unquote(input_value), _unquote(output_value)
+    question = _parse_content(input_value, kind, "user")
+    answer = _parse_content(output_value, kind, "assistant")
     return Call(
         dialect="langfuse",
         kind=kind,
-        input=asked.said,
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        error=_error(span, answered) if kind not in {"chain", "workflow"} else None,
-        model=text_at(attributes, "langfuse.observation.model.name"),
-        usage=usage_of(attributes.get("langfuse.observation.usage_details")) if kind == "model" else None,
+        input=question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=_find_error(span, answer) if kind not in {"chain", "workflow"} else None,
+        model=find_text(attributes, "langfuse.observation.model.name"),
+        usage=parse_usage(attributes.get("langfuse.observation.usage_details")) if kind == "model" else None,
         agent=span.name if kind == "agent" else None,
-        tool=_tool(span, given, came) if kind == "tool" else None,
-        passages=passages_in(came) if kind == "retrieval" else (),
-        query=_query(given) if kind == "retrieval" else None,
-        found={field: place for field, place in (("input", given_at), ("output", came_at)) if place},
+        tool=_parse_tool(span, input_value, output_value) if kind == "tool" else None,
+        passages=parse_passages(output_value) if kind == "retrieval" else (),
+        query=parse_query(input_value) if kind == "retrieval" else None,
+        sources=find_sources(attributes, input=input_key, output=output_key),
     )
 
 
-def _unquoted(value: Json) -> Json:
+def _unquote(value: Json) -> Json:
     if isinstance(value, str) and value[:1] == value[-1:] == '"':
-        return json_value(value)
+        return decode_json(value)
     return value
 
 
-def _side(value: Json, kind: Kind, role: str) -> Side:
+def _parse_content(value: Json, kind: Kind, role: str) -> Content:
     if kind in {"tool", "retrieval"} or value is None:
-        return Side(None)
+        return Content(None)
     if kind == "model":
-        heard = messages(value, role)
-        return Side(None if masked_hole(value) else listed(heard.said), heard.hole or masked_hole(value))
-    return question_in(value) if role == "user" else answer_in(value)
+        transcript = parse_messages(value, role)
+        return Content(
+            None if find_redaction(value) else as_messages(transcript.messages),
+            transcript.incomplete or find_redaction(value),
+        )
+    return parse_question(value) if role == "user" else parse_answer(value)
 
 
-def _tool(span: Span, given: Json, came: Json) -> ToolCall:
-    result = decoded(came)
-    said = messages(result, "tool").said if "lc" in as_dict(result) else ()  # LangChain's own message
+def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:
+    result = decode(output_value)
+    messages = parse_messages(result, "tool").messages if "lc" in as_dict(result) else ()  # LangChain's own message
     return ToolCall(
-        id=said[-1].call_id if said else None,
+        id=messages[-1].tool_call_id if messages else None,
         name=span.name,
-        arguments=arguments(given),
-        result=decoded(said[-1].text) if said else result,
+        arguments=parse_arguments(input_value),
+        result=decode(messages[-1].text) if messages else result,
     )
 
 
-def _query(given: Json) -> str | None:
-    asked = question_in(given).said
-    return asked[-1].text if asked else None
-
-
-def _error(span: Span, answered: Side) -> str | None:
-    error = failure(span, answered=answered.said is not None)
+def _find_error(span: Span, answer: Content) -> str | None:
+    error = find_error(span, answered=answer.messages is not None)
     if error is None and span.attributes.get("langfuse.observation.level") == "ERROR":
-        return text_at(span.attributes, "langfuse.observation.status_message") or "error"
+        return find_text(span.attributes, "langfuse.observation.status_message") or "error"
     return error
 
 
@@ -100,7 +106,7 @@ DIALECT = Dialect(
     rank=200,
     read=read,
     evidence=("langfuse.*",),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Langfuse SDK 3 to 5",
         messages="JSON of the request and response messages",
         tools="messages, tool observations",

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import as_dict, decoded
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages
-from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, masked_hole, passages_in, text_at, texts_in, usage_of
-from collector.span import LogRecord, Span
+from collector.dialects.attributes import (
+    find_error,
+    find_redaction,
+    find_sources,
+    find_text,
+    parse_passages,
+    parse_texts,
+    parse_usage,
+)
+from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.decode import as_dict, decode
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.messages import parse_messages
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _KIND = "langsmith.span.kind"
@@ -26,65 +34,62 @@ _KINDS: dict[str, Kind] = {
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a run. A failed one may have status OK: then only its exception event and the missing output tell."""
+    """Read a run. A failed one may have status OK: then its exception event and the missing output identify it."""
     attributes = span.attributes
-    name = text_at(attributes, _KIND)
+    name = find_text(attributes, _KIND)
     if name is None:
         return None
     kind = _KINDS.get(name, "chain")
     if kind == "chain" and not span.parent_span_id:
         kind = "workflow"
-    given, came = attributes.get(_PROMPT), attributes.get(_COMPLETION)
-    asked, answered = _side(given, kind, "user"), _side(came, kind, "assistant")
+    input_value, output_value = attributes.get(_PROMPT), attributes.get(_COMPLETION)
+    question, answer = _parse_content(input_value, kind, "user"), _parse_content(output_value, kind, "assistant")
     return Call(
         dialect="langsmith",
         kind=kind,
-        input=asked.said,
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        error=failure(span, answered=answered.said is not None) if kind == "model" else None,
-        model=text_at(attributes, "gen_ai.response.model", "gen_ai.request.model", "langsmith.metadata.ls_model_name"),
-        usage=usage_of(attributes.get("langsmith.metadata.usage_metadata")) if kind == "model" else None,
-        tool=_tool(span, given, came) if kind == "tool" else None,
-        passages=passages_in(came) if kind == "retrieval" else (),
-        query=_query(given) if kind == "retrieval" else None,
-        variables=texts_in(given) if name == "prompt" else {},
-        found={field: key for field, key in (("input", _PROMPT), ("output", _COMPLETION)) if key in attributes},
+        input=question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=answer.messages is not None) if kind == "model" else None,
+        model=find_text(
+            attributes, "gen_ai.response.model", "gen_ai.request.model", "langsmith.metadata.ls_model_name"
+        ),
+        usage=parse_usage(attributes.get("langsmith.metadata.usage_metadata")) if kind == "model" else None,
+        tool=_parse_tool(span, input_value, output_value) if kind == "tool" else None,
+        passages=parse_passages(output_value) if kind == "retrieval" else (),
+        query=parse_query(input_value) if kind == "retrieval" else None,
+        variables=parse_texts(input_value) if name == "prompt" else {},
+        sources=find_sources(attributes, input=_PROMPT, output=_COMPLETION),
     )
 
 
-def _side(value: Json, kind: Kind, role: str) -> Side:
+def _parse_content(value: Json, kind: Kind, role: str) -> Content:
     if value is None or kind in {"tool", "retrieval", "other"}:
-        return Side(None)
+        return Content(None)
     if kind != "model":
-        return question_in(value) if role == "user" else answer_in(value)
-    hole = masked_hole(value)
-    if hole:
-        return Side(None, hole)
-    heard = messages(value, role)
-    if heard.shaped:
-        return Side(listed(heard.said), heard.hole)
-    return question_in(value) if role == "user" else answer_in(value)
+        return parse_question(value) if role == "user" else parse_answer(value)
+    redaction = find_redaction(value)
+    if redaction:
+        return Content(None, redaction)
+    transcript = parse_messages(value, role)
+    if transcript.is_structured:
+        return Content(as_messages(transcript.messages), transcript.incomplete)
+    return parse_question(value) if role == "user" else parse_answer(value)
 
 
-def _tool(span: Span, given: Json, came: Json) -> ToolCall:
-    asked = decoded(given)
-    if as_dict(asked).keys() == {"input"}:  # LangChain: the arguments' repr
-        asked = as_dict(asked)["input"]
-    result = as_dict(decoded(came)).get("output", decoded(came))
-    said = messages(result, "tool").said if "lc" in as_dict(result) else ()
+def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:
+    tool_arguments = decode(input_value)
+    if as_dict(tool_arguments).keys() == {"input"}:  # LangChain: the arguments' repr
+        tool_arguments = as_dict(tool_arguments)["input"]
+    result = as_dict(decode(output_value)).get("output", decode(output_value))
+    messages = parse_messages(result, "tool").messages if "lc" in as_dict(result) else ()
     return ToolCall(
-        id=said[-1].call_id if said else None,
-        name=text_at(span.attributes, "gen_ai.tool.name", "langsmith.trace.name") or span.name,
-        arguments=arguments(asked),
-        result=decoded(said[-1].text if said else result),
+        id=messages[-1].tool_call_id if messages else None,
+        name=find_text(span.attributes, "gen_ai.tool.name", "langsmith.trace.name") or span.name,
+        arguments=parse_arguments(tool_arguments),
+        result=decode(messages[-1].text if messages else result),
     )
-
-
-def _query(given: Json) -> str | None:
-    asked = question_in(given).said
-    return asked[-1].text if asked else None
 
 
 DIALECT = Dialect(
@@ -92,7 +97,7 @@ DIALECT = Dialect(
     rank=210,
     read=read,
     evidence=(_KIND,),
-    carries=Carries(
+    coverage=Coverage(
         libraries="LangSmith SDK's OTel export (LangChain, wrapped OpenAI, traceable functions)",
         messages="raw request and response",
         tools="messages, tool runs",

@@ -1,4 +1,4 @@
-"""Messages as events, one each: the conventions' earlier generation, still the default of several libraries.
+"""Messages written as one event each: the conventions' earlier generation, still the default of several libraries.
 
 `gen_ai.{system,user,assistant,tool}.message` and `gen_ai.choice`, as log records with a body or as span events with
 attributes. The role is in the name, the order of the events is the order of the messages.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from collector.dialects.call import Said
-from collector.dialects.decode import as_dict, json_value
-from collector.dialects.messages import choice_message, messages
-from collector.dialects.parts import Dict
+from collector.dialects.call import ChatMessage
+from collector.dialects.decode import as_dict, decode_json
+from collector.dialects.messages import parse_choice, parse_messages
+from collector.dialects.parts import JsonObject
 from evaluators.cases import Json
 
 CHOICE = "gen_ai.choice"
@@ -24,79 +24,88 @@ ROLE_OF: dict[str, str] = {
 }
 PROMPT = "gen_ai.content.prompt"
 COMPLETION = "gen_ai.content.completion"
-"""The names before those; LiteLLM writes records of these names, each with a message or a choice as its body."""
+"""The names before those; LiteLLM writes log records of these names, with a message or a choice as the body."""
 NAMES = frozenset({CHOICE, *ROLE_OF})
 RECORDS = NAMES | {PROMPT, COMPLETION}
 
 
-class Told(NamedTuple):
-    """The messages of events: what was given and what came back."""
+class EventMessages(NamedTuple):
+    """The messages of a call's events."""
 
-    input: tuple[Said, ...]
-    output: tuple[Said, ...]
+    input: tuple[ChatMessage, ...]
+    output: tuple[ChatMessage, ...]
 
 
-def told(events: Iterable[tuple[str, Json]], *, encoded: bool = False) -> Told:
-    """Read events, given as (name, body or attributes); `encoded` if their contents are JSON of blocks."""
-    given: list[Said] = []
-    came: list[Said] = []
+def parse_events(events: Iterable[tuple[str, Json]], *, encoded: bool = False) -> EventMessages:
+    """Parse events, each a name with its body or attributes; `encoded` if their contents are JSON of blocks."""
+    input_messages: list[ChatMessage] = []
+    output_messages: list[ChatMessage] = []
     for name, raw in events:
-        body = _body(raw)
+        body = _parse_body(raw)
         if name == CHOICE or (name == COMPLETION and "message" in body):
-            _add_choice(came, body, encoded=encoded)
+            _add_choice(output_messages, body, encoded=encoded)
         elif name == COMPLETION:
-            came += messages(body.get("gen_ai.completion"), "assistant").said
+            output_messages += parse_messages(body.get("gen_ai.completion"), "assistant").messages
         elif name == PROMPT:
-            given += messages(body if "role" in body else body.get("gen_ai.prompt")).said
+            input_messages += parse_messages(body if "role" in body else body.get("gen_ai.prompt")).messages
         elif name in ROLE_OF:
-            given += _message(body, ROLE_OF[name], encoded=encoded)
-    return Told(tuple(given), tuple(came))
+            input_messages += _parse_message(body, ROLE_OF[name], encoded=encoded)
+    return EventMessages(tuple(input_messages), tuple(output_messages))
 
 
-def _add_choice(came: list[Said], body: Dict, *, encoded: bool) -> None:
-    """Add a choice. Of a stream, google-genai tells every chunk as one, and a finish reason in the last only."""
-    chosen = _choice(body, encoded=encoded)
-    if came and chosen and came[-1].finish is None and isinstance(body.get("content"), dict):
-        first = came.pop()
-        chosen = (joined(first, chosen[0]), *chosen[1:])
-    came += chosen
+def _add_choice(output_messages: list[ChatMessage], body: JsonObject, *, encoded: bool) -> None:
+    """Add a choice. google-genai writes every chunk of a stream as one, with a finish reason in the last only."""
+    choice = _parse_choice_event(body, encoded=encoded)
+    if (
+        output_messages
+        and choice
+        and output_messages[-1].finish_reason is None
+        and isinstance(body.get("content"), dict)
+    ):
+        first = output_messages.pop()
+        choice = (join(first, choice[0]), *choice[1:])
+    output_messages += choice
 
 
-def joined(first: Said, then: Said) -> Said:
-    """Two pieces of one message."""
-    return first._replace(text=first.text + then.text, calls=(*first.calls, *then.calls), finish=then.finish)
+def join(first: ChatMessage, then: ChatMessage) -> ChatMessage:
+    """Join two chunks of one message."""
+    return first._replace(
+        text=first.text + then.text, tool_calls=(*first.tool_calls, *then.tool_calls), finish_reason=then.finish_reason
+    )
 
 
-def _body(raw: Json) -> Dict:
-    body = as_dict(json_value(raw))
+def _parse_body(raw: Json) -> JsonObject:
+    body = as_dict(decode_json(raw))
     if "gen_ai.event.content" in body:  # the generation before: everything as JSON in one attribute
-        return as_dict(json_value(body["gen_ai.event.content"]))
+        return as_dict(decode_json(body["gen_ai.event.content"]))
     return body
 
 
-def _message(body: Dict, role: str, *, encoded: bool) -> tuple[Said, ...]:
+def _parse_message(body: JsonObject, role: str, *, encoded: bool) -> tuple[ChatMessage, ...]:
     content = body.get("content")
     if isinstance(content, dict) and content.keys() == {"tools"}:
-        return ()  # what tools there are: OpenLLMetry tells it as words of the user
+        return ()  # the available tools: OpenLLMetry writes them as a user's message
     if isinstance(content, dict) and ("role" in content or "parts" in content):
-        return messages(content, role).said  # Gemini's contents carry their own role
+        return parse_messages(content, role).messages  # Gemini's contents carry their own role
     if encoded and isinstance(content, str):
-        heard = messages(content, role)
-        if heard.shaped:
-            return heard.said
-    return messages({**body, "role": role}).said
+        transcript = parse_messages(content, role)
+        if transcript.is_structured:
+            return transcript.messages
+    return parse_messages({**body, "role": role}).messages
 
 
-def _silence(message: str) -> str:
-    """A message without content, which an empty list of blocks stands for."""
+def _strip_empty_blocks(message: str) -> str:
+    """The text of a message; an empty list of blocks means that there is none."""
     return "" if message == "[]" else message
 
 
-def _choice(body: Dict, *, encoded: bool) -> tuple[Said, ...]:
+def _parse_choice_event(body: JsonObject, *, encoded: bool) -> tuple[ChatMessage, ...]:
     message = body.get("message")
     if isinstance(message, str):
-        said = (messages(message, "assistant").said if encoded else ()) or (Said("assistant", _silence(message)),)
-        finish = choice_message({**body, "message": {"role": "assistant"}})
-        return tuple(each._replace(finish=finish.finish if finish else None) for each in said)
-    single = choice_message(body if message or "content" in body else {**body, "message": {"role": "assistant"}})
+        messages = (parse_messages(message, "assistant").messages if encoded else ()) or (
+            ChatMessage("assistant", _strip_empty_blocks(message)),
+        )
+        ending = parse_choice({**body, "message": {"role": "assistant"}})
+        return tuple(each._replace(finish_reason=ending.finish_reason if ending else None) for each in messages)
+    single = parse_choice(body if message or "content" in body else {**body, "message": {"role": "assistant"}})
     return (single,) if single else ()

@@ -1,16 +1,16 @@
-"""MLflow Tracing: inputs and outputs of every span, and every attribute a JSON document, texts too."""
+"""MLflow Tracing's spans: inputs and outputs, with every attribute a JSON document, texts too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import decoded, document, json_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages
-from collector.dialects.reading import failure, masked_hole, passages_in, usage_of
-from collector.span import Attributes, LogRecord, Span
+from collector.dialects.attributes import find_error, find_redaction, find_sources, parse_passages, parse_usage
+from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.decode import decode, decode_json, parse_document
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.messages import parse_messages
+from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _TYPE = "mlflow.spanType"
@@ -22,7 +22,7 @@ _KINDS: dict[str, Kind] = {
     "WORKFLOW": "workflow",
     "TOOL": "tool",
     "RETRIEVER": "retrieval",
-    **dict.fromkeys(("RERANKER", "EVALUATOR", "GUARDRAIL"), "aside"),
+    **dict.fromkeys(("RERANKER", "EVALUATOR", "GUARDRAIL"), "auxiliary"),
     **dict.fromkeys(("EMBEDDING", "PARSER", "MEMORY"), "other"),
 }  # CHAIN, TASK, UNKNOWN: a step around others
 
@@ -30,56 +30,54 @@ _KINDS: dict[str, Kind] = {
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read a span by its MLflow type."""
     attributes = span.attributes
-    name = json_value(attributes.get(_TYPE))
+    name = decode_json(attributes.get(_TYPE))
     if not isinstance(name, str) or not name:
         return None
     kind = _KINDS.get(name.upper(), "chain")
     if kind == "chain" and not span.parent_span_id:
         kind = "workflow"
-    asked, answered = _side(attributes.get(_INPUTS), kind, "user"), _side(attributes.get(_OUTPUTS), kind, "assistant")
-    given, came = json_value(attributes.get(_INPUTS)), json_value(attributes.get(_OUTPUTS))
+    question, answer = (
+        _parse_content(attributes.get(_INPUTS), kind, "user"),
+        _parse_content(attributes.get(_OUTPUTS), kind, "assistant"),
+    )
+    input_value, output_value = decode_json(attributes.get(_INPUTS)), decode_json(attributes.get(_OUTPUTS))
     return Call(
         dialect="mlflow",
         kind=kind,
-        input=asked.said,
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        error=failure(span, answered=answered.said is not None) if kind in {"model", "agent"} else None,
-        model=_text(attributes, "mlflow.llm.model") or _text(attributes, "model"),
-        usage=usage_of(attributes.get("mlflow.chat.tokenUsage")) if kind == "model" else None,
+        input=question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=answer.messages is not None) if kind in {"model", "agent"} else None,
+        model=_find_json_text(attributes, "mlflow.llm.model") or _find_json_text(attributes, "model"),
+        usage=parse_usage(attributes.get("mlflow.chat.tokenUsage")) if kind == "model" else None,
         agent=span.name if kind == "agent" else None,
-        tool=ToolCall(name=span.name, arguments=given, result=decoded(came)) if kind == "tool" else None,
-        passages=passages_in(came) if kind == "retrieval" else (),
-        query=_query(given) if kind == "retrieval" else None,
-        found={field: key for field, key in (("input", _INPUTS), ("output", _OUTPUTS)) if key in attributes},
+        tool=ToolCall(name=span.name, arguments=input_value, result=decode(output_value)) if kind == "tool" else None,
+        passages=parse_passages(output_value) if kind == "retrieval" else (),
+        query=parse_query(input_value) if kind == "retrieval" else None,
+        sources=find_sources(attributes, input=_INPUTS, output=_OUTPUTS),
     )
 
 
-def _text(attributes: Attributes, key: str) -> str | None:
-    value = json_value(attributes.get(key))
+def _find_json_text(attributes: Attributes, key: str) -> str | None:
+    value = decode_json(attributes.get(key))
     return value if isinstance(value, str) and value else None
 
 
-def _side(value: Json, kind: Kind, role: str) -> Side:
+def _parse_content(value: Json, kind: Kind, role: str) -> Content:
     if value is None or kind in {"tool", "retrieval", "other"}:
-        return Side(None)
-    inner = json_value(value)
-    hole = masked_hole(inner)
-    if hole:
-        return Side(None, hole)
-    found = document(value) if isinstance(value, str) else None
-    if found is not None and not found.whole:
-        return Side(listed(messages(found.value, role).said), "truncated")
-    heard = messages(inner, role) if kind == "model" else None
-    if heard is not None and heard.shaped:
-        return Side(listed(heard.said), heard.hole)
-    return question_in(inner) if role == "user" else answer_in(inner)
-
-
-def _query(given: Json) -> str | None:
-    asked = question_in(given).said
-    return asked[-1].text if asked else None
+        return Content(None)
+    inner = decode_json(value)
+    redaction = find_redaction(inner)
+    if redaction:
+        return Content(None, redaction)
+    document = parse_document(value) if isinstance(value, str) else None
+    if document is not None and not document.whole:
+        return Content(as_messages(parse_messages(document.value, role).messages), "truncated")
+    transcript = parse_messages(inner, role) if kind == "model" else None
+    if transcript is not None and transcript.is_structured:
+        return Content(as_messages(transcript.messages), transcript.incomplete)
+    return parse_question(inner) if role == "user" else parse_answer(inner)
 
 
 DIALECT = Dialect(
@@ -87,7 +85,7 @@ DIALECT = Dialect(
     rank=220,
     read=read,
     evidence=(_TYPE, _INPUTS, _OUTPUTS),
-    carries=Carries(
+    coverage=Coverage(
         libraries="MLflow Tracing and its autologging",
         messages="raw request and response",
         tools="messages, tool spans",

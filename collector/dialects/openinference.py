@@ -6,24 +6,24 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
-from collector.dialects.decode import as_dict, as_list, decoded
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.messages import messages, printed
-from collector.dialects.parts import arguments
-from collector.dialects.reading import (
-    failure,
-    indexed,
+from collector.dialects.attributes import (
+    find_error,
+    find_redaction,
+    find_text,
+    find_usage,
+    group_indexed,
     looks_like_repr,
-    masked_hole,
-    passage,
-    passages_in,
-    text_at,
-    texts_in,
-    usage_at,
+    parse_passage,
+    parse_passages,
+    parse_texts,
 )
-from collector.span import Attributes, LogRecord, Span
+from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages, parse_finish_reason
+from collector.dialects.decode import as_dict, as_list, decode
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.messages import parse_messages, parse_printed
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
 
 _KIND = "openinference.span.kind"
@@ -36,143 +36,157 @@ _KINDS: dict[str, Kind] = {
     "AGENT": "agent",
     "TOOL": "tool",
     "RETRIEVER": "retrieval",
-    "RERANKER": "aside",
-    "GUARDRAIL": "aside",
-    "EVALUATOR": "aside",
+    "RERANKER": "auxiliary",
+    "GUARDRAIL": "auxiliary",
+    "EVALUATOR": "auxiliary",
     "EMBEDDING": "other",
     "PROMPT": "other",
 }
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a span by its OpenInference kind; where a limit took that away, by its messages."""
+    """Read a span by its OpenInference kind; if an attribute limit dropped the kind, by its messages."""
     attributes = span.attributes
-    name = text_at(attributes, _KIND)
+    name = find_text(attributes, _KIND)
     if name is None:
         if not any(key.startswith((_INPUT, _OUTPUT)) for key in attributes):
             return None
         name = "LLM"
     kind = "agent" if "crew_inputs" in attributes else _KINDS.get(name.upper(), "chain")  # CrewAI's root is a CHAIN
     if "instructor.response_model" in attributes:
-        return _structured(span)
+        return _read_structured(span)
     return _READERS[kind](span, kind)
 
 
-def _model(span: Span, kind: Kind) -> Call:
+def _read_model(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    given, came = _given(span), _came(span)
-    return _common(
+    input_, output = _parse_input(span), _parse_output(span)
+    return _make_call(
         span,
         kind=kind,
-        input=given.said,
-        output=came.said,
-        input_hole=given.hole,
-        output_hole=came.hole,
-        finish=finish_of(attributes.get("llm.finish_reason")),
-        error=failure(span, answered=came.said is not None),
-        response_id=_response_id(attributes),
-        usage=usage_at(attributes, ("llm.token_count.prompt",), ("llm.token_count.completion",)),
-        variables=_variables(attributes),
+        input=input_.messages,
+        output=output.messages,
+        input_incomplete=input_.incomplete,
+        output_incomplete=output.incomplete,
+        finish_reason=parse_finish_reason(attributes.get("llm.finish_reason")),
+        error=find_error(span, answered=output.messages is not None),
+        response_id=_find_response_id(attributes),
+        usage=find_usage(attributes, ("llm.token_count.prompt",), ("llm.token_count.completion",)),
+        variables=_find_variables(attributes),
     )
 
 
-def _given(span: Span) -> Side:
+def _parse_input(span: Span) -> Content:
     conventions = span.attributes.get("gen_ai.input.messages")
     if isinstance(conventions, str) and conventions.startswith("["):
-        return Side(None)  # what these were made from, with each tool's answer by itself
-    said = _indexed_messages(span.attributes, _INPUT)
+        return Content(None)  # the originals of these messages, with one tool result each: another reader has them
+    messages = _parse_indexed(span.attributes, _INPUT)
     raw = span.attributes.get("input.value")
-    if said and _lacks_answers(said, span.attributes):
-        said = _with_answers(raw) or said
+    if messages and _lacks_tool_results(messages, span.attributes):
+        messages = _parse_with_tool_results(raw) or messages
     if span.attributes.get("llm.provider") == "google":
-        said = _called_by_itself(span.attributes.get("output.value")) or said
-    if said and not (span.dropped_attributes and isinstance(raw, str)):
-        return Side(said)
-    prompts = [each.get("prompt.text") for each in indexed(span.attributes, "llm.prompts.")]
+        messages = _parse_automatic_calling(span.attributes.get("output.value")) or messages
+    if messages and not (span.dropped_attributes and isinstance(raw, str)):
+        return Content(messages)
+    prompts = [each.get("prompt.text") for each in group_indexed(span.attributes, "llm.prompts.")]
     prompts = prompts or span.attributes.get("llm.prompts")
-    if prompts and not said:
-        return Side(listed(messages(prompts, "user").said))
-    if raw is None and not said:
-        return _parameters(span.attributes.get("llm.invocation_parameters"))
-    return _raw(raw, "user", said)
+    if prompts and not messages:
+        return Content(as_messages(parse_messages(prompts, "user").messages))
+    if raw is None and not messages:
+        return _parse_parameters(span.attributes.get("llm.invocation_parameters"))
+    return _parse_raw(raw, "user", messages)
 
 
-def _lacks_answers(said: Sequence[Said], attributes: Attributes) -> bool:
-    """Whether tools' answers are empty, or fewer than what was asked: early versions keep the last of several."""
-    told = [each for each in said if each.role == "tool"]
-    if not told:
+def _lacks_tool_results(messages: Sequence[ChatMessage], attributes: Attributes) -> bool:
+    """Whether tool results are empty, or fewer than the calls: early versions write only the last of several."""
+    results = [each for each in messages if each.role == "tool"]
+    if not results:
         return False
-    asked = sum(len(each.calls) for each in said)
-    return (len(told) < asked and attributes.get("input.mime_type") == _JSON) or not all(each.text for each in told)
+    call_count = sum(len(each.tool_calls) for each in messages)
+    return (len(results) < call_count and attributes.get("input.mime_type") == _JSON) or not all(
+        each.text for each in results
+    )
 
 
-def _with_answers(raw: Json) -> tuple[Said, ...] | None:
-    """The raw request, where it has the tools' answers: Haystack's leaves them out of the indexed messages."""
-    heard = messages(raw)
-    there = heard.shaped and not heard.hole and any(each.role == "tool" and each.text for each in heard.said)
-    return heard.said if there else None
+def _parse_with_tool_results(raw: Json) -> tuple[ChatMessage, ...] | None:
+    """Parse the raw request if it has the tool results, which Haystack leaves out of the indexed messages."""
+    transcript = parse_messages(raw)
+    has_results = (
+        transcript.is_structured
+        and not transcript.incomplete
+        and any(each.role == "tool" and each.text for each in transcript.messages)
+    )
+    return transcript.messages if has_results else None
 
 
-def _called_by_itself(response: Json) -> tuple[Said, ...] | None:
-    """The whole exchange of a client that runs tools by itself: google-genai tells it in its response only."""
+def _parse_automatic_calling(response: Json) -> tuple[ChatMessage, ...] | None:
+    """Parse the messages of a client that runs tools by itself: google-genai writes them into its response only."""
     if not isinstance(response, str) or '"automatic_function_calling_history":[{' not in response:
         return None
-    return listed(messages(as_dict(decoded(response)).get("automatic_function_calling_history")).said)
+    return as_messages(parse_messages(as_dict(decode(response)).get("automatic_function_calling_history")).messages)
 
 
-def _parameters(value: Json) -> Side:
-    """A prompt among the parameters, under the name that Bedrock's models have for it."""
-    held = as_dict(decoded(value))
-    if isinstance(held.get("chat_history"), list) or isinstance(held.get("messages"), list):
-        return Side(listed(messages(held).said))
-    prompt = text_at(held, "inputText", "message", "prompt")
-    return Side((Said("user", prompt),) if prompt else None)
+def _parse_parameters(value: Json) -> Content:
+    """Parse a prompt among the parameters, under the names that Bedrock's models use."""
+    parameters = as_dict(decode(value))
+    if isinstance(parameters.get("chat_history"), list) or isinstance(parameters.get("messages"), list):
+        return Content(as_messages(parse_messages(parameters).messages))
+    prompt = find_text(parameters, "inputText", "message", "prompt")
+    return Content((ChatMessage("user", prompt),) if prompt else None)
 
 
-def _came(span: Span) -> Side:
-    said = _indexed_messages(span.attributes, _OUTPUT)
-    if said and any(each.text or each.calls for each in said):
-        return Side(said)
+def _parse_output(span: Span) -> Content:
+    messages = _parse_indexed(span.attributes, _OUTPUT)
+    if messages and any(each.text or each.tool_calls for each in messages):
+        return Content(messages)
     raw = span.attributes.get("output.value")
-    if said:  # a refusal is in the raw response only
-        found = _raw(raw, "assistant", said) if span.attributes.get("output.mime_type") == _JSON else Side(said)
-        return found if found.said and any(each.text for each in found.said) else Side(said)
-    texts = [each.get("completion.text") for each in indexed(span.attributes, "llm.choices.")]
+    if messages:  # a refusal is in the raw response only
+        content = (
+            _parse_raw(raw, "assistant", messages)
+            if span.attributes.get("output.mime_type") == _JSON
+            else Content(messages)
+        )
+        return content if content.messages and any(each.text for each in content.messages) else Content(messages)
+    texts = [each.get("completion.text") for each in group_indexed(span.attributes, "llm.choices.")]
     if any(isinstance(text, str) for text in texts):
-        return Side(tuple(Said("assistant", text) for text in texts if isinstance(text, str)))
-    if raw == "None":  # a response of a provider whose shape the library does not know
-        return Side(None, "no_content")
-    if "messages" in as_dict(decoded(raw)):  # a prepared request, not an answer
-        return Side(None)
+        return Content(tuple(ChatMessage("assistant", text) for text in texts if isinstance(text, str)))
+    if raw == "None":  # the library does not know the shape of this provider's responses
+        return Content(None, "no_content")
+    if "messages" in as_dict(decode(raw)):  # a prepared request, not an answer
+        return Content(None)
     if isinstance(raw, str) and raw.startswith("assistant: "):
         raw = raw.removeprefix("assistant: ")
     json_type = span.attributes.get("output.mime_type") == _JSON
-    return _raw(raw, "assistant", None, json_type=json_type)
+    return _parse_raw(raw, "assistant", None, json_type=json_type)
 
 
-def _raw(raw: Json, role: str, fallback: tuple[Said, ...] | None, *, json_type: bool = True) -> Side:
-    """The raw request or response; where it cannot be read, what the indexed attributes say."""
-    hole = masked_hole(raw)
-    if hole or raw is None:
-        return Side(fallback, None if fallback else hole)
-    heard = messages(raw, role)
-    if fallback and not (heard.shaped and not heard.hole):
-        return Side(fallback)
-    if not heard.shaped and not isinstance(decoded(raw), str):  # JSON, but nothing that was said
-        return Side(listed(heard.said) if role == "assistant" and not json_type else None)
-    said = [each for each in heard.said if not looks_like_repr(each.text)]
-    return Side(listed(said), heard.hole or ("no_content" if heard.said and not said else None))
+def _parse_raw(raw: Json, role: str, fallback: tuple[ChatMessage, ...] | None, *, json_type: bool = True) -> Content:
+    """Parse the raw request or response; if it cannot be parsed, fall back to the indexed attributes."""
+    redaction = find_redaction(raw)
+    if redaction or raw is None:
+        return Content(fallback, None if fallback else redaction)
+    transcript = parse_messages(raw, role)
+    if fallback and not (transcript.is_structured and not transcript.incomplete):
+        return Content(fallback)
+    if not transcript.is_structured and not isinstance(decode(raw), str):  # JSON, but not messages
+        return Content(as_messages(transcript.messages) if role == "assistant" and not json_type else None)
+    messages = [each for each in transcript.messages if not looks_like_repr(each.text)]
+    return Content(
+        as_messages(messages), transcript.incomplete or ("no_content" if transcript.messages and not messages else None)
+    )
 
 
-def _indexed_messages(attributes: Attributes, beginning: str) -> tuple[Said, ...] | None:
-    groups = indexed(attributes, beginning)
+def _parse_indexed(attributes: Attributes, beginning: str) -> tuple[ChatMessage, ...] | None:
+    groups = group_indexed(attributes, beginning)
     if not groups:
         return None
-    return listed([said for group in groups for said in messages([_message(group)]).said])
+    return as_messages(
+        [message for group in groups for message in parse_messages([_to_openai_message(group)]).messages]
+    )
 
 
-def _message(group: dict[str, Json]) -> dict[str, Any]:
-    """One message as OpenAI would write it, from `message.role`, `message.contents.0.message_content.text`, …"""
+def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
+    """Convert `message.role`, `message.contents.0.message_content.text`, … to one message as OpenAI writes it."""
     message: dict[str, Any] = {}
     nested = False
     for key, value in group.items():
@@ -182,182 +196,185 @@ def _message(group: dict[str, Json]) -> dict[str, Any]:
         else:
             message[name] = value
     message.setdefault("role", "assistant" if nested else "user")
-    if message.get("tool_call_id") and message["role"] == "user":  # Anthropic's way to tell what a tool gave
+    if message.get("tool_call_id") and message["role"] == "user":  # Anthropic's way of writing a tool result
         message["role"] = "tool"
-    answers = [decoded(value) for key, value in group.items() if key.startswith("function.")]
+    answers = [decode(value) for key, value in group.items() if key.startswith("function.")]
     if answers:  # AutoGen
         return {"role": "tool", "content": answers}
     if nested:
-        contents = [_content(each) for each in indexed(group, "message.contents.")]
+        contents = [_to_content_part(each) for each in group_indexed(group, "message.contents.")]
         if contents:
             message["content"] = contents
-        calls = [_call(each) for each in indexed(group, "message.tool_calls.")]
+        calls = [_to_tool_call(each) for each in group_indexed(group, "message.tool_calls.")]
         if calls:
             message["tool_calls"] = calls
-        name = text_at(group, "message.function_call_name")
+        name = find_text(group, "message.function_call_name")
         if name:
             message["function_call"] = {"name": name, "arguments": group.get("message.function_call_arguments_json")}
     return message
 
 
-def _content(group: dict[str, Json]) -> dict[str, Any]:
+def _to_content_part(group: dict[str, Json]) -> dict[str, Any]:
     part = {key.removeprefix("message_content."): value for key, value in group.items()}
     part.setdefault("type", "text" if "text" in part else "image")
     return part
 
 
-def _call(group: dict[str, Json]) -> dict[str, Any]:
+def _to_tool_call(group: dict[str, Json]) -> dict[str, Any]:
     return {
         "id": group.get("tool_call.id"),
         "name": group.get("tool_call.function.name"),
-        "arguments": group.get("tool_call.function.arguments", ""),  # some leave empty ones out
+        "arguments": group.get("tool_call.function.arguments", ""),  # some libraries omit empty arguments
     }
 
 
-def _wrapper(span: Span, kind: Kind) -> Call:
+def _read_enclosing(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    given, came = question_in(attributes.get("input.value")), answer_in(attributes.get("output.value"))
-    task = _crews_task(attributes) if kind == "agent" else None
-    return _common(
+    question, answer = parse_question(attributes.get("input.value")), parse_answer(attributes.get("output.value"))
+    task = _find_crew_task(attributes) if kind == "agent" else None
+    return _make_call(
         span,
         kind=kind,
-        input=(Said("user", task),) if task else given.said,
-        output=came.said,
-        input_hole=given.hole,
-        output_hole=came.hole,
-        error=failure(span, answered=came.said is not None) if kind == "agent" else None,
-        variables=_variables(attributes),
-        passages=_documents(attributes, "reranker.output_documents.") if kind == "aside" else (),
+        input=(ChatMessage("user", task),) if task else question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=answer.messages is not None) if kind == "agent" else None,
+        variables=_find_variables(attributes),
+        passages=_parse_documents(attributes, "reranker.output_documents.") if kind == "auxiliary" else (),
     )
 
 
-def _crews_task(attributes: Attributes) -> str | None:
-    """What CrewAI's agent, or its crew if that has a single task, was asked to do."""
+def _find_crew_task(attributes: Attributes) -> str | None:
+    """Find the task of CrewAI's agent, or of its crew if that has a single task."""
     if "crew_tasks" in attributes:
-        tasks = as_list(decoded(attributes["crew_tasks"]))
-        return text_at(as_dict(tasks[0]), "description") if len(tasks) == 1 else None
+        tasks = as_list(decode(attributes["crew_tasks"]))
+        return find_text(as_dict(tasks[0]), "description") if len(tasks) == 1 else None
     if "task_id" not in attributes:
         return None
-    made = as_dict(decoded(attributes.get("output.value")))
-    return text_at(made, "description") if "raw" in made else None
+    result = as_dict(decode(attributes.get("output.value")))
+    return find_text(result, "description") if "raw" in result else None
 
 
-def _structured(span: Span) -> Call:
-    """Instructor's own span: the messages, and the object that was made of the answer; the call may be below."""
-    came = text_at(span.attributes, "output.value")
-    return _common(
+def _read_structured(span: Span) -> Call:
+    """Read Instructor's own span: the messages, and the object parsed from the answer; the call may be below it."""
+    answer = find_text(span.attributes, "output.value")
+    return _make_call(
         span,
         kind="agent",
-        input=_given(span).said,
-        output=(Said("assistant", came),) if came else None,
-        input_hole=masked_hole(span.attributes.get("input.value")),
-        output_hole=masked_hole(came),
-        error=failure(span, answered=came is not None),
+        input=_parse_input(span).messages,
+        output=(ChatMessage("assistant", answer),) if answer else None,
+        input_incomplete=find_redaction(span.attributes.get("input.value")),
+        output_incomplete=find_redaction(answer),
+        error=find_error(span, answered=answer is not None),
     )
 
 
-def _retrieval(span: Span, kind: Kind) -> Call:
+def _read_retrieval(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    passages = _documents(attributes, "retrieval.documents.") or passages_in(attributes.get("output.value"))
-    asked = question_in(attributes.get("input.value")).said
-    return _common(span, kind=kind, passages=passages, query=asked[-1].text if asked else None)
+    passages = _parse_documents(attributes, "retrieval.documents.") or parse_passages(attributes.get("output.value"))
+    return _make_call(span, kind=kind, passages=passages, query=parse_query(attributes.get("input.value")))
 
 
-def _documents(attributes: Attributes, beginning: str) -> tuple[Passage, ...]:
-    groups = indexed(attributes, beginning)
-    return tuple(passage({key.removeprefix("document."): value for key, value in group.items()}) for group in groups)
+def _parse_documents(attributes: Attributes, beginning: str) -> tuple[Passage, ...]:
+    groups = group_indexed(attributes, beginning)
+    return tuple(
+        parse_passage({key.removeprefix("document."): value for key, value in group.items()}) for group in groups
+    )
 
 
-def _tool(span: Span, kind: Kind) -> Call:
+def _read_tool(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    given = _arguments(attributes.get("input.value"))
+    tool_arguments = _parse_tool_arguments(attributes.get("input.value"))
     call = ToolCall(
-        id=text_at(attributes, "tool_call.id", "tool.id"),
-        name=text_at(attributes, "tool.name", "tool_call.function.name") or span.name,
-        arguments=given,
-        result=_tool_result(attributes.get("output.value")),
+        id=find_text(attributes, "tool_call.id", "tool.id"),
+        name=find_text(attributes, "tool.name", "tool_call.function.name") or span.name,
+        arguments=tool_arguments,
+        result=_parse_tool_output(attributes.get("output.value")),
     )
-    return _common(span, kind=kind, tool=call)
+    return _make_call(span, kind=kind, tool=call)
 
 
-def _arguments(value: Json) -> Json:
-    """A tool's arguments, where a function was called with them: beside its positional ones and its switches."""
-    given = arguments(value)
-    held = as_dict(given)
-    named = held.get("kwargs")
+def _parse_tool_arguments(value: Json) -> Json:
+    """Parse a tool's arguments out of a Python call: its keyword arguments, if there are no positional ones."""
+    call_arguments = parse_arguments(value)
+    fields = as_dict(call_arguments)
+    keyword_arguments = fields.get("kwargs")
     if (
-        isinstance(named, dict)
-        and not held.get("args")
-        and held.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}
+        isinstance(keyword_arguments, dict)
+        and not fields.get("args")
+        and fields.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}
     ):
-        return as_dict(named)
-    return given
+        return as_dict(keyword_arguments)
+    return call_arguments
 
 
-def _tool_result(value: Json) -> Json:
-    held = as_dict(decoded(value))
-    if "raw_output" in held:  # LlamaIndex
-        return decoded(held["raw_output"])
-    text = held["output"] if held.keys() == {"output"} else value
-    shown = printed(text, "tool") if isinstance(text, str) else None
-    if shown is not None:
-        return decoded(shown.text)
-    said = messages(held, "tool").said if {"lc", "data", "tool_call_id"} & held.keys() else ()  # LangChain
-    return decoded(said[-1].text) if said else decoded(value)
+def _parse_tool_output(value: Json) -> Json:
+    fields = as_dict(decode(value))
+    if "raw_output" in fields:  # LlamaIndex
+        return decode(fields["raw_output"])
+    text = fields["output"] if fields.keys() == {"output"} else value
+    message = parse_printed(text, "tool") if isinstance(text, str) else None
+    if message is not None:
+        return decode(message.text)
+    messages = (
+        parse_messages(fields, "tool").messages if {"lc", "data", "tool_call_id"} & fields.keys() else ()
+    )  # LangChain
+    return decode(messages[-1].text) if messages else decode(value)
 
 
-def _other(span: Span, kind: Kind) -> Call:
-    return _common(span, kind=kind, variables=_variables(span.attributes))
+def _read_other(span: Span, kind: Kind) -> Call:
+    return _make_call(span, kind=kind, variables=_find_variables(span.attributes))
 
 
 _READERS: dict[Kind, Callable[[Span, Kind], Call]] = {
-    "model": _model,
-    "agent": _wrapper,
-    "chain": _wrapper,
-    "aside": _wrapper,
-    "retrieval": _retrieval,
-    "tool": _tool,
-    "other": _other,
+    "model": _read_model,
+    "agent": _read_enclosing,
+    "chain": _read_enclosing,
+    "auxiliary": _read_enclosing,
+    "retrieval": _read_retrieval,
+    "tool": _read_tool,
+    "other": _read_other,
 }
 
 
-def _common(span: Span, **given: Any) -> Call:
+def _make_call(span: Span, **fields: Any) -> Call:
     attributes = span.attributes
-    kind: Kind = given["kind"]
+    kind: Kind = fields["kind"]
     return Call(
         dialect="openinference",
-        model=text_at(attributes, "llm.response.model_name", "llm.model_name", "llm.request.model_name"),
-        provider=text_at(attributes, "llm.provider", "llm.system"),
-        agent=text_at(attributes, "agent.name") or (span.name if kind == "agent" else None),
-        feedback=_feedback(attributes),
-        found=_places(attributes, kind),
-        **given,
+        model=find_text(attributes, "llm.response.model_name", "llm.model_name", "llm.request.model_name"),
+        provider=find_text(attributes, "llm.provider", "llm.system"),
+        agent=find_text(attributes, "agent.name") or (span.name if kind == "agent" else None),
+        feedback=_parse_feedback(attributes),
+        sources=_find_message_sources(attributes, kind),
+        **fields,
     )
 
 
-def _places(attributes: Attributes, kind: Kind) -> dict[str, str]:
+def _find_message_sources(attributes: Attributes, kind: Kind) -> dict[str, str]:
     if kind == "retrieval":
         return {"passages": "retrieval.documents.*"}
-    places: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for field, beginning, raw in (("input", _INPUT, "input.value"), ("output", _OUTPUT, "output.value")):
         if kind == "model" and any(key.startswith(beginning) for key in attributes):
-            places[field] = f"{beginning}*"
+            sources[field] = f"{beginning}*"
         elif raw in attributes:
-            places[field] = raw
-    return places
+            sources[field] = raw
+    return sources
 
 
 _ID_FIRST = re.compile(r'\{"id":\s?"([^"]{1,200})"')
 
 
-def _response_id(attributes: Attributes) -> str | None:
+def _find_response_id(attributes: Attributes) -> str | None:
     raw = attributes.get("output.value")
-    found = _ID_FIRST.match(raw) if isinstance(raw, str) else None
-    return found[1] if found else None
+    match = _ID_FIRST.match(raw) if isinstance(raw, str) else None
+    return match[1] if match else None
 
 
-def _variables(attributes: Attributes) -> dict[str, str]:
-    return texts_in(attributes.get("llm.prompt_template.variables"))
+def _find_variables(attributes: Attributes) -> dict[str, str]:
+    return parse_texts(attributes.get("llm.prompt_template.variables"))
 
 
 _FEEDBACK = tuple(
@@ -366,24 +383,24 @@ _FEEDBACK = tuple(
 _FEEDBACK_BEGINNINGS = tuple(beginning for beginning, _ in _FEEDBACK)
 
 
-def _feedback(attributes: Attributes) -> tuple[Feedback, ...]:
-    found: list[Feedback] = []
+def _parse_feedback(attributes: Attributes) -> tuple[Feedback, ...]:
+    feedback: list[Feedback] = []
     if not any(key.startswith(_FEEDBACK_BEGINNINGS) for key in attributes):
         return ()
     for beginning, prefix in _FEEDBACK:
-        for group in indexed(attributes, beginning):
-            said = {key.removeprefix(prefix): value for key, value in group.items()}
-            score, who = said.get("score"), said.get("annotator_kind")
-            found.append(
+        for group in group_indexed(attributes, beginning):
+            annotation = {key.removeprefix(prefix): value for key, value in group.items()}
+            score, who = annotation.get("score"), annotation.get("annotator_kind")
+            feedback.append(
                 Feedback(
-                    name=text_at(said, "name") or "annotation",
+                    name=find_text(annotation, "name") or "annotation",
                     value=score if isinstance(score, (int, float)) else None,
-                    label=text_at(said, "label"),
-                    comment=text_at(said, "explanation"),
+                    label=find_text(annotation, "label"),
+                    comment=find_text(annotation, "explanation"),
                     source={"HUMAN": "user"}.get(who, who.lower()[:40]) if isinstance(who, str) else None,
                 )
             )
-    return tuple(found)
+    return tuple(feedback)
 
 
 DIALECT = Dialect(
@@ -391,7 +408,7 @@ DIALECT = Dialect(
     rank=100,
     read=read,
     evidence=(_KIND, f"{_INPUT}*", f"{_OUTPUT}*"),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Arize and Phoenix instrumentations (OpenAI, LangChain, LlamaIndex, CrewAI, Agents, …)",
         messages="indexed attributes, raw request and response",
         tools="messages, tool spans",

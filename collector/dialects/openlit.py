@@ -1,7 +1,7 @@
 """OpenLIT's first generation, and others that write prompt and completion as two span events.
 
-`gen_ai.content.prompt` has one text with all messages, `role: text` each in a line of its own. What a user pasted may
-look the same, so where one message ends is a guess; newer versions follow the conventions.
+`gen_ai.content.prompt` has one text with all messages, each a line `role: text`. A user's pasted text may look the
+same, so the borders between messages are guessed. Newer versions follow the conventions.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Said, finish_of, listed
-from collector.dialects.decode import as_list, decoded, json_value, python_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.messages import messages, system_and_rest, tool_calls
-from collector.dialects.reading import failure, masked_hole
-from collector.span import Attributes, LogRecord, Span
+from collector.dialects.attributes import find_error, find_redaction
+from collector.dialects.call import Call, ChatMessage, as_messages, parse_finish_reason
+from collector.dialects.decode import as_list, decode, decode_json, parse_repr
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
+from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _PROMPT = "gen_ai.content.prompt"
@@ -23,133 +23,144 @@ _BORDER = re.compile(r"^(system|developer|user|assistant|model|tool): ", re.MULT
 _SCOPE = "openlit"
 _CALL = re.compile(r"(?:chat|text_completion|generate_content) |openai\.chat\.")
 _STAND_IN = "Function called with tools"
-"""What 1.33.0 writes for every answer of a call that was offered tools, whatever the answer was."""
+"""The text that 1.33.0 writes instead of the answer of every call with tools."""
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read the two events; a failed call has none, nor any attribute: only its name tells what it was."""
+    """Read the two events; a failed call has neither events nor attributes, only its name identifies it."""
     events = {event.name: event.attributes for event in span.events if event.name in {_PROMPT, _COMPLETION}}
     if not events:
         is_call = span.failed and span.scope.startswith(_SCOPE) and not span.attributes and _CALL.match(span.name)
-        return Call(dialect="openlit", kind="model", error=failure(span, answered=False)) if is_call else None
+        return Call(dialect="openlit", kind="model", error=find_error(span, answered=False)) if is_call else None
     prompt = events.get(_PROMPT, {}).get("gen_ai.prompt")
-    completion = _single(events.get(_COMPLETION, {}).get("gen_ai.completion"))
-    given, uncertain = _prompt(prompt) if isinstance(prompt, str) else (messages(prompt).said, False)
-    system, given = system_and_rest(given)
-    calls = tool_calls(span.attributes.get("gen_ai.response.tool_calls")) or _calls(span.attributes)
-    output = _answer(completion, calls_there=bool(calls))
+    completion = _get_first_choice(events.get(_COMPLETION, {}).get("gen_ai.completion"))
+    input_messages, uncertain = (
+        _parse_prompt(prompt) if isinstance(prompt, str) else (parse_messages(prompt).messages, False)
+    )
+    system, input_messages = split_system_prompt(input_messages)
+    calls = parse_tool_calls(span.attributes.get("gen_ai.response.tool_calls")) or _parse_tool_calls(span.attributes)
+    output_messages = _parse_answer(completion, has_calls=bool(calls))
     if calls:
-        output = (Said("assistant", output[0].text if output else "", calls),)
+        output_messages = (ChatMessage("assistant", output_messages[0].text if output_messages else "", calls),)
     stand_in = completion == _STAND_IN and not calls
     return Call(
         dialect="openlit",
         kind="model",
         system=system,
-        input=listed(given),
-        output=None if stand_in else output,
-        input_hole=masked_hole(prompt),
-        output_hole="no_content" if stand_in else masked_hole(completion),
-        finish=finish_of(json_value(span.attributes.get("gen_ai.response.finish_reasons"))),
-        error=failure(span, answered=output is not None),
+        input=as_messages(input_messages),
+        output=None if stand_in else output_messages,
+        input_incomplete=find_redaction(prompt),
+        output_incomplete="no_content" if stand_in else find_redaction(completion),
+        finish_reason=parse_finish_reason(decode_json(span.attributes.get("gen_ai.response.finish_reasons"))),
+        error=find_error(span, answered=output_messages is not None),
         uncertain=uncertain,
-        found={field: name for field, name in (("input", _PROMPT), ("output", _COMPLETION)) if name in events},
+        sources={field: name for field, name in (("input", _PROMPT), ("output", _COMPLETION)) if name in events},
     )
 
 
-def _single(value: Json) -> Json:
-    """Spring AI writes a list of texts, one for every choice."""
+def _get_first_choice(value: Json) -> Json:
+    """The first choice: Spring AI writes a list with a text for each."""
     several = as_list(value)
     return several[0] if several else value
 
 
-def _prompt(text: str) -> tuple[tuple[Said, ...], bool]:
-    heard = messages(text)
-    if heard.shaped:
-        return heard.said, False
+def _parse_prompt(text: str) -> tuple[tuple[ChatMessage, ...], bool]:
+    transcript = parse_messages(text)
+    if transcript.is_structured:
+        return transcript.messages, False
     borders = list(_BORDER.finditer(text))
     if not borders or text[: borders[0].start()].strip():
-        return heard.said, False
+        return transcript.messages, False
     ends = [border.start() for border in borders[1:]] + [len(text)]
-    said: list[Said] = []
+    messages: list[ChatMessage] = []
     for border, end in zip(borders, ends, strict=True):
         piece = text[border.end() : end].strip("\n")
-        whole = messages(piece).said if piece.startswith(_DUMP) else ()
-        if whole:  # a call of a tool, or its answer: the whole request again, as a repr
-            said = [*whole] if any(each.role == "user" for each in whole) else [*said, *whole]
-        elif border[1] != "tool" or not any(each.role == "tool" for each in said):
-            said += _piece(border[1], piece)
-    return tuple(said), len(borders) > 1
+        dumped_messages = parse_messages(piece).messages if piece.startswith(_DUMP) else ()
+        if dumped_messages:  # a tool call or its result: the whole request again, as a repr
+            messages = (
+                [*dumped_messages]
+                if any(each.role == "user" for each in dumped_messages)
+                else [*messages, *dumped_messages]
+            )
+        elif border[1] != "tool" or not any(each.role == "tool" for each in messages):
+            messages += _parse_piece(border[1], piece)
+    return tuple(messages), len(borders) > 1
 
 
 _DUMP = ("[{'", '[{"')
 _KIND = re.compile(r"(?:^|, )(text|input_text|image_url|image|input_image|function_call|function_response): ")
-_NAMED = r"(?=.*?\bname='(?P<name>[^']*)')(?=.*?\bid=(?:'(?P<id>[^']*)'|None))?"
-_CALLED = re.compile(rf"{_NAMED}.*?\bargs=(?P<value>\{{.*\}})", re.DOTALL)
-_CAME = re.compile(rf"{_NAMED}.*?\bresponse=(?P<value>\{{.*\}})", re.DOTALL)
-"""Gemini's parts as reprs: their fields stand in any order, with spaces between them."""
+_NAME = re.compile(r"\bname='([^']*)'")
+_ID = re.compile(r"\bid=(?:'([^']*)'|None)")
+_VALUE = {
+    "function_call": re.compile(r"\bargs=(?=\{)"),
+    "function_response": re.compile(r"\bresponse=(?=\{)"),
+}
+"""Gemini's parts as reprs, with their fields in any order, separated by spaces."""
 
 
-def _piece(role: str, text: str) -> tuple[Said, ...]:
-    """One message; of a list of parts, each is there with its kind before it."""
+def _parse_piece(role: str, text: str) -> tuple[ChatMessage, ...]:
+    """Parse one message; a list of parts is written with each part's kind before it."""
     kinds = list(_KIND.finditer(text))
     if not kinds or kinds[0].start() > 0:
-        return messages([{"role": role, "content": text}]).said
+        return parse_messages([{"role": role, "content": text}]).messages
     ends = [each.start() for each in kinds[1:]] + [len(text)]
-    parts = [_part(kind[1], text[kind.end() : end]) for kind, end in zip(kinds, ends, strict=True)]
-    return messages([{"role": role, "content": parts}]).said
+    parts = [_parse_part(kind[1], text[kind.end() : end]) for kind, end in zip(kinds, ends, strict=True)]
+    return parse_messages([{"role": role, "content": parts}]).messages
 
 
-def _part(kind: str, text: str) -> dict[str, Json]:
-    found = {"function_call": _CALLED, "function_response": _CAME}[kind].match(text) if "function" in kind else None
-    if found is None:
+def _parse_part(kind: str, text: str) -> dict[str, Json]:
+    name, value = (_NAME.search(text), _VALUE[kind].search(text)) if kind in _VALUE else (None, None)
+    end = text.rfind("}") + 1
+    if name is None or value is None or end <= value.end():
         return {"type": kind, "text": text}
-    about: dict[str, Json] = {"id": found["id"], "name": found["name"]}
-    value = python_value(found["value"])
+    identity = _ID.search(text)
+    about: dict[str, Json] = {"id": identity[1] if identity else None, "name": name[1]}
+    content = parse_repr(text[value.end() : end])
     if kind == "function_call":
-        return {"type": "tool_call", **about, "arguments": value}
-    return {"type": "tool_call_response", **about, "response": value}
+        return {"type": "tool_call", **about, "arguments": content}
+    return {"type": "tool_call_response", **about, "response": content}
 
 
-def _calls(attributes: Attributes) -> tuple[ToolCall, ...]:
-    """Tool calls whose names, ids and arguments stand in three attributes, with commas between them.
+def _parse_tool_calls(attributes: Attributes) -> tuple[ToolCall, ...]:
+    """Parse tool calls with names, ids and arguments in three attributes, separated by commas.
 
-    Some versions keep the last name of several calls only: the calls before it are unknown.
+    Some versions write only the last of several names: then the calls before it are unknown.
     """
-    names, ids = (_several(attributes.get(f"gen_ai.tool.{key}")) for key in ("name", "call.id"))
-    given = _arguments(attributes.get("gen_ai.tool.args"))[-len(names) :] if names else []
-    if len(given) != len(names):
+    names, ids = (_split_list(attributes.get(f"gen_ai.tool.{key}")) for key in ("name", "call.id"))
+    call_arguments = _parse_arguments(attributes.get("gen_ai.tool.args"))[-len(names) :] if names else []
+    if len(call_arguments) != len(names):
         return ()
     known = len(ids) == len(names)
     return tuple(
         ToolCall(id=ids[index] if known else None, name=name, arguments=value)
-        for index, (name, value) in enumerate(zip(names, given, strict=True))
+        for index, (name, value) in enumerate(zip(names, call_arguments, strict=True))
     )
 
 
-def _several(value: Json) -> list[str]:
+def _split_list(value: Json) -> list[str]:
     return value.split(", ") if isinstance(value, str) and value else []
 
 
 _NEXT = re.compile(r"(?<=\}),? ?(?=\{)")
 
 
-def _arguments(value: Json) -> list[Json]:
+def _parse_arguments(value: Json) -> list[Json]:
     if not isinstance(value, str):
         return []
-    found = decoded(value)
-    if not isinstance(found, str):
-        return as_list(found) or [found]
-    several = [decoded(each) for each in _NEXT.split(value)]
+    document = decode(value)
+    if not isinstance(document, str):
+        return as_list(document) or [document]
+    several = [decode(each) for each in _NEXT.split(value)]
     return several if all(isinstance(each, dict) for each in several) else []
 
 
-def _answer(completion: object, *, calls_there: bool) -> tuple[Said, ...] | None:
+def _parse_answer(completion: object, *, has_calls: bool) -> tuple[ChatMessage, ...] | None:
     if not isinstance(completion, str):
         return None
-    heard = messages(completion, "assistant")
-    if heard.shaped and heard.said:
-        return heard.said
-    return (Said("assistant", "" if calls_there and completion == "None" else completion),)
+    transcript = parse_messages(completion, "assistant")
+    if transcript.is_structured and transcript.messages:
+        return transcript.messages
+    return (ChatMessage("assistant", "" if has_calls and completion == "None" else completion),)
 
 
 DIALECT = Dialect(
@@ -159,7 +170,7 @@ DIALECT = Dialect(
     evidence=(),
     scopes=(_SCOPE,),
     events=frozenset({_PROMPT, _COMPLETION}),
-    carries=Carries(
+    coverage=Coverage(
         libraries="OpenLIT ≤ 1.33 and others of its generation",
         messages="span events (borders between messages are guessed)",
         tools="gen_ai.response.tool_calls",

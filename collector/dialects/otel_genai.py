@@ -1,4 +1,4 @@
-"""OpenTelemetry's semantic conventions for generative AI, all generations: the readers' common ground.
+"""OpenTelemetry's semantic conventions for generative AI, in all generations; most libraries follow them in part.
 
 Messages are attributes (JSON, structured values, or plain text), or attributes of the event
 `gen_ai.client.inference.operation.details` (a log record; in some libraries a span event), or one event per message.
@@ -10,13 +10,21 @@ from collections.abc import Sequence
 from functools import reduce
 
 from collector.dialects import message_events
-from collector.dialects.call import Call, Kind, Said, finish_of, listed
-from collector.dialects.decode import as_dict, decoded, json_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.messages import NONE, Heard, messages, parts_text
-from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, found_at, masked_hole, passages_in, text_at, usage_at
-from collector.span import Attributes, LogRecord, Span
+from collector.dialects.attributes import (
+    find_error,
+    find_redaction,
+    find_sources,
+    find_text,
+    find_usage,
+    find_value,
+    parse_passages,
+)
+from collector.dialects.call import Call, ChatMessage, Kind, as_messages, parse_finish_reason
+from collector.dialects.decode import as_dict, decode, decode_json
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.messages import NO_MESSAGES, ChatTranscript, parse_messages, parse_system_text
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Incomplete, Json, ToolCall
 
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -25,8 +33,8 @@ _VARIABLE = "gen_ai.prompt.variable."
 _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _SYSTEM = "gen_ai.system_instructions"
-_PLAIN = {_INPUT: "gen_ai.content.prompt", _OUTPUT: "gen_ai.content.completion"}
-"""What Quarkus calls them: the texts of all messages, one after the other, without their roles."""
+_PLAIN_TEXT = {_INPUT: "gen_ai.content.prompt", _OUTPUT: "gen_ai.content.completion"}
+"""Quarkus' names for them: the texts of all messages, one after the other, without roles."""
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "generate_content", "text_completion", "completion", "generate", "responses"), "model"),
@@ -37,60 +45,62 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("embeddings", "embedding", "create_agent"), "other"),
     "execute_tool": "tool",
     "retrieval": "retrieval",
-    **dict.fromkeys(("rerank", "evaluate", "evaluation", "guardrail", "moderation"), "aside"),
-}  # any other operation is a wrapper
+    **dict.fromkeys(("rerank", "evaluate", "evaluation", "guardrail", "moderation"), "auxiliary"),
+}  # any other operation is a step around others
 
 
-_NO_EXCHANGE = ("embedding", "aembedding", "rerank", "arerank")
-"""What OpenLLMetry and LiteLLM call requests that nobody answers in words."""
+_NON_CHAT_REQUESTS = ("embedding", "aembedding", "rerank", "arerank")
+"""OpenLLMetry's and LiteLLM's names for requests that have no answer in words."""
 
 
 def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     """Read a span by the conventions."""
-    attributes, told, feedback = span.attributes, _NOTHING_TOLD, ()
+    attributes, events, feedback = span.attributes, _NO_EVENTS, ()
     if records or span.events:
-        attributes, told = _with_details(span, records), _told(span, records)
-        feedback = tuple(_feedback(each.attributes) for each in records if each.event_name == EVALUATION)
-    kind = _kind(attributes, failed=span.failed)
+        attributes, events = _merge_details(span, records), _parse_event_messages(span, records)
+        feedback = tuple(_parse_feedback(each.attributes) for each in records if each.event_name == EVALUATION)
+    kind = _find_kind(attributes, failed=span.failed)
     if kind is None:
-        if not (told.input or told.output):
-            return _only_feedback(feedback, records)
+        if not (events.input or events.output):
+            return _read_feedback(feedback, records)
         kind = "model"
     if kind == "tool":
-        return _tool(span, attributes, told)
+        return _read_tool(span, attributes, events)
     if kind == "retrieval":
-        return _retrieval(attributes)
-    return _exchange(span, attributes, kind, told, feedback)
+        return _read_retrieval(attributes)
+    return _read_call(span, attributes, kind, events, feedback)
 
 
-_NOTHING_TOLD = message_events.Told((), ())
+_NO_EVENTS = message_events.EventMessages((), ())
 
 
-def _only_feedback(feedback: tuple[Feedback, ...], records: Sequence[LogRecord]) -> Call | None:
+def _read_feedback(feedback: tuple[Feedback, ...], records: Sequence[LogRecord]) -> Call | None:
     if not feedback:
         return None
-    about = next(text_at(each.attributes, "gen_ai.response.id") for each in records if each.event_name == EVALUATION)
-    return Call(dialect="otel_genai", feedback=feedback, feedback_for=about)
+    response_id = next(
+        find_text(each.attributes, "gen_ai.response.id") for each in records if each.event_name == EVALUATION
+    )
+    return Call(dialect="otel_genai", feedback=feedback, feedback_for=response_id)
 
 
-def _kind(attributes: Attributes, *, failed: bool) -> Kind | None:
+def _find_kind(attributes: Attributes, *, failed: bool) -> Kind | None:
     operation = attributes.get("gen_ai.operation.name")
     if isinstance(operation, str) and operation:
         return _KINDS.get(operation, "chain")
     if "gen_ai.tool.name" in attributes and "gen_ai.tool.call.id" in attributes and _OUTPUT not in attributes:
         return "tool"
-    messages_there = _INPUT in attributes or _OUTPUT in attributes
-    if attributes.get("llm.request.type") in _NO_EXCHANGE:
+    has_messages = _INPUT in attributes or _OUTPUT in attributes
+    if attributes.get("llm.request.type") in _NON_CHAT_REQUESTS:
         return None
-    if text_at(attributes, "gen_ai.request.model", "gen_ai.response.model"):
+    if find_text(attributes, "gen_ai.request.model", "gen_ai.response.model"):
         ended = ("gen_ai.response.id", "gen_ai.response.finish_reasons", *_USAGE_IN, *_USAGE_OUT, "error.type")
-        if messages_there or failed or not attributes.keys().isdisjoint(ended):
+        if has_messages or failed or not attributes.keys().isdisjoint(ended):
             return "model"
-    return "chain" if messages_there else None
+    return "chain" if has_messages else None
 
 
-def _with_details(span: Span, records: Sequence[LogRecord]) -> Attributes:
-    """The span's attributes and, where it has none of a name, those of its details events."""
+def _merge_details(span: Span, records: Sequence[LogRecord]) -> Attributes:
+    """The span's attributes, and those of its details events under names that the span does not have."""
     details: list[Attributes] = [event.attributes for event in span.events if event.name == DETAILS]
     for record in records:
         if record.event_name == DETAILS:
@@ -98,18 +108,18 @@ def _with_details(span: Span, records: Sequence[LogRecord]) -> Attributes:
     if not details:
         return span.attributes
     merged: dict[str, Json] = {}
-    for each in (*reversed(details), span.attributes):  # of several, the first word holds
+    for each in (*reversed(details), span.attributes):  # the first one wins
         merged.update(each)
     return merged
 
 
-def _told(span: Span, records: Sequence[LogRecord]) -> message_events.Told:
-    from_records = message_events.told(
+def _parse_event_messages(span: Span, records: Sequence[LogRecord]) -> message_events.EventMessages:
+    from_records = message_events.parse_events(
         (each.event_name, each.body if each.body is not None else dict(each.attributes)) for each in records
     )
     if from_records.input or from_records.output or not span.events:
         return from_records
-    return message_events.told(
+    return message_events.parse_events(
         ((each.name, dict(each.attributes)) for each in span.events if each.name in message_events.NAMES), encoded=True
     )
 
@@ -119,123 +129,140 @@ _USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.
 _USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.response.completion_tokens")
 
 
-def _exchange(
-    span: Span, attributes: Attributes, kind: Kind, told: message_events.Told, feedback: tuple[Feedback, ...]
+def _read_call(
+    span: Span, attributes: Attributes, kind: Kind, events: message_events.EventMessages, feedback: tuple[Feedback, ...]
 ) -> Call:
-    given, given_hole = _side(attributes, _INPUT, "user", told.input)
-    came, came_hole = _side(attributes, _OUTPUT, "assistant", told.output)
-    if kind == "model" and given and came is None and came_hole is None and "gen_ai.operation.name" in attributes:
-        came_hole = "no_content"  # a call it was, whether or not its answer was recorded
-    if came is not None and len(came) > 1 and attributes.get("gen_ai.operation.name") == "generate_content":
-        came = _whole_stream(came)
+    input_messages, input_incomplete = _parse_content(attributes, _INPUT, "user", events.input)
+    output_messages, output_incomplete = _parse_content(attributes, _OUTPUT, "assistant", events.output)
+    if (
+        kind == "model"
+        and input_messages
+        and output_messages is None
+        and output_incomplete is None
+        and "gen_ai.operation.name" in attributes
+    ):
+        output_incomplete = "no_content"  # it was a call, even if its answer was not recorded
+    if (
+        output_messages is not None
+        and len(output_messages) > 1
+        and attributes.get("gen_ai.operation.name") == "generate_content"
+    ):
+        output_messages = _join_chunks(output_messages)
     return Call(
         dialect="otel_genai",
         kind=kind,
-        system=parts_text(attributes.get(_SYSTEM) or attributes.get("system_prompt")),
-        input=given,
-        output=came,
-        input_hole=given_hole,
-        output_hole=came_hole,
-        finish=finish_of(json_value(found_at(attributes, *_FINISH)[0])),
-        error=failure(span, answered=came is not None) if kind != "chain" else None,
-        model=text_at(attributes, "gen_ai.response.model", "gen_ai.request.model"),
-        provider=text_at(attributes, "gen_ai.provider.name", "gen_ai.system"),
-        response_id=text_at(attributes, "gen_ai.response.id"),
-        usage=usage_at(attributes, _USAGE_IN, _USAGE_OUT) if kind == "model" else None,
-        agent=text_at(attributes, "gen_ai.agent.name", "gen_ai.workflow.name"),
-        variables=_variables(attributes),
+        system=parse_system_text(attributes.get(_SYSTEM) or attributes.get("system_prompt")),
+        input=input_messages,
+        output=output_messages,
+        input_incomplete=input_incomplete,
+        output_incomplete=output_incomplete,
+        finish_reason=parse_finish_reason(decode_json(find_value(attributes, *_FINISH)[0])),
+        error=find_error(span, answered=output_messages is not None) if kind != "chain" else None,
+        model=find_text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
+        provider=find_text(attributes, "gen_ai.provider.name", "gen_ai.system"),
+        response_id=find_text(attributes, "gen_ai.response.id"),
+        usage=find_usage(attributes, _USAGE_IN, _USAGE_OUT) if kind == "model" else None,
+        agent=find_text(attributes, "gen_ai.agent.name", "gen_ai.workflow.name"),
+        variables=_find_variables(attributes),
         feedback=feedback,
-        uncertain=_PLAIN[_INPUT] in attributes and _INPUT not in attributes,
-        found=_places(attributes, told),
+        uncertain=_PLAIN_TEXT[_INPUT] in attributes and _INPUT not in attributes,
+        sources=_find_message_sources(attributes, events),
     )
 
 
-def _variables(attributes: Attributes) -> dict[str, str]:
+def _find_variables(attributes: Attributes) -> dict[str, str]:
     size = len(_VARIABLE)
     return {
         key[size:]: value for key, value in attributes.items() if key[:size] == _VARIABLE and isinstance(value, str)
     }
 
 
-def _side(
-    attributes: Attributes, key: str, role: str, told: tuple[Said, ...]
-) -> tuple[tuple[Said, ...] | None, Incomplete | None]:
+def _parse_content(
+    attributes: Attributes, key: str, role: str, events: tuple[ChatMessage, ...]
+) -> tuple[tuple[ChatMessage, ...] | None, Incomplete | None]:
     value = attributes.get(key)
-    heard: Heard = NONE if value is None else messages(value, role)
-    if heard.said or heard.hole:
-        return listed(heard.said), heard.hole or masked_hole(value)
-    if told:
-        return told, None
-    plain = text_at(attributes, _PLAIN[key])
+    transcript: ChatTranscript = NO_MESSAGES if value is None else parse_messages(value, role)
+    if transcript.messages or transcript.incomplete:
+        return as_messages(transcript.messages), transcript.incomplete or find_redaction(value)
+    if events:
+        return events, None
+    plain = find_text(attributes, _PLAIN_TEXT[key])
     if plain is not None:
-        return (Said(role, plain),), masked_hole(plain)
-    if value in ("", "[]", []) and role == "assistant":  # the model said nothing
-        return (Said("assistant"),), None
-    reference = text_at(attributes, f"{key}_ref", f"{key}.ref")
+        return (ChatMessage(role, plain),), find_redaction(plain)
+    if value in ("", "[]", []) and role == "assistant":  # the model answered nothing
+        return (ChatMessage("assistant"),), None
+    reference = find_text(attributes, f"{key}_ref", f"{key}.ref")
     return None, "external_reference" if reference else None
 
 
-def _whole_stream(came: tuple[Said, ...]) -> tuple[Said, ...]:
-    """One answer, where google-genai writes every chunk of a stream as a message; only the last one has ended."""
-    *chunks, last = came
-    if last.finish is None or any(each.finish or each.role != "assistant" for each in chunks):
-        return came
-    return (reduce(message_events.joined, came),)
+def _join_chunks(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+    """Join the chunks of one answer: google-genai writes each as a message, with a finish reason in the last only."""
+    *chunks, last = messages
+    if last.finish_reason is None or any(each.finish_reason or each.role != "assistant" for each in chunks):
+        return messages
+    return (reduce(message_events.join, messages),)
 
 
 _FIELDS = {_INPUT: "input", _OUTPUT: "output", _SYSTEM: "system"}
 
 
-def _places(attributes: Attributes, told: message_events.Told) -> dict[str, str]:
-    places = {field: key for key, field in _FIELDS.items() if key in attributes}
-    if told.input:
-        places.setdefault("input", "gen_ai.*.message")
-    if told.output:
-        places.setdefault("output", message_events.CHOICE)
-    for key, plain in _PLAIN.items():
+def _find_message_sources(attributes: Attributes, events: message_events.EventMessages) -> dict[str, str]:
+    sources = {field: key for key, field in _FIELDS.items() if key in attributes}
+    if events.input:
+        sources.setdefault("input", "gen_ai.*.message")
+    if events.output:
+        sources.setdefault("output", message_events.CHOICE)
+    for key, plain in _PLAIN_TEXT.items():
         if plain in attributes:
-            places.setdefault(_FIELDS[key], plain)
-    return places
+            sources.setdefault(_FIELDS[key], plain)
+    return sources
 
 
-def _tool(span: Span, attributes: Attributes, told: message_events.Told) -> Call:
-    name = text_at(attributes, "gen_ai.tool.name") or ""
-    given, given_at = found_at(attributes, "gen_ai.tool.call.arguments", "gen_ai.tool.arguments")
-    came, came_at = found_at(attributes, "gen_ai.tool.call.result", "gen_ai.tool.result")
-    if given is None and told.input:  # Strands tells its tools' arguments and results as messages
-        given = told.input[-1].text
-    if came is None and told.output:
-        came = told.output[-1].text
-    result = json_value(came) if span.scope == "gen_ai" else decoded(came)  # the AI SDK's results are JSON throughout
-    call = ToolCall(id=text_at(attributes, "gen_ai.tool.call.id"), name=name, arguments=arguments(given), result=result)
-    merged = name.startswith("(merged")  # a summary of parallel calls that stand beside it
+def _read_tool(span: Span, attributes: Attributes, events: message_events.EventMessages) -> Call:
+    name = find_text(attributes, "gen_ai.tool.name") or ""
+    input_value, input_key = find_value(attributes, "gen_ai.tool.call.arguments", "gen_ai.tool.arguments")
+    output_value, output_key = find_value(attributes, "gen_ai.tool.call.result", "gen_ai.tool.result")
+    if input_value is None and events.input:  # Strands writes its tools' arguments and results as messages
+        input_value = events.input[-1].text
+    if output_value is None and events.output:
+        output_value = events.output[-1].text
+    result = (
+        decode_json(output_value) if span.scope == "gen_ai" else decode(output_value)
+    )  # the AI SDK's results are JSON throughout
+    call = ToolCall(
+        id=find_text(attributes, "gen_ai.tool.call.id"),
+        name=name,
+        arguments=parse_arguments(input_value),
+        result=result,
+    )
+    is_summary = name.startswith("(merged")  # a summary of parallel calls, which have spans beside it
     return Call(
         dialect="otel_genai",
-        kind="other" if merged or not name else "tool",
-        tool=None if merged or not name else call,
-        agent=text_at(attributes, "gen_ai.agent.name"),
-        found={field: key for field, key in (("arguments", given_at), ("result", came_at)) if key},
+        kind="other" if is_summary or not name else "tool",
+        tool=None if is_summary or not name else call,
+        agent=find_text(attributes, "gen_ai.agent.name"),
+        sources=find_sources(attributes, arguments=input_key, result=output_key),
     )
 
 
-def _retrieval(attributes: Attributes) -> Call:
-    passages = passages_in(attributes.get("gen_ai.retrieval.documents"))
+def _read_retrieval(attributes: Attributes) -> Call:
+    passages = parse_passages(attributes.get("gen_ai.retrieval.documents"))
     return Call(
         dialect="otel_genai",
         kind="retrieval",
         passages=passages,
-        query=text_at(attributes, "gen_ai.retrieval.query.text"),
-        found={"passages": "gen_ai.retrieval.documents"} if passages else {},
+        query=find_text(attributes, "gen_ai.retrieval.query.text"),
+        sources={"passages": "gen_ai.retrieval.documents"} if passages else {},
     )
 
 
-def _feedback(attributes: Attributes) -> Feedback:
+def _parse_feedback(attributes: Attributes) -> Feedback:
     value = attributes.get("gen_ai.evaluation.score.value")
     return Feedback(
-        name=text_at(attributes, "gen_ai.evaluation.name") or "evaluation",
+        name=find_text(attributes, "gen_ai.evaluation.name") or "evaluation",
         value=value if isinstance(value, (int, float, str)) else None,
-        label=text_at(attributes, "gen_ai.evaluation.score.label"),
-        comment=text_at(attributes, "gen_ai.evaluation.explanation"),
+        label=find_text(attributes, "gen_ai.evaluation.score.label"),
+        comment=find_text(attributes, "gen_ai.evaluation.explanation"),
         source="application",
     )
 
@@ -247,7 +274,7 @@ DIALECT = Dialect(
     evidence=("gen_ai.*",),
     events=frozenset({DETAILS, *message_events.NAMES}),
     records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),
-    carries=Carries(
+    coverage=Coverage(
         libraries="OpenTelemetry GenAI instrumentations, AI SDK 7, Google ADK 2, Microsoft Agent Framework, Strands, "
         "OpenLLMetry ≥ 0.60, OpenLIT ≥ 1.40, Logfire, Pydantic AI, Mastra, Quarkus LangChain4j, .NET's AI extensions",
         messages="attributes or log records, when content capture is on",

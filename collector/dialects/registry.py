@@ -1,31 +1,31 @@
-"""All dialects that are installed, and which of them a span concerns."""
+"""The installed dialects, and which of them read a span."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collector.dialects.call import Call, union
-from collector.dialects.dialect import Dialect, Read
-from collector.dialects.reading import LONGEST_MASK, is_masked
+from collector.dialects.attributes import LONGEST_MASK, is_masked
+from collector.dialects.call import Call, merge
+from collector.dialects.dialect import Dialect, SpanReader
 from collector.errors import ConfigError
+from collector.otlp.span import LogRecord, Span
 from collector.plugins import DIALECTS, load, names
-from collector.span import LogRecord, Span
 
-_MEMORY = 20_000
-"""How many attribute names are remembered; senders that make up names are looked at each time."""
+_MAX_NAMES = 20_000
+"""Attribute names in the cache; beyond, a name is matched each time, since senders may invent any number of names."""
 
 
 class Dialects:
     """The dialects in use, most specific first.
 
-    Which readers a span concerns is a bit mask: bit i stands for the i-th dialect. 0 means that the span has no
-    evidence of any dialect.
+    The readers that a span is given to are a bit mask: bit i is the i-th dialect, and 0 means no evidence of any. A
+    mask costs one dictionary access per attribute, since names repeat; testing every dialect would cost twenty.
     """
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self.all: tuple[Dialect, ...] = tuple(sorted(dialects, key=lambda each: (each.rank, each.name)))
         self._records: dict[str, int] = {}
-        self._by_mask: dict[int, tuple[Read, ...]] = {}
+        self._by_mask: dict[int, tuple[SpanReader, ...]] = {}
         self._events: dict[str, int] = {}
         self._exact: dict[str, int] = {}
         self._beginnings: list[tuple[str, int]] = []
@@ -34,16 +34,16 @@ class Dialects:
         for index, each in enumerate(self.all):
             self._register(each, 1 << index)
         self.records: frozenset[str] = frozenset(self._records)
-        """The names of the log records that any dialect asks for."""
-        self.telling: frozenset[str] = self.records | self._events.keys() | {"exception"}
-        """The names of events that readers look into, on spans or as log records."""
+        """The names of the log records that any dialect reads."""
+        self.content_events: frozenset[str] = self.records | self._events.keys() | {"exception"}
+        """The names of events with content that readers parse, on spans or as log records."""
 
     @classmethod
     def installed(cls) -> Dialects:
-        """Load every dialect there is an entry point for.
+        """Load every dialect that has an entry point.
 
         Raises:
-            ConfigError: one cannot be loaded, or is no Dialect.
+            ConfigError: one cannot be loaded, or is not a Dialect.
         """
         return cls(_load(name) for name in names(DIALECTS))
 
@@ -58,8 +58,8 @@ class Dialects:
             for name in names_:
                 masks[name] = masks.get(name, 0) | bit
 
-    def mask(self, keys: Iterable[str], scope: str, events: Iterable[str] = ()) -> int:
-        """The dialects that a span concerns, by its attribute names, its scope, and the names of its events."""
+    def match(self, keys: Iterable[str], scope: str, events: Iterable[str] = ()) -> int:
+        """The mask of the dialects that have evidence in these attribute names, scope and event names."""
         known, mask = self._known, 0
         for key in keys:
             try:
@@ -67,7 +67,7 @@ class Dialects:
             except KeyError:
                 mask |= self._learn(key)
         if scope:
-            mask |= self._of_scope(scope)
+            mask |= self._match_scope(scope)
         for name in events:
             mask |= self._events.get(name, 0)
         return mask
@@ -77,54 +77,54 @@ class Dialects:
         for beginning, bit in self._beginnings:
             if key.startswith(beginning):
                 mask |= bit
-        if len(self._known) < _MEMORY:
+        if len(self._known) < _MAX_NAMES:
             self._known[key] = mask
         return mask
 
-    def _of_scope(self, scope: str) -> int:
+    def _match_scope(self, scope: str) -> int:
         mask = 0
         for beginning, bit in self._scopes:
             if scope.startswith(beginning):
                 mask |= bit
         return mask
 
-    def _readers(self, mask: int) -> tuple[Read, ...]:
+    def _get_readers(self, mask: int) -> tuple[SpanReader, ...]:
         """The readers whose bits are set, most specific first."""
         readers = self._by_mask.get(mask)
         if readers is None:
             readers = tuple(each.read for index, each in enumerate(self.all) if mask >> index & 1)
-            if len(self._by_mask) < _MEMORY:
+            if len(self._by_mask) < _MAX_NAMES:
                 self._by_mask[mask] = readers
         return readers
 
     def read_each(self, span: Span, records: Sequence[LogRecord]) -> list[Call]:
-        """What each dialect says of a span, most specific first."""
-        mask = span.evidence >> 1 if span.evidence else self._mask_of(span)
+        """Read a span with each dialect that has evidence in it, most specific first."""
+        mask = span.evidence >> 1 if span.evidence else self._compute_mask(span)
         for record in records:
             mask |= self._records.get(record.event_name, 0)
         calls: list[Call] = []
-        for read in self._readers(mask):
+        for read in self._get_readers(mask):
             call = read(span, records)
             if call is not None:
-                calls.append(_unmasked(call))
+                calls.append(_drop_masked(call))
         return calls
 
-    def _mask_of(self, span: Span) -> int:
-        return self.mask(span.attributes, span.scope, [event.name for event in span.events])
+    def _compute_mask(self, span: Span) -> int:
+        return self.match(span.attributes, span.scope, [event.name for event in span.events])
 
     def read(self, span: Span, records: Sequence[LogRecord] = ()) -> Call | None:
-        """What a span says, put together from all dialects that read it; None if none does."""
+        """Read a span with all its dialects and merge the results; None if no dialect reads it."""
         calls = self.read_each(span, records)
-        return union(calls) if calls else None
+        return merge(calls) if calls else None
 
 
-def _unmasked(call: Call) -> Call:
-    """A side whose last words were taken away is not there, so that another reader's or span's words can be."""
-    given, came = call.input, call.output
-    if given and len(given[-1].text) < LONGEST_MASK and is_masked(given[-1].text):
-        call = call._replace(input=None, input_hole="redacted")
-    if came and len(came[-1].text) < LONGEST_MASK and is_masked(came[-1].text):
-        call = call._replace(output=None, output_hole="redacted")
+def _drop_masked(call: Call) -> Call:
+    """Drop an input or output whose last message is masked, so that another reader or span can fill it."""
+    input_messages, output_messages = call.input, call.output
+    if input_messages and len(input_messages[-1].text) < LONGEST_MASK and is_masked(input_messages[-1].text):
+        call = call._replace(input=None, input_incomplete="redacted")
+    if output_messages and len(output_messages[-1].text) < LONGEST_MASK and is_masked(output_messages[-1].text):
+        call = call._replace(output=None, output_incomplete="redacted")
     return call
 
 

@@ -1,4 +1,4 @@
-"""Strands Agents before 0.2: whole conversations under `gen_ai.prompt` and `gen_ai.completion`, the kind in the name.
+"""Strands Agents before 0.2: whole conversations under `gen_ai.prompt` and `gen_ai.completion`, kinds in span names.
 
 Later versions follow the conventions and are read by `otel_genai`.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Kind, listed
-from collector.dialects.decode import decoded
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.messages import messages
-from collector.dialects.parts import answer, arguments
-from collector.dialects.reading import failure, masked_hole, text_at, usage_at
-from collector.span import LogRecord, Span
+from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage
+from collector.dialects.call import Call, Kind, as_messages
+from collector.dialects.decode import decode
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.messages import parse_messages
+from collector.dialects.parts import make_tool_result, parse_arguments
+from collector.otlp.span import LogRecord, Span
 from evaluators.cases import ToolCall
 
 _STARTED = "gen_ai.event.start_time"
-"""What every span of this generation has, and no other library's."""
+"""An attribute of every span of this generation, and of no other library's."""
 
 _PROMPT = "gen_ai.prompt"
 _COMPLETION = "gen_ai.completion"
@@ -29,44 +29,44 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if _STARTED not in attributes or not (_PROMPT in attributes or _COMPLETION in attributes):
         return None
     if "tool.name" in attributes:
-        return _tool(span)
-    kind = _kind(span)
-    given, came = attributes.get(_PROMPT), attributes.get(_COMPLETION)
-    heard, answered = messages(given, "user"), messages(came, "assistant")
+        return _read_tool(span)
+    kind = _find_kind(span)
+    input_value, output_value = attributes.get(_PROMPT), attributes.get(_COMPLETION)
+    prompt, answer = parse_messages(input_value, "user"), parse_messages(output_value, "assistant")
     return Call(
         dialect="strands",
         kind=kind,
-        system=text_at(attributes, "system_prompt"),
-        input=listed(heard.said),
-        output=listed(answered.said),
-        input_hole=heard.hole or masked_hole(given),
-        output_hole=answered.hole or masked_hole(came),
-        error=failure(span, answered=bool(answered.said)) if kind != "chain" else None,
-        model=text_at(attributes, "gen_ai.request.model"),
-        usage=usage_at(attributes, ("gen_ai.usage.prompt_tokens",), ("gen_ai.usage.completion_tokens",))
+        system=find_text(attributes, "system_prompt"),
+        input=as_messages(prompt.messages),
+        output=as_messages(answer.messages),
+        input_incomplete=prompt.incomplete or find_redaction(input_value),
+        output_incomplete=answer.incomplete or find_redaction(output_value),
+        error=find_error(span, answered=bool(answer.messages)) if kind != "chain" else None,
+        model=find_text(attributes, "gen_ai.request.model"),
+        usage=find_usage(attributes, ("gen_ai.usage.prompt_tokens",), ("gen_ai.usage.completion_tokens",))
         if kind == "model"
         else None,
-        agent=text_at(attributes, "gen_ai.agent.name"),
-        found={field: key for field, key in (("input", _PROMPT), ("output", _COMPLETION)) if key in attributes},
+        agent=find_text(attributes, "gen_ai.agent.name"),
+        sources=find_sources(attributes, input=_PROMPT, output=_COMPLETION),
     )
 
 
-def _kind(span: Span) -> Kind:
+def _find_kind(span: Span) -> Kind:
     if "event_loop.cycle_id" in span.attributes:
         return "chain"
     return "model" if span.name == "Model invoke" else "agent"
 
 
-def _tool(span: Span) -> Call:
+def _read_tool(span: Span) -> Call:
     attributes = span.attributes
     call = ToolCall(
-        id=text_at(attributes, "tool.id"),
-        name=text_at(attributes, "tool.name") or span.name,
-        arguments=arguments(attributes.get("tool.parameters")),
-        result=answer({}, decoded(attributes.get("tool.result"))).result,
+        id=find_text(attributes, "tool.id"),
+        name=find_text(attributes, "tool.name") or span.name,
+        arguments=parse_arguments(attributes.get("tool.parameters")),
+        result=make_tool_result({}, decode(attributes.get("tool.result"))).result,
     )
     return Call(
-        dialect="strands", kind="tool", tool=call, found={"arguments": "tool.parameters", "result": "tool.result"}
+        dialect="strands", kind="tool", tool=call, sources={"arguments": "tool.parameters", "result": "tool.result"}
     )
 
 
@@ -75,7 +75,7 @@ DIALECT = Dialect(
     rank=290,
     read=read,
     evidence=(_STARTED,),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Strands Agents 0.1",
         messages="gen_ai.prompt, gen_ai.completion",
         tools="messages, tool spans",

@@ -1,6 +1,6 @@
-"""OpenLLMetry (Traceloop): its indexed messages, still widely deployed, and its workflow, task and tool spans.
+"""OpenLLMetry (Traceloop): indexed messages, still widely deployed, and workflow, task and tool spans.
 
-The messages that its newer versions write by the conventions are read by `otel_genai`.
+Newer versions write messages by the conventions; `otel_genai` reads those.
 """
 
 from __future__ import annotations
@@ -8,15 +8,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from collector.dialects.call import Call, Kind, Passage, Said, finish_of, listed
-from collector.dialects.decode import as_dict, as_list, decoded, json_value, python_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import Side, answer_in, question_in
-from collector.dialects.indexed_messages import COMPLETION, PROMPT, indexed_messages
-from collector.dialects.messages import messages, system_and_rest
-from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, passage, passages_in, text_at, texts_in, usage_at, usage_of
-from collector.span import Attributes, LogRecord, Span
+from collector.dialects.attributes import (
+    find_error,
+    find_sources,
+    find_text,
+    find_usage,
+    parse_passage,
+    parse_passages,
+    parse_texts,
+    parse_usage,
+)
+from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages, parse_finish_reason
+from collector.dialects.decode import as_dict, as_list, decode, decode_json, parse_repr
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
+from collector.dialects.indexed_messages import COMPLETION, PROMPT, parse_indexed_messages
+from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
 _KIND = "traceloop.span.kind"
@@ -28,7 +37,7 @@ _KINDS: dict[str, Kind] = {"workflow": "workflow", "agent": "agent", "tool": "to
 _REQUESTS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "completion"), "model"),
     "embedding": "other",
-    "rerank": "aside",
+    "rerank": "auxiliary",
 }
 _OPERATIONS: dict[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content"), "model"),
@@ -42,95 +51,98 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     attributes = span.attributes
     if span.scope == "litellm":
         return None  # uses the same names
-    request = text_at(attributes, "llm.request.type")
+    request = find_text(attributes, "llm.request.type")
     if request or any(key.startswith((PROMPT, COMPLETION)) for key in attributes):
-        return _model(span, _REQUESTS.get(request or "chat", "model"))
-    kind = text_at(attributes, _KIND)
+        return _read_model(span, _REQUESTS.get(request or "chat", "model"))
+    kind = find_text(attributes, _KIND)
     if kind is not None:
-        operation = _OPERATIONS.get(text_at(attributes, "gen_ai.operation.name") or "")
-        return _entity(span, operation or _KINDS.get(kind, "chain"))
+        operation = _OPERATIONS.get(find_text(attributes, "gen_ai.operation.name") or "")
+        return _read_entity(span, operation or _KINDS.get(kind, "chain"))
     if "crewai.crew.result" in attributes:
-        return _crew(span)
+        return _read_crew(span)
     results = [event.attributes for event in span.events if event.name == _QUERY_RESULT]
     if results:
-        return Call(dialect="traceloop", kind="retrieval", passages=tuple(map(_result, results)))
+        return Call(dialect="traceloop", kind="retrieval", passages=tuple(map(_parse_event_document, results)))
     return None
 
 
-def _model(span: Span, kind: Kind) -> Call:
+def _read_model(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
     encoded = span.scope.startswith("opentelemetry.instrumentation.bedrock")
-    system, given = system_and_rest(indexed_messages(attributes, PROMPT, "user", encoded=encoded))
-    output = listed(indexed_messages(attributes, COMPLETION, "assistant", encoded=encoded))
-    if output and span.scope.startswith("opentelemetry.instrumentation.google_generativeai"):
-        output = tuple(_without_nothing(output)) or None
-    finish = output[0].finish if output else None
+    system, input_messages = split_system_prompt(parse_indexed_messages(attributes, PROMPT, "user", encoded=encoded))
+    output_messages = as_messages(parse_indexed_messages(attributes, COMPLETION, "assistant", encoded=encoded))
+    if output_messages and span.scope.startswith("opentelemetry.instrumentation.google_generativeai"):
+        output_messages = tuple(_strip_none_chunks(output_messages)) or None
+    finish = output_messages[0].finish_reason if output_messages else None
     return Call(
         dialect="traceloop",
         kind=kind,
         system=system,
-        input=listed(given),
-        output=output,
-        finish=finish or finish_of(json_value(attributes.get("llm.response.finish_reason"))),
-        error=failure(span, answered=output is not None or "gen_ai.output.messages" in attributes),
-        model=text_at(attributes, "gen_ai.response.model", "llm.response.model", "gen_ai.request.model"),
-        provider=text_at(attributes, "gen_ai.system"),
-        usage=usage_at(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
-        found={
+        input=as_messages(input_messages),
+        output=output_messages,
+        finish_reason=finish or parse_finish_reason(decode_json(attributes.get("llm.response.finish_reason"))),
+        error=find_error(span, answered=output_messages is not None or "gen_ai.output.messages" in attributes),
+        model=find_text(attributes, "gen_ai.response.model", "llm.response.model", "gen_ai.request.model"),
+        provider=find_text(attributes, "gen_ai.system"),
+        usage=find_usage(attributes, _TOKENS_IN, _TOKENS_OUT) if kind == "model" else None,
+        sources={
             field: f"{beginning}*"
-            for field, beginning, said in (("input", PROMPT, given), ("output", COMPLETION, output))
-            if said
+            for field, beginning, messages in (
+                ("input", PROMPT, input_messages),
+                ("output", COMPLETION, output_messages),
+            )
+            if messages
         },
     )
 
 
-_NOTHING = re.compile(r"\A(?:None)+(?=[A-Z]|\Z)")
+_NONE_CHUNKS = re.compile(r"\A(?:None)+(?=[A-Z]|\Z)")
 
 
-def _without_nothing(output: Sequence[Said]) -> Iterable[Said]:
-    """Gemini's streams: chunks without a text were written as the word for nothing."""
-    for said in output:
-        text = _NOTHING.sub("", said.text)
-        if text or said.calls or not said.text:
-            yield said._replace(text=text)
+def _strip_none_chunks(messages: Sequence[ChatMessage]) -> Iterable[ChatMessage]:
+    """Strip `None` from Gemini's streams, where it was written for every chunk without a text."""
+    for message in messages:
+        text = _NONE_CHUNKS.sub("", message.text)
+        if text or message.tool_calls or not message.text:
+            yield message._replace(text=text)
 
 
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens")
 _TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.usage.completion_tokens")
 
 
-def _entity(span: Span, kind: Kind) -> Call:
+def _read_entity(span: Span, kind: Kind) -> Call:
     attributes = span.attributes
-    given, came = attributes.get(_INPUT), json_value(attributes.get(_OUTPUT))
-    if kind == "chain" and isinstance(given, str) and '"run_type": "prompt"' in given:
-        return _template(given)
-    if kind == "chain" and isinstance(given, str) and given.startswith(_LLAMAINDEX_REQUEST):
-        return _llamaindex(span, given, came)
-    if kind == "chain" and as_dict(came).keys() >= _LLAMAINDEX_COMPLETION:
-        return _llamaindex(span, given, came)
-    documents = _documents(came) if kind == "chain" else ()
+    input_value, output_value = attributes.get(_INPUT), decode_json(attributes.get(_OUTPUT))
+    if kind == "chain" and isinstance(input_value, str) and '"run_type": "prompt"' in input_value:
+        return _read_template(input_value)
+    if kind == "chain" and isinstance(input_value, str) and input_value.startswith(_LLAMAINDEX_REQUEST):
+        return _read_llamaindex_task(span, input_value, output_value)
+    if kind == "chain" and as_dict(output_value).keys() >= _LLAMAINDEX_COMPLETION:
+        return _read_llamaindex_task(span, input_value, output_value)
+    documents = _parse_documents(output_value) if kind == "chain" else ()
     if documents:
         kind = "retrieval"
-    elif {"tool_name", "raw_output"} <= as_dict(came).keys():  # LlamaIndex marks its tools as tasks
+    elif {"tool_name", "raw_output"} <= as_dict(output_value).keys():  # LlamaIndex marks its tools as tasks
         kind = "tool"
     if "agno.team.name" in attributes:
         kind = "agent"
     if "crewai.task.description" in attributes:
-        kind, given = "agent", given or attributes["crewai.task.description"]
-    asked, answered = _sides(given, attributes.get(_OUTPUT), kind)
+        kind, input_value = "agent", input_value or attributes["crewai.task.description"]
+    question, answer = _parse_contents(input_value, attributes.get(_OUTPUT), kind)
     return Call(
         dialect="traceloop",
         kind=kind,
-        input=asked.said,
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        error=failure(span, answered=answered.said is not None) if kind == "agent" else None,
-        agent=text_at(attributes, "traceloop.entity.name") if kind in {"agent", "workflow"} else None,
-        tool=_tool(span, given, came) if kind == "tool" else None,
+        input=question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        error=find_error(span, answered=answer.messages is not None) if kind == "agent" else None,
+        agent=find_text(attributes, "traceloop.entity.name") if kind in {"agent", "workflow"} else None,
+        tool=_parse_tool(span, input_value, output_value) if kind == "tool" else None,
         passages=documents,
-        query=_query(given) if documents else None,
-        found={field: key for field, key in (("input", _INPUT), ("output", _OUTPUT)) if key in attributes},
+        query=parse_query(input_value) if documents else None,
+        sources=find_sources(attributes, input=_INPUT, output=_OUTPUT),
     )
 
 
@@ -140,105 +152,106 @@ _LLAMAINDEX_REQUEST = '{"messages": [{"role": '
 _LLAMAINDEX_COMPLETION = {"text", "raw", "additional_kwargs"}
 
 
-def _llamaindex(span: Span, given: Json, came: Json) -> Call:
-    """LlamaIndex' calls of a model are tasks like any other: the request and the response tell what they are."""
-    response = as_dict(came)
-    if came is not None and "raw" not in response:
+def _read_llamaindex_task(span: Span, input_value: Json, output_value: Json) -> Call:
+    """Read a task that is LlamaIndex' model call: only the shape of its request and response identifies it."""
+    response = as_dict(output_value)
+    if output_value is not None and "raw" not in response:
         return Call(dialect="traceloop", kind="chain")
-    asked = messages(given).said if "message" in response or came is None else question_in(given).said or ()
-    system, asked = system_and_rest(asked)
-    answered = messages(response.get("message", response.get("text")), "assistant").said
+    input_messages = (
+        parse_messages(input_value).messages
+        if "message" in response or output_value is None
+        else parse_question(input_value).messages or ()
+    )
+    system, input_messages = split_system_prompt(input_messages)
+    output_messages = parse_messages(response.get("message", response.get("text")), "assistant").messages
     raw = as_dict(response.get("raw"))
     return Call(
         dialect="traceloop",
         kind="model",
         system=system,
-        input=listed(asked),
-        output=listed(answered),
-        error=failure(span, answered=bool(answered)),
-        model=text_at(raw, "model"),
-        response_id=text_at(raw, "id"),
-        usage=usage_of(raw.get("usage")),
-        found={"input": _INPUT, **({"output": _OUTPUT} if answered else {})},
+        input=as_messages(input_messages),
+        output=as_messages(output_messages),
+        error=find_error(span, answered=bool(output_messages)),
+        model=find_text(raw, "model"),
+        response_id=find_text(raw, "id"),
+        usage=parse_usage(raw.get("usage")),
+        sources={"input": _INPUT, **({"output": _OUTPUT} if output_messages else {})},
     )
 
 
-def _crew(span: Span) -> Call:
-    """A run of CrewAI's crew: its result is what the user got."""
+def _read_crew(span: Span) -> Call:
+    """Read a run of CrewAI's crew, whose result is the answer to the user."""
     attributes = span.attributes
     return Call(
         dialect="traceloop",
         kind="workflow",
-        output=answer_in(attributes["crewai.crew.result"]).said,
-        agent=text_at(attributes, "crewai.crew.name"),
-        found={"output": "crewai.crew.result"},
+        output=parse_answer(attributes["crewai.crew.result"]).messages,
+        agent=find_text(attributes, "crewai.crew.name"),
+        sources={"output": "crewai.crew.result"},
     )
 
 
-def _template(given: str) -> Call:
-    """LangChain's prompt templates: their inputs are what a prompt was filled with."""
+def _read_template(input_value: str) -> Call:
+    """Read LangChain's prompt templates, whose inputs are the variables of a prompt."""
     return Call(
         dialect="traceloop",
-        variables=texts_in(as_dict(decoded(given)).get("inputs")),
-        found={"variables": _INPUT},
+        variables=parse_texts(as_dict(decode(input_value)).get("inputs")),
+        sources={"variables": _INPUT},
     )
 
 
-def _sides(given: Json, came: Json, kind: Kind) -> tuple[Side, Side]:
+def _parse_contents(input_value: Json, output_value: Json, kind: Kind) -> tuple[Content, Content]:
     if kind in {"agent", "workflow", "chain"}:
-        return question_in(given), answer_in(json_value(came))
+        return parse_question(input_value), parse_answer(decode_json(output_value))
     if kind != "model":
-        return Side(None), Side(None)
-    asked, answered = messages(given), messages(came, "assistant")
+        return Content(None), Content(None)
+    question, answer = parse_messages(input_value), parse_messages(output_value, "assistant")
     return (
-        Side(listed(asked.said) if asked.shaped else None, asked.hole),
-        Side(listed(answered.said) if answered.shaped else None, answered.hole),
+        Content(as_messages(question.messages) if question.is_structured else None, question.incomplete),
+        Content(as_messages(answer.messages) if answer.is_structured else None, answer.incomplete),
     )
 
 
-def _query(given: Json) -> str | None:
-    asked = question_in(given).said
-    return asked[-1].text if asked else None
-
-
-def _documents(came: Json) -> tuple[Passage, ...]:
-    """A task's output, if it is a list of documents: Traceloop has no other place for them."""
-    items = [as_dict(decoded(each)) for each in as_list(came)]
+def _parse_documents(output_value: Json) -> tuple[Passage, ...]:
+    """Parse a task's output if it is a list of documents: Traceloop has no other attribute for them."""
+    items = [as_dict(decode(each)) for each in as_list(output_value)]
     marks = {"id", "score", "metadata", "page_content", "doc_id", "node"}
-    if items and all(marks & item.keys() and passage(item).text for item in items):
-        return passages_in(came)
+    if items and all(marks & item.keys() and parse_passage(item).text for item in items):
+        return parse_passages(output_value)
     return ()
 
 
-def _result(attributes: Attributes) -> Passage:
-    return passage({key.removeprefix(f"{_QUERY_RESULT}."): value for key, value in attributes.items()})
+def _parse_event_document(attributes: Attributes) -> Passage:
+    return parse_passage({key.removeprefix(f"{_QUERY_RESULT}."): value for key, value in attributes.items()})
 
 
 _AGNO_RESULT = re.compile(r"status='\w+' result=(.*?) error=(?=None|')", re.DOTALL)
 
 
-def _agno_result(came: Json) -> Json:
-    """What a tool gave, out of Agno's account of it."""
-    found = _AGNO_RESULT.match(came) if isinstance(came, str) else None
-    return came if found is None else python_value(found[1])
+def _parse_agno_result(output_value: Json) -> Json:
+    """Parse a tool's result out of Agno's description of it."""
+    match = _AGNO_RESULT.match(output_value) if isinstance(output_value, str) else None
+    return output_value if match is None else parse_repr(match[1])
 
 
-def _tool(span: Span, given: Json, came: Json) -> ToolCall:
-    held = as_dict(decoded(given))
-    asked: Json = held.get("kwargs") or held.get("args") or held
-    if "input_str" in held:  # LangChain: the arguments' repr
-        asked = arguments(held["input_str"])
-    done = as_dict(came)
+def _parse_tool(span: Span, input_value: Json, output_value: Json) -> ToolCall:
+    input_fields = as_dict(decode(input_value))
+    tool_arguments: Json = input_fields.get("kwargs") or input_fields.get("args") or input_fields
+    if "input_str" in input_fields:  # LangChain: the arguments' repr
+        tool_arguments = parse_arguments(input_fields["input_str"])
+    output_fields = as_dict(output_value)
     name = (
-        text_at(done, "tool_name") or text_at(span.attributes, "gen_ai.tool.name", "traceloop.entity.name") or span.name
+        find_text(output_fields, "tool_name")
+        or find_text(span.attributes, "gen_ai.tool.name", "traceloop.entity.name")
+        or span.name
     )
-    output = done.get("raw_output", done.get("output", _agno_result(came)))
-    said = messages(output, "tool").said if {"lc", "kwargs"} & as_dict(output).keys() else ()
+    output = output_fields.get("raw_output", output_fields.get("output", _parse_agno_result(output_value)))
+    messages = parse_messages(output, "tool").messages if {"lc", "kwargs"} & as_dict(output).keys() else ()
     return ToolCall(
-        id=text_at(span.attributes, "gen_ai.tool.call.id"),
+        id=find_text(span.attributes, "gen_ai.tool.call.id"),
         name=name,
-        arguments=asked,
-        result=decoded(said[-1].text if said else output),
+        arguments=tool_arguments,
+        result=decode(messages[-1].text if messages else output),
     )
 
 
@@ -255,7 +268,7 @@ DIALECT = Dialect(
         "crewai.crew.result",
     ),
     events=frozenset({_QUERY_RESULT}),
-    carries=Carries(
+    coverage=Coverage(
         libraries="OpenLLMetry and the Traceloop SDK, all generations",
         messages="gen_ai.prompt.N, gen_ai.completion.N (≤ 0.4x); by the conventions since",
         tools="messages, tool spans",

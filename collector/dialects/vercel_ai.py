@@ -1,16 +1,16 @@
-"""The Vercel AI SDK up to generation 6, and the legacy integration of 7: attributes under `ai.`."""
+"""The Vercel AI SDK up to generation 6, and 7's legacy integration: attributes under `ai.`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collector.dialects.call import Call, Said, finish_of, listed
-from collector.dialects.decode import as_text, json_value
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.messages import messages, system_and_rest, tool_calls
-from collector.dialects.parts import arguments
-from collector.dialects.reading import failure, found_at, masked_hole, text_at, usage_at
-from collector.span import Attributes, LogRecord, Span
+from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, find_usage, find_value
+from collector.dialects.call import Call, ChatMessage, as_messages, parse_finish_reason
+from collector.dialects.decode import as_text, decode_json
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.messages import parse_messages, parse_tool_calls, split_system_prompt
+from collector.dialects.parts import parse_arguments
+from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Incomplete, ToolCall
 
 _OPERATION = "ai.operationId"
@@ -19,40 +19,42 @@ _ROOTS = frozenset({"ai.generateText", "ai.streamText", "ai.generateObject", "ai
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a span by its operation: the root tells the user's exchange, the leaves are the model calls."""
-    operation = text_at(span.attributes, _OPERATION)
+    """Read a span by its operation: the root has the user's question and the answer, the leaves are model calls."""
+    operation = find_text(span.attributes, _OPERATION)
     if operation is None:
         return None
     if operation == "ai.toolCall":
-        return _tool(span)
+        return _read_tool(span)
     if operation in _ROOTS or operation.endswith(_LEAVES):
         is_model = operation.endswith(_LEAVES) and not operation.startswith("ai.embed")
-        return _exchange(span, is_model=is_model)
+        return _read_call(span, is_model=is_model)
     return Call(dialect="vercel_ai")
 
 
-def _exchange(span: Span, *, is_model: bool) -> Call:
+def _read_call(span: Span, *, is_model: bool) -> Call:
     attributes = span.attributes
-    prompt, prompt_at = found_at(attributes, "ai.prompt.messages", "ai.prompt")
-    heard = messages(prompt, "user")
-    system, given = system_and_rest(heard.said)
-    came, came_at = _answer(attributes)
+    prompt_value, prompt_key = find_value(attributes, "ai.prompt.messages", "ai.prompt")
+    prompt = parse_messages(prompt_value, "user")
+    system, input_messages = split_system_prompt(prompt.messages)
+    output_messages, output_key = _parse_answer(attributes)
     return Call(
         dialect="vercel_ai",
         kind="model" if is_model else "agent",
         system=system,
-        input=listed(given),
-        output=came,
-        input_hole=heard.hole,
-        output_hole=_hole(came),
-        finish=finish_of(attributes.get("ai.response.finishReason") or attributes.get("ai.finishReason")),
-        error=failure(span, answered=came is not None),
-        model=text_at(attributes, "ai.response.model", "ai.model.id"),
-        provider=text_at(attributes, "ai.model.provider"),
-        response_id=text_at(attributes, "ai.response.id") if is_model else None,
-        usage=usage_at(attributes, _INPUT_TOKENS, _OUTPUT_TOKENS) if is_model else None,
-        agent=text_at(attributes, "ai.telemetry.functionId"),
-        found={field: key for field, key in (("input", prompt_at), ("output", came_at)) if key},
+        input=as_messages(input_messages),
+        output=output_messages,
+        input_incomplete=prompt.incomplete,
+        output_incomplete=_find_redacted_answer(output_messages),
+        finish_reason=parse_finish_reason(
+            attributes.get("ai.response.finishReason") or attributes.get("ai.finishReason")
+        ),
+        error=find_error(span, answered=output_messages is not None),
+        model=find_text(attributes, "ai.response.model", "ai.model.id"),
+        provider=find_text(attributes, "ai.model.provider"),
+        response_id=find_text(attributes, "ai.response.id") if is_model else None,
+        usage=find_usage(attributes, _INPUT_TOKENS, _OUTPUT_TOKENS) if is_model else None,
+        agent=find_text(attributes, "ai.telemetry.functionId"),
+        sources=find_sources(attributes, input=prompt_key, output=output_key),
     )
 
 
@@ -60,34 +62,34 @@ _INPUT_TOKENS = ("ai.usage.inputTokens", "ai.usage.promptTokens")
 _OUTPUT_TOKENS = ("ai.usage.outputTokens", "ai.usage.completionTokens")
 
 
-def _answer(attributes: Attributes) -> tuple[tuple[Said, ...] | None, str]:
-    """Text, object or tool calls; an empty text is left out altogether."""
-    text, text_key = found_at(
+def _parse_answer(attributes: Attributes) -> tuple[tuple[ChatMessage, ...] | None, str]:
+    """Parse text, object or tool calls; the SDK omits an empty text."""
+    text, text_key = find_value(
         attributes, "ai.response.text", "ai.result.text", "ai.response.object", "ai.result.object"
     )
-    raw, calls_key = found_at(attributes, "ai.response.toolCalls", "ai.result.toolCalls")
-    calls = tool_calls(raw)
+    raw, calls_key = find_value(attributes, "ai.response.toolCalls", "ai.result.toolCalls")
+    calls = parse_tool_calls(raw)
     if text is None and not calls:
         return None, ""
-    return (Said("assistant", as_text(text), calls),), text_key or calls_key
+    return (ChatMessage("assistant", as_text(text), calls),), text_key or calls_key
 
 
-def _hole(came: tuple[Said, ...] | None) -> Incomplete | None:
-    return masked_hole(came[0].text) if came else None
+def _find_redacted_answer(output_messages: tuple[ChatMessage, ...] | None) -> Incomplete | None:
+    return find_redaction(output_messages[0].text) if output_messages else None
 
 
-def _tool(span: Span) -> Call:
+def _read_tool(span: Span) -> Call:
     attributes = span.attributes
-    given, given_at = found_at(attributes, "ai.toolCall.args", "ai.toolCall.input")
-    came, came_at = found_at(attributes, "ai.toolCall.result", "ai.toolCall.output")
+    input_value, input_key = find_value(attributes, "ai.toolCall.args", "ai.toolCall.input")
+    output_value, output_key = find_value(attributes, "ai.toolCall.result", "ai.toolCall.output")
     call = ToolCall(
-        id=text_at(attributes, "ai.toolCall.id"),
-        name=text_at(attributes, "ai.toolCall.name") or span.name,
-        arguments=arguments(given),
-        result=json_value(came),
+        id=find_text(attributes, "ai.toolCall.id"),
+        name=find_text(attributes, "ai.toolCall.name") or span.name,
+        arguments=parse_arguments(input_value),
+        result=decode_json(output_value),
     )
-    places = {field: key for field, key in (("arguments", given_at), ("result", came_at)) if key}
-    return Call(dialect="vercel_ai", kind="tool", tool=call, found=places)
+    sources = find_sources(attributes, arguments=input_key, result=output_key)
+    return Call(dialect="vercel_ai", kind="tool", tool=call, sources=sources)
 
 
 DIALECT = Dialect(
@@ -95,7 +97,7 @@ DIALECT = Dialect(
     rank=230,
     read=read,
     evidence=(_OPERATION,),
-    carries=Carries(
+    coverage=Coverage(
         libraries="Vercel AI SDK 3 to 6, and 7's legacy integration",
         messages="ai.prompt.messages, ai.response.text",
         tools="messages, tool spans",

@@ -1,32 +1,32 @@
-"""Weights & Biases Weave: marks which span is a turn of a thread; messages are beside it in another dialect's words."""
+"""Weights & Biases Weave's mark of the spans that are turns of a thread; messages are there in another dialect."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collector.dialects.attributes import find_sources, find_value
 from collector.dialects.call import Call
-from collector.dialects.dialect import Carries, Dialect
-from collector.dialects.free_form import answer_in, question_in
-from collector.dialects.reading import found_at
-from collector.span import LogRecord, Span
+from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.free_form import parse_answer, parse_question
+from collector.otlp.span import LogRecord, Span
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a span that is marked as a turn: it tells question and answer as the user saw them."""
+    """Read a span that is marked as a turn: it has question and answer as the user saw them."""
     attributes = span.attributes
     if attributes.get("wandb.is_turn") not in (True, "true", "True"):
         return None
-    given, given_at = found_at(attributes, "input.value", "weave.input", "gen_ai.input.messages")
-    came, came_at = found_at(attributes, "output.value", "weave.output", "gen_ai.output.messages")
-    asked, answered = question_in(given), answer_in(came)
+    input_value, input_key = find_value(attributes, "input.value", "weave.input", "gen_ai.input.messages")
+    output_value, output_key = find_value(attributes, "output.value", "weave.output", "gen_ai.output.messages")
+    question, answer = parse_question(input_value), parse_answer(output_value)
     return Call(
         dialect="weave",
         kind="workflow",
-        input=asked.said,
-        output=answered.said,
-        input_hole=asked.hole,
-        output_hole=answered.hole,
-        found={field: key for field, key in (("input", given_at), ("output", came_at)) if key},
+        input=question.messages,
+        output=answer.messages,
+        input_incomplete=question.incomplete,
+        output_incomplete=answer.incomplete,
+        sources=find_sources(attributes, input=input_key, output=output_key),
     )
 
 
@@ -35,9 +35,9 @@ DIALECT = Dialect(
     rank=90,
     read=read,
     evidence=("wandb.is_turn",),
-    carries=Carries(
+    coverage=Coverage(
         libraries="W&B Weave",
-        messages="in the words of the dialect beside it",
+        messages="as written by the other dialect on the span",
         conversation="wandb.thread_id",
     ),
 )

@@ -1,50 +1,23 @@
-"""What is to be judged, and by what: monitors, with their evaluators and judges, ready to use."""
+"""The evaluation plan: monitors with their evaluators and judges, ready to use."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args
 
-from collector.evaluate.budget import Limits
-from collector.evaluate.conversations import Ends
-from collector.evaluate.marks import Mark
-from collector.evaluate.sampling import draw, inclusion
-from collector.evaluate.strata import Strata
+from collector.evaluate.budget.windows import Budget
+from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.sampling.draw import draw, inclusion
+from collector.evaluate.sampling.strata import Strata
+from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Scope, Turn
-from evaluators.errors import JudgeRejected
 from evaluators.evaluator import Evaluator
-from evaluators.judge import Judge, Prompt, R, Verdict
-from evaluators.outcome import Sampling
-
-
-class NoJudge:
-    """The judge of evaluators that ask nobody."""
-
-    model = ""
-
-    async def ask(
-        self,
-        prompt: Prompt,  # noqa: ARG002 - the port's signature
-        reply: type[R],  # noqa: ARG002
-        *,
-        logprobs: bool = False,  # noqa: ARG002
-        samples: int = 1,  # noqa: ARG002
-    ) -> Verdict[R]:
-        """Refuse: no judge is configured."""
-        raise JudgeRejected("this evaluator has no judge")
-
-
-def version_of(evaluator: Evaluator[Any], model: str) -> str:
-    """The version of an evaluator as a judge's model answers it: 12 hex digits that change when scores may.
-
-    Means and evidence are kept by it: scores of two judges are never averaged. Without a judge it is the evaluator's.
-    """
-    if not model:
-        return evaluator.version
-    return hashlib.sha256(f"{evaluator.version}\x1f{model}".encode()).hexdigest()[:12]
+from evaluators.identity import make_evaluation_id
+from evaluators.judge import Judge
+from evaluators.results import Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +25,14 @@ class Assignment:
     """An evaluator with the judge that answers it, and that judge's name in the configuration ("": it asks nobody).
 
     `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
-    where it shall not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
+    where it does not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
     made.
     """
 
     evaluator: Evaluator[Any]
     judge: Judge
     version: str
-    """The evaluator's version with this judge, computed once (see `version_of`)."""
+    """The evaluator's version with this judge, computed once (see `judged_version`)."""
     fallback: Judge | None = None
     fallback_version: str | None = None
     rate: float | None = None
@@ -83,8 +56,7 @@ class Assignment:
         give to one evaluator is judged once, for the first.
         """
         model = self.judge_of(fallback=fallback).model
-        parts = (self.evaluator.name, self.version, model, subject_id, revision)
-        return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
+        return make_evaluation_id(self.evaluator.name, self.version, model, subject_id, revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +67,7 @@ class EndRule:
     tools: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()
 
-    def met_by(self, turn: Turn) -> bool:
+    def is_met_by(self, turn: Turn) -> bool:
         """Whether the turn is the last of its conversation."""
         if self.tools and any(each.name in self.tools for each in turn.tools_called):
             return True
@@ -108,7 +80,7 @@ class EndRule:
 class Monitor:
     """Which turns are watched, at what rate, by which evaluators.
 
-    `match` maps a turn's field, or `attributes.<name>`, to the values that are wanted; all of them must match.
+    `match` maps a turn's field, or `attributes.<name>`, to its accepted values; all of them must match.
     `rate` is the probability with which a conversation is judged.
     """
 
@@ -116,10 +88,10 @@ class Monitor:
     assignments: tuple[Assignment, ...]
     match: Mapping[str, frozenset[str]]
     rate: float = 1.0
-    ends: Ends = field(default_factory=Ends)
+    window_settings: SessionWindowSettings = field(default_factory=SessionWindowSettings)
     end_rule: EndRule = field(default_factory=EndRule)
     strata: Strata = field(default_factory=Strata)
-    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
 
     def of_scope(self, scope: Scope) -> tuple[Assignment, ...]:
         """The assignments whose evaluators judge turns, or conversations."""
@@ -134,16 +106,16 @@ class Monitor:
         """Whether this monitor watches the turn."""
         return all(text_at(turn, path) in wanted for path, wanted in self.match.items())
 
-    def chance(self, assignment: Assignment, factor: float, boost: float) -> float:
+    def probability(self, assignment: Assignment, factor: float, boost: float) -> float:
         """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates."""
         if assignment.rate is None:
             return inclusion(self.rate, factor, boost)
-        own = factor if assignment.evaluator.needs_judge else 1.0  # what costs nothing is not held back by a budget
+        own = factor if assignment.evaluator.needs_judge else 1.0  # what costs nothing is not reduced by a budget
         return inclusion(assignment.rate, own, boost)
 
     @property
     def reads_content(self) -> bool:
-        """Whether it takes more than a turn's key to know that this monitor does not want it."""
+        """Whether more than a turn's key is needed to know that this monitor does not select it."""
         return bool(self.match or self.strata.boosts)
 
 
@@ -153,12 +125,12 @@ class Plan:
 
     monitors: tuple[Monitor, ...]
     salt: str = "evalstream"
-    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
     """The budget of all monitors together."""
 
     @property
     def judge_names(self) -> frozenset[str]:
-        """The names of the judges that may be asked; "" where an evaluator asks none."""
+        """The names of the judges in use; "" where an evaluator has none."""
         assignments = [each for monitor in self.monitors for each in monitor.assignments]
         return frozenset(
             name for each in assignments for name in (each.judge_name, each.fallback_name or each.judge_name)
@@ -173,19 +145,19 @@ class Plan:
 class Job:
     """One evaluation to be made: one evaluator, one subject.
 
-    `needs` is the mark of the oldest record it was made from: the low watermark may not pass it before the evaluation
-    is in the ledger. `emitted` is the position of the record that gave rise to it, `since` when the log took that.
-    `size` is about how many bytes its case takes while it waits. `supersedes` are evaluations of fewer turns of the
-    same conversation.
+    `replay_point` is that of the oldest record it was made from: the low watermark may not pass it before the
+    evaluation is in the ledger. `trigger_offset` is the offset of the record that triggered it, `triggered_at` the time
+    (s since the epoch) at which the log took that. `size` is about how many bytes its case takes while it waits.
+    `supersedes` are evaluations of fewer turns of the same conversation.
     """
 
     evaluation_id: str
     monitor: Monitor
     assignment: Assignment
     case: Callable[[], Turn | Conversation]
-    needs: Mark
-    emitted: int
-    since: float = 0.0
+    replay_point: ReplayPoint
+    trigger_offset: int
+    triggered_at: float = 0.0
     size: int = 0
     sampling: Sampling = field(default_factory=Sampling)
     fallback: bool = False
@@ -199,7 +171,7 @@ class Job:
 
     @property
     def judge_name(self) -> str:
-        """The name of the judge to ask; "" if none is asked."""
+        """The name of the judge; "" where the evaluator has none."""
         return self.assignment.fallback_name if self.fallback else self.assignment.judge_name
 
 
@@ -209,7 +181,9 @@ def conversation_key(turn: Turn) -> str:
 
 
 def text_at(turn: Turn, path: str) -> str:
-    """A turn's field, or `attributes.<name>`, as text; "" where there is none."""
+    """A turn's field, its `tenant`, or `attributes.<name>`, as text; "" where there is none."""
+    if path == "tenant":
+        return tenant_of(turn)
     if path.startswith("attributes."):
         value = turn.attributes.get(path.removeprefix("attributes."))
     else:

@@ -1,4 +1,4 @@
-"""The evaluate stage: a fold over a partition of the turns log that gives rise to evaluations."""
+"""The evaluate stage: opens a processor for each partition of the turns log."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from collector.errors import BadInput
-from collector.evaluate.dispatch import Dispatcher
-from collector.evaluate.fold import Bounds, EvaluateFold
-from collector.evaluate.jobs import PartitionJobs
-from collector.evaluate.ledger import Ledger, end_of
-from collector.evaluate.marks import Mark, Note
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
+from collector.evaluate.partition_processor import PartitionProcessor, StateLimits
+from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Plan
-from collector.evaluate.purse import Purse
-from collector.evaluate.state import State
-from collector.evaluate.tally import NoTally, Tally
-from collector.logs.log import Committed, Log, Stored
+from collector.evaluate.recovery.ledger import Ledger, end_offset
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.evaluate.scheduling.jobs import PartitionJobs
+from collector.logs.log import Committed, Log, StoredRecord
 
 
 class EvaluateStage:
-    """Opens the folds of the turns log's partitions.
+    """Opens the processors of the turns log's partitions.
 
-    A job that waits or runs when its partition is given up is made again by the next owner. `grace` (s) is how long
-    running jobs may take to end when the service stops; call `stop` before
-    cancelling. `turns` is the log that the
-    stage follows, for what is carried forward in it.
+    A job that waits or runs when its partition is revoked is made again by the next owner. `grace` gives the seconds
+    that running jobs have to finish when a processor closes. `turns` is the log that the stage consumes; snapshots
+    of long conversations are written to it.
     """
 
     def __init__(
@@ -36,74 +35,82 @@ class EvaluateStage:
         dispatcher: Dispatcher,
         *,
         turns: Log | None = None,
-        bounds: Bounds = Bounds(),  # noqa: B008 - a frozen value
-        grace: float = 20.0,
-        tally: Tally | None = None,
-        purse: Purse | None = None,
+        limits: StateLimits = StateLimits(),  # noqa: B008 - a frozen value
+        grace: Callable[[], float] = lambda: 0.0,
+        outcomes: OutcomeCounter | None = None,
+        budget: BudgetController | None = None,
         clock: Callable[[], float] = time.time,
-        on_bad_record: Callable[[Stored, BadInput], None] = lambda _record, _error: None,
+        on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
     ) -> None:
         self._plan = plan
         self._evaluations = evaluations
         self._turns = turns
-        self._bounds = bounds
+        self._limits = limits
         self._dispatcher = dispatcher
         self._grace = grace
-        self._tally = tally or NoTally()
-        self._purse = purse if purse is not None and purse.limited else None
+        self._outcomes = outcomes or NullOutcomes()
+        self._budget = budget if budget is not None and budget.limited else None
         self._clock = clock
         self._on_bad_record = on_bad_record
-        self._folds: dict[int, EvaluateFold] = {}
-        self._stopping = False
-
-    def stop(self) -> None:
-        """The service stops: from now on, running jobs have their `grace`."""
-        self._stopping = True
+        self._processors: dict[int, PartitionProcessor] = {}
 
     @property
     def open_conversations(self) -> int:
         """How many conversations are open in this process, over all monitors and partitions."""
-        return sum(each.open for fold in self._folds.values() for each in fold.state.conversations.values())
+        return sum(
+            each.open for processor in self._processors.values() for each in processor.state.conversations.values()
+        )
 
     @property
-    def jobs(self) -> int:
-        """How many evaluations are under way in this process; those that wait for a place are not."""
-        return sum(fold.jobs.running for fold in self._folds.values())
+    def in_flight(self) -> int:
+        """How many evaluations are due in this process and have not ended."""
+        return sum(processor.in_flight for processor in self._processors.values())
+
+    @property
+    def running(self) -> int:
+        """How many of these have a slot at their judge."""
+        return sum(processor.jobs.running for processor in self._processors.values())
 
     @asynccontextmanager
-    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[EvaluateFold]:
-        """Read the ledger back and open the partition's fold; its jobs end with it."""
-        note = Note.read(committed.note, committed.low_watermark) if committed else self._beginning()
-        ahead = 0 if self._turns is None else await end_of(self._turns, partition)
-        ledger = Ledger(self._evaluations, partition, ahead=ahead, costs=self._purse is not None)
-        await ledger.read_back(note.ledger)
-        if self._purse is not None:
-            self._purse.open(partition, self._clock(), ledger.account, ledger.spent)
-        state = State(self._plan, note.start, ledger.decisions)
+    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[PartitionProcessor]:
+        """Read the ledger back and open the partition's processor; its jobs end with it."""
+        metadata = (
+            CommitMetadata.from_json(committed.metadata, committed.low_watermark)
+            if committed
+            else self._initial_metadata()
+        )
+        previous_end = 0 if self._turns is None else await end_offset(self._turns, partition)
+        ledger = Ledger(self._evaluations, partition, previous_end=previous_end, read_costs=self._budget is not None)
+        await ledger.read_back(metadata.ledger_offset)
+        if self._budget is not None:
+            self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs)
+        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records)
         state.on_bad_record = self._on_bad_record
         async with asyncio.TaskGroup() as tasks:
-            jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._tally)
-            fold = EvaluateFold(
+            jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes)
+            processor = PartitionProcessor(
                 state,
                 jobs,
                 ledger,
-                self._tally,
+                self._outcomes,
                 partition=partition,
                 evaluations=self._evaluations,
                 turns=self._turns,
-                bounds=self._bounds,
-                emitted=note.emitted,
-                purse=self._purse,
+                limits=self._limits,
+                done_below=metadata.done_below,
+                budget=self._budget,
                 clock=self._clock,
             )
-            self._folds[partition] = fold
+            self._processors[partition] = processor
             try:
-                yield fold
+                yield processor
             finally:
-                del self._folds[partition]
-                await jobs.stop(self._grace if self._stopping else 0.0)
-                if self._purse is not None:
-                    self._purse.close(partition)
+                del self._processors[partition]
+                await jobs.stop(self._grace())
+                if self._budget is not None:
+                    self._budget.remove_partition(partition)
 
-    def _beginning(self) -> Note:
-        return Note() if self._purse is None else Note(start=Mark(0, rates=self._purse.first()))
+    def _initial_metadata(self) -> CommitMetadata:
+        if self._budget is None:
+            return CommitMetadata()
+        return CommitMetadata(replay_point=ReplayPoint(0, rates=self._budget.initial_rates()))

@@ -1,1 +1,1 @@
-"""From evaluations to the outside; one file per exporter."""
+"""Exporters of evaluations; one file each."""

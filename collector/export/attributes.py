@@ -1,15 +1,15 @@
-"""The OpenTelemetry attributes of an evaluation: every name that goes out is in this file.
+"""The OpenTelemetry attributes of an evaluation: every exported name is in this file.
 
 `gen_ai.*` and `error.type` are names of the GenAI semantic conventions, event `gen_ai.evaluation.result` (status:
 development). The conventions know neither how a score came about nor what a conversation's score belongs to, so this
-is said under `evalstream.*`.
+is under `evalstream.*`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evaluators.outcome import Evaluation, Subject
+from evaluators.results import Evaluation, Subject
 
 EVENT_NAME = "gen_ai.evaluation.result"
 SPAN_NAME = "evaluate {evaluator}"

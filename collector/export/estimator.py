@@ -1,4 +1,4 @@
-"""The five weighted sums from which means, errors and drops are computed, kept up on a stream.
+"""The five weighted sums from which means, errors and drops are computed, updated on a stream.
 
 With w = 1 / sampling probability, and for each conversation a = sum of w and b = sum of w * score of its scored turns,
 the sums are W = sum a, WY = sum b, W2 = sum a², W2Y = sum a*b, W2Y2 = sum b². Then WY / W is the unbiased mean, and
@@ -12,7 +12,8 @@ independent). On a stream a conversation's turns come one by one, so each adds w
     a*b -> (a + w)(b + w*y):  w*y * (a + w) + w * b
     b² -> (b + w*y)²:         w*y * (2b + w*y)
 
-None of it is negative, so these are counters, exact over any window that holds whole conversations. The sums of
+None of it is negative, so these are counters, exact over any window that holds whole conversations. Why not one counter
+of squared scores: it would take turns of a conversation for independent, and understate the error. The sums of
 replicas add up, because one conversation is scored by one partition's owner.
 
 A conversation without end must not be one cluster without end: a window that begins within a cluster also gets the
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Increments:
+class EstimatorIncrements:
     """What one score adds to the five sums; each at least 0."""
 
     w: float
@@ -64,11 +65,11 @@ class Clusters:
     def __len__(self) -> int:
         return len(self._clusters)
 
-    def add(self, key: Hashable, *, weight: float, score: float, time: float) -> Increments:
+    def add(self, key: Hashable, *, weight: float, score: float, time: float) -> EstimatorIncrements:
         """Add a score in [0, 1] of the conversation `key`, weighted `weight` >= 1, made at `time` (s)."""
         cluster = self._cluster(key, time)
         wy = weight * score
-        increments = Increments(
+        increments = EstimatorIncrements(
             w=weight,
             wy=wy,
             w2=weight * (2.0 * cluster.w + weight),

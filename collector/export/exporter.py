@@ -27,10 +27,10 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from collector.errors import EvalstreamError
-from collector.health import Health
-from collector.telemetry import Telemetry
+from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
 from evaluators.cases import Scope
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 
 class ExportUnavailable(EvalstreamError):
@@ -48,8 +48,10 @@ class ExportUnavailable(EvalstreamError):
 class Exporter(Protocol):
     """Takes evaluations to the outside."""
 
-    async def export(self, batch: Sequence[Evaluation]) -> None:
-        """Take a batch out; on return it is delivered, or lost for a reason that was counted.
+    async def export(self, batch: Sequence[Evaluation]) -> int | None:
+        """Take a batch out; returns how many of it the destination refused for good, None for none of them.
+
+        The others are delivered on return, and the refused ones counted as dropped with their reason.
 
         The same evaluation may come again after a crash, and batches of different partitions at the same time.
 
@@ -60,7 +62,7 @@ class Exporter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class MonitoredEvaluator:
     """An evaluator that a monitor uses: whose evaluations will come."""
 
     evaluator: str
@@ -75,7 +77,7 @@ class ExportContext:
     """What the service gives to every exporter."""
 
     telemetry: Telemetry
-    watched: tuple[Watched, ...] = ()
+    evaluators: tuple[MonitoredEvaluator, ...] = ()
     health: Health | None = None
 
 

@@ -1,14 +1,14 @@
-"""Evaluations to a file, one JSON line each."""
+"""Exporter to a file, one evaluation a line as JSON."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import stat
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,21 +16,31 @@ from pydantic import Field
 
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExporterSettings, ExportUnavailable
-from collector.records import evaluation_to_json
-from evaluators.outcome import Evaluation
+from collector.records.json import evaluation_to_json
+from evaluators.private_files import PRIVATE, restrict
+from evaluators.results import Evaluation
+
+logger = logging.getLogger(__name__)
 
 _BLOCK = 64 * 1024
+_GROUP_READABLE = 0o640
 
 
 class JsonlSettings(ExporterSettings):
     """Where to."""
 
-    path: Path = Field(description="The file; it is made where there is none, and appended to where there is one.")
-    sync: bool = Field(default=False, description="Wait after every batch until the disk has it.")
+    path: Path = Field(description="The file; created if missing, else appended to.")
+    sync: bool = Field(default=False, description="Wait after every batch until it is on disk.")
+    group_readable: bool = Field(
+        default=False, description="Let the file's group read it, a log shipper say; else only its owner may."
+    )
 
 
 class JsonlExporter:
-    """Appends to a file. A line that a crash cut off is taken out when the file is opened: it comes again."""
+    """Appends to a file. A line that a crash cut off is taken out when the file is opened: it comes again.
+
+    A file that somebody moves or deletes meanwhile, as log rotation does, is opened again at its path.
+    """
 
     Settings: ClassVar[type[JsonlSettings]] = JsonlSettings
 
@@ -50,14 +60,15 @@ class JsonlExporter:
         """
         del context
         try:
-            file = await asyncio.to_thread(_open, settings.path)
+            file = await asyncio.to_thread(_open, settings)
         except OSError as error:
             raise ConfigError(f"{settings.path} cannot be written ({error.strerror}); choose another path") from error
-        try:
-            with ThreadPoolExecutor(1, "jsonl") as writer:  # leaving waits for a write that was begun
-                yield cls(settings, file, writer)
-        finally:
-            os.close(file)
+        with ThreadPoolExecutor(1, "jsonl") as writer:  # leaving waits for a write that was begun
+            exporter = cls(settings, file, writer)
+            try:
+                yield exporter
+            finally:
+                writer.submit(exporter.close)
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Append one line per evaluation; all of the batch or nothing.
@@ -66,22 +77,59 @@ class JsonlExporter:
             ExportUnavailable: the disk is full or the like.
         """
         lines = b"".join(evaluation_to_json(each) + b"\n" for each in batch)
-        write = partial(_append, self._file, lines, sync=self._settings.sync)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._writer, write)
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._write, lines)
         except OSError as error:
             raise ExportUnavailable(f"{self._settings.path}: {error.strerror}", reason="write_failed") from error
 
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
 
-def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    def _write(self, lines: bytes) -> None:
+        if _has_left(self._file, self._settings.path):
+            logger.warning("%s was moved or deleted: a new one is written from here on", self._settings.path)
+            now = _open(self._settings)
+            os.close(self._file)
+            self._file = now
+        _append(self._file, lines, sync=self._settings.sync)
+
+
+def _has_left(file: int, path: Path) -> bool:
+    """Whether the path does not lead to the open file any more. Pipes and terminals stay."""
+    opened = os.fstat(file)
+    if not stat.S_ISREG(opened.st_mode):
+        return False
     try:
+        return not os.path.samestat(opened, path.stat())
+    except OSError:
+        return True
+
+
+def _open(settings: JsonlSettings) -> int:
+    path, permissions = settings.path, _GROUP_READABLE if settings.group_readable else PRIVATE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, permissions)
+    try:
+        _restrict(path, permissions)
         _cut_torn_line(file)
     except BaseException:
         os.close(file)
         raise
     return file
+
+
+def _restrict(path: Path, permissions: int) -> None:
+    try:
+        before = restrict(path, permissions)
+    except OSError as error:
+        logger.warning("%s holds evaluations and cannot be made private: %s", path, error.strerror)
+        return
+    if before is not None:
+        logger.warning(
+            "%s holds evaluations and had permissions %04o, now %04o; group_readable: true lets its group read it",
+            path, before, before & permissions,
+        )  # fmt: skip
 
 
 def _append(file: int, lines: bytes, *, sync: bool) -> None:
@@ -105,9 +153,9 @@ def _cut_torn_line(file: int) -> None:
     end = os.fstat(file).st_size
     while end > 0:
         start = max(0, end - _BLOCK)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            os.ftruncate(file, start + found + 1)
+        newline = os.pread(file, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            os.ftruncate(file, start + newline + 1)
             return
         end = start
     os.ftruncate(file, 0)

@@ -1,4 +1,4 @@
-"""Scores back over OTLP/HTTP, into the trace they belong to.
+"""Exporter over OTLP/HTTP: scores go back into the trace they belong to.
 
 For every evaluation with a score or a failure one log event `gen_ai.evaluation.result` with the trace and span id of
 the judged span, and one span `evaluate {name}` as its child, for backends that only show traces. Its span id is made
@@ -23,10 +23,10 @@ from collector.durations import Seconds
 from collector.export.exporter import ExportContext, ExporterSettings
 from collector.export.otlp_client import OtlpClient
 from collector.export.otlp_messages import events, spans
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 
-class OtlpSettings(ExporterSettings):
+class OtlpExportSettings(ExporterSettings):
     """Where to, and what."""
 
     endpoint: str = Field(
@@ -39,7 +39,13 @@ class OtlpSettings(ExporterSettings):
     )
     gzip: bool = Field(default=True, description="Compress requests.")
     timeout: Seconds = Field(default=10.0, gt=0, description="Deadline of one request.")
-    batch: int = Field(default=200, ge=1, le=10_000, description="Evaluations in one request at most.")
+    give_up_after: Seconds = Field(
+        default=3600.0,
+        ge=0,
+        description="How long a request is tried again that the endpoint refuses with a status like 401, 403, 404 or "
+        "500; then its evaluations are dropped and counted. An endpoint that does not answer is waited for.",
+    )
+    batch_size: int = Field(default=200, ge=1, le=10_000, description="Most evaluations in one request.")
     events: bool = Field(default=True, description="Send the event gen_ai.evaluation.result to /v1/logs.")
     spans: bool = Field(default=True, description="Send the span `evaluate {name}` to /v1/traces.")
     skipped: bool = Field(default=False, description="Send skipped evaluations too, without a score.")
@@ -50,35 +56,43 @@ class OtlpSettings(ExporterSettings):
 class OtlpExporter:
     """Sends evaluations to an OTLP endpoint: events, then spans; each is tried again by itself until it is taken."""
 
-    Settings: ClassVar[type[OtlpSettings]] = OtlpSettings
+    Settings: ClassVar[type[OtlpExportSettings]] = OtlpExportSettings
 
-    def __init__(self, settings: OtlpSettings, client: OtlpClient) -> None:
+    def __init__(self, settings: OtlpExportSettings, client: OtlpClient) -> None:
         self._settings = settings
         self._client = client
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: OtlpSettings, context: ExportContext, *, backoff: Backoff | None = None
+        cls, settings: OtlpExportSettings, context: ExportContext, *, backoff: Backoff | None = None
     ) -> AsyncGenerator[OtlpExporter]:
         """Open the exporter; the endpoint need not be there yet."""
         timeout = aiohttp.ClientTimeout(total=settings.timeout)
         headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
         async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
             client = OtlpClient(
-                session, settings.endpoint, context.telemetry, gzip=settings.gzip, backoff=backoff or Backoff()
+                session,
+                settings.endpoint,
+                context.telemetry,
+                gzip=settings.gzip,
+                backoff=backoff or Backoff(),
+                give_up_after=settings.give_up_after,
             )
             yield cls(settings, client)
 
-    async def export(self, batch: Sequence[Evaluation]) -> None:
-        """Send the batch; returns when both requests are taken, or refused for good and counted."""
+    async def export(self, batch: Sequence[Evaluation]) -> int:
+        """Send the batch; returns how many the endpoint refused for good, as events or as spans."""
         wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
-        for start in range(0, len(wanted), self._settings.batch):
-            await self._send(wanted[start : start + self._settings.batch])
+        size = self._settings.batch_size
+        return sum([await self._send(wanted[start : start + size]) for start in range(0, len(wanted), size)])
 
-    async def _send(self, batch: Sequence[Evaluation]) -> None:
+    async def _send(self, batch: Sequence[Evaluation]) -> int:
+        """How many of the batch were refused: as events, or as spans, whichever are more."""
+        events_refused = spans_refused = 0
         service, explanation = self._settings.service_name, self._settings.explanation
         if self._settings.events:
-            await self._client.send_logs(events(batch, service=service, explanation=explanation))
+            events_refused = await self._client.send_logs(events(batch, service=service, explanation=explanation))
         if self._settings.spans:
-            await self._client.send_traces(spans(batch, service=service, explanation=explanation))
+            spans_refused = await self._client.send_traces(spans(batch, service=service, explanation=explanation))
+        return max(events_refused, spans_refused)

@@ -1,4 +1,4 @@
-"""Sends OTLP requests over HTTP as the protocol rules: what to try again, what to give up, what was refused in part."""
+"""Client for OTLP over HTTP by the protocol's rules: retries, permanent rejections, partial success."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gzip as gzip_
 import io
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -22,16 +23,21 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
-from collector.telemetry import EXPORT_FAILURES, Telemetry
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import EXPORT_FAILURES
 
 logger = logging.getLogger(__name__)
 
 _AGAIN = frozenset({429, 502, 503, 504})  # OTLP/HTTP's list of retryable answers
+_ABOUT_REQUEST = frozenset({400, 413, 414, 415, 422, 431})  # the same request would be refused again
 _ANSWER_LIMIT = 64 * 1024
 
 
 class OtlpClient:
-    """Posts to `{endpoint}/v1/logs` and `/v1/traces`, protobuf, until each request is taken or refused for good."""
+    """Posts to `{endpoint}/v1/logs` and `/v1/traces`, protobuf, until each request is taken or refused for good.
+
+    `give_up_after` (s) is how long a request is tried again that is refused for a reason that an operator may mend.
+    """
 
     def __init__(
         self,
@@ -41,6 +47,7 @@ class OtlpClient:
         *,
         gzip: bool,
         backoff: Backoff,
+        give_up_after: float = 3600.0,
         exporter: str = "otlp",
     ) -> None:
         self._session = session
@@ -48,71 +55,101 @@ class OtlpClient:
         self._telemetry = telemetry
         self._gzip = gzip
         self._backoff = backoff
+        self._give_up_after = give_up_after
         self._exporter = exporter
 
-    async def send_logs(self, request: ExportLogsServiceRequest) -> None:
-        """Send log records."""
+    async def send_logs(self, request: ExportLogsServiceRequest) -> int:
+        """Send log records; returns how many were refused for good."""
         count = sum(len(scope.log_records) for each in request.resource_logs for scope in each.scope_logs)
-        if count:
-            answer = await self._deliver("/v1/logs", request.SerializeToString(), count)
-            self._count_refused(_refused_records(answer))
+        return await self._deliver("/v1/logs", request.SerializeToString(), count, _rejected_records) if count else 0
 
-    async def send_traces(self, request: ExportTraceServiceRequest) -> None:
-        """Send spans."""
+    async def send_traces(self, request: ExportTraceServiceRequest) -> int:
+        """Send spans; returns how many were refused for good."""
         count = sum(len(scope.spans) for each in request.resource_spans for scope in each.scope_spans)
-        if count:
-            answer = await self._deliver("/v1/traces", request.SerializeToString(), count)
-            self._count_refused(_refused_spans(answer))
+        return await self._deliver("/v1/traces", request.SerializeToString(), count, _rejected_spans) if count else 0
 
-    async def _deliver(self, path: str, body: bytes, count: int) -> bytes:
-        """The body of the answer; none where the request was refused for good."""
+    async def _deliver(self, path: str, body: bytes, count: int, rejected: Callable[[bytes], int]) -> int:
         headers = {"Content-Type": "application/x-protobuf"}
         if self._gzip:
             body = gzip_.compress(body, 6, mtime=0)
             headers["Content-Encoding"] = "gzip"
+        give_up: float | None = None
+
+        async def attempt() -> int:
+            nonlocal give_up
+            try:
+                return self._count_rejected(rejected(await self._post(path, body, headers)))
+            except _Refused as error:
+                now = self._backoff.clock()
+                give_up = now + self._give_up_after if give_up is None else give_up
+                if not error.may_be_mended or now >= give_up:
+                    return self._drop(error, count)
+                raise
+
         return await self._backoff.repeat(
-            lambda: self._post(path, body, headers, count),
-            ExportUnavailable,
-            what=f"exporter {self._exporter} ({path})",
-            on_failure=self._failed,
+            attempt, ExportUnavailable, action=f"exporting to {self._exporter} ({path})", on_failure=self._failed
         )
 
-    async def _post(self, path: str, body: bytes, headers: dict[str, str], count: int) -> bytes:
+    async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         try:
             async with self._session.post(
                 self._endpoint + path, data=io.BytesIO(body), headers=headers, allow_redirects=False
             ) as response:
-                return self._settle(response, await _limited(response), count)
+                return _read_answer(response, await _limited(response))
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise ExportUnavailable(f"no answer: {type(error).__name__}", reason="no_connection") from error
 
-    def _settle(self, response: aiohttp.ClientResponse, answer: bytes, count: int) -> bytes:
-        if response.status in _AGAIN:
-            wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
-            raise ExportUnavailable(f"status {response.status}", reason=f"http_{response.status}", retry_after=wait)
-        if 200 <= response.status < 300:
-            is_protobuf = response.content_type == "application/x-protobuf"
-            return answer if is_protobuf else b""
-        self._telemetry.drop(f"export_{self._exporter}", f"http_{response.status}", count)
-        logger.error("exporter %s: %d records refused with status %d", self._exporter, count, response.status)
-        return b""
+    def _drop(self, error: _Refused, count: int) -> int:
+        self._telemetry.drop(f"export_{self._exporter}", error.reason, count)
+        logger.error("exporter %s: %d records dropped: %s", self._exporter, count, error)
+        return count
 
-    def _count_refused(self, refused: int) -> None:
+    def _count_rejected(self, refused: int) -> int:
         if refused > 0:
             self._telemetry.drop(f"export_{self._exporter}", "partial_success", refused)
+        return max(0, refused)
 
     def _failed(self, error: ExportUnavailable) -> None:
         self._telemetry.counter(EXPORT_FAILURES, self._exporter, error.reason).inc()
 
 
-def _refused_records(answer: bytes) -> int:
+class _Refused(ExportUnavailable):
+    """The endpoint answered with a status that is neither a success nor on OTLP's list of retryable ones.
+
+    Only few of them concern the request; the others are what an operator mends: a token, an address, a broken backend.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}{_remedy(status)}", reason=f"http_{status}")
+        self.may_be_mended = status not in _ABOUT_REQUEST
+
+
+def _remedy(status: int) -> str:
+    if status in (401, 403, 407):
+        return ": it refuses the credentials; correct the exporter's headers"
+    if status in (404, 405, 410) or 300 <= status < 400:
+        return ": nothing takes OTLP there; correct the exporter's endpoint"
+    return ""
+
+
+def _read_answer(response: aiohttp.ClientResponse, answer: bytes) -> bytes:
+    if response.status in _AGAIN:
+        wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
+        raise ExportUnavailable(f"status {response.status}", reason=f"http_{response.status}", retry_after=wait)
+    if not 200 <= response.status < 300:
+        raise _Refused(response.status)
+    is_protobuf = response.content_type == "application/x-protobuf"
+    return answer if is_protobuf else b""
+
+
+def _rejected_records(answer: bytes) -> int:
     try:
         return ExportLogsServiceResponse.FromString(answer).partial_success.rejected_log_records
     except DecodeError:
         return 0  # the status says that it was taken; what the body says beyond it is courtesy
 
 
-def _refused_spans(answer: bytes) -> int:
+def _rejected_spans(answer: bytes) -> int:
     try:
         return ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans
     except DecodeError:

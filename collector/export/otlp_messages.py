@@ -15,7 +15,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from collector.export.attributes import EVENT_NAME, SPAN_NAME, Value, attributes
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 SCOPE = "evalstream"
 """The instrumentation scope of everything we emit, by which we know our own spans again and never judge them."""

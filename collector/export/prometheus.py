@@ -11,9 +11,10 @@ from pydantic import Field
 from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.estimator import Clusters
-from collector.export.exporter import ExportContext, ExporterSettings, Watched
+from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.scrape import serve_metrics
-from collector.telemetry import (
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import (
     ESTIMATOR_W,
     ESTIMATOR_W2,
     ESTIMATOR_W2Y,
@@ -22,21 +23,20 @@ from collector.telemetry import (
     EVALUATION_DURATION,
     EVALUATION_WEIGHT,
     EVALUATIONS,
+    INJECTION_SIGNS,
     JUDGE_CALLS,
     JUDGE_COST,
-    JUDGE_MODELS,
+    JUDGE_MODEL_CHANGES,
     JUDGE_TOKENS,
     LAST_SUCCESS,
     OTHER,
     SAMPLING_PROBABILITY,
     SCORE,
-    SUSPICIOUS,
     TARGET_SCORE,
     VERDICT_WEIGHT,
     VERDICTS,
-    Telemetry,
 )
-from evaluators.outcome import Evaluation, Sampling
+from evaluators.results import Evaluation, Sampling
 
 _ESTIMATOR = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
 _ALL = "all"
@@ -53,12 +53,12 @@ class PrometheusSettings(ExporterSettings):
         default=None, description="The evaluation's attribute that gives the `segment` label; none: `all`."
     )
     segments: tuple[str, ...] = Field(
-        default=(), max_length=100, description="The values of that attribute to tell apart; the rest is `other`."
+        default=(), max_length=100, description="The values of that attribute that become labels; the rest is `other`."
     )
-    conversations: int = Field(
+    max_conversations: int = Field(
         default=100_000, ge=1, description="Conversations remembered for the error of the mean, about 400 bytes each."
     )
-    conversation_memory: Seconds = Field(
+    conversation_window: Seconds = Field(
         default=3600.0, description="Scores of a conversation count as dependent within this time of the first."
     )
 
@@ -73,14 +73,14 @@ class PrometheusExporter:
         """Where /metrics is served; None if it is not."""
         self._settings = settings
         self._telemetry = context.telemetry
-        self._clusters = Clusters(capacity=settings.conversations, memory=settings.conversation_memory)
+        self._clusters = Clusters(capacity=settings.max_conversations, memory=settings.conversation_window)
         self._newest: dict[tuple[str, str], float] = {}
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
-        for each in context.watched:
-            _reserve(context.telemetry, each)
-        for each in context.watched:
+        for each in context.evaluators:
+            _reserve_labels(context.telemetry, each)
+        for each in context.evaluators:
             for segment in _segments(settings):
-                _create(context.telemetry, each, segment)
+                _create_series(context.telemetry, each, segment)
 
     @classmethod
     @asynccontextmanager
@@ -123,13 +123,13 @@ class PrometheusExporter:
         )
         probability.set(sampling.probability)
         self._count_work(evaluation)
-        self._note_model(evaluation)
+        self._count_model_changes(evaluation)
         if evaluation.score is not None:
             self._count_score(evaluation, evaluation.score, labels)
 
     def _count_score(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> None:
         for sign in evaluation.details.get("suspicious", ()):
-            self._telemetry.counter(SUSPICIOUS, evaluation.evaluator, evaluation.monitor, str(sign)).inc()
+            self._telemetry.counter(INJECTION_SIGNS, evaluation.evaluator, evaluation.monitor, str(sign)).inc()
         trace = _exemplar(evaluation)
         weight = 1.0 / evaluation.sampling.probability
         self._telemetry.histogram(SCORE, *labels).observe(score, trace)
@@ -138,14 +138,14 @@ class PrometheusExporter:
         grown = self._clusters.add(key, weight=weight, score=score, time=ended)
         for of, amount in zip(_ESTIMATOR, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
             self._telemetry.counter(of, *labels).inc(amount)
-        self._succeeded(evaluation.evaluator, evaluation.monitor, ended)
+        self._record_success(evaluation.evaluator, evaluation.monitor, ended)
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
             exemplar = None if evaluation.passed else trace
             self._telemetry.counter(VERDICTS, *labels, verdict).inc(1, exemplar)
             self._telemetry.counter(VERDICT_WEIGHT, *labels, verdict).inc(weight)
 
-    def _succeeded(self, evaluator: str, monitor: str, time: float) -> None:
+    def _record_success(self, evaluator: str, monitor: str, time: float) -> None:
         newest = self._newest.get((evaluator, monitor), 0.0)
         if time > newest:
             self._newest[evaluator, monitor] = time
@@ -162,7 +162,7 @@ class PrometheusExporter:
         if evaluation.cost_usd:
             self._telemetry.counter(JUDGE_COST, *labels).inc(evaluation.cost_usd)
 
-    def _note_model(self, evaluation: Evaluation) -> None:
+    def _count_model_changes(self, evaluation: Evaluation) -> None:
         """Count what a judge calls itself, but for the first name it gave."""
         if evaluation.judge is None:
             return
@@ -172,7 +172,7 @@ class PrometheusExporter:
         if model in known or len(known) >= _MODELS:
             return
         if known:
-            self._telemetry.counter(JUDGE_MODELS, *key).inc()
+            self._telemetry.counter(JUDGE_MODEL_CHANGES, *key).inc()
         known.add(model)
 
     def _segment(self, evaluation: Evaluation) -> str:
@@ -204,13 +204,13 @@ def _segments(settings: PrometheusSettings) -> tuple[str, ...]:
     return (_ALL,) if settings.segment_by is None else (*settings.segments, OTHER)
 
 
-def _reserve(telemetry: Telemetry, watched: Watched) -> None:
+def _reserve_labels(telemetry: Telemetry, watched: MonitoredEvaluator) -> None:
     telemetry.reserve("evaluator", watched.evaluator)
     telemetry.reserve("evaluator_version", watched.evaluator_version)
     telemetry.reserve("monitor", watched.monitor)
 
 
-def _create(telemetry: Telemetry, watched: Watched, segment: str) -> None:
+def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: str) -> None:
     """Make the series of an evaluator at 0: an increase from nothing to 1 is one that Prometheus does not see."""
     labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
     telemetry.histogram(SCORE, *labels)
@@ -224,7 +224,7 @@ def _create(telemetry: Telemetry, watched: Watched, segment: str) -> None:
         telemetry.counter(JUDGE_TOKENS, *work, direction)
     telemetry.counter(JUDGE_CALLS, *work)
     telemetry.counter(JUDGE_COST, *work)
-    telemetry.counter(JUDGE_MODELS, *work)
+    telemetry.counter(JUDGE_MODEL_CHANGES, *work)
     if watched.threshold is not None:
         telemetry.gauge(TARGET_SCORE, *labels[:3]).set(watched.threshold)
         for verdict in ("pass", "fail"):

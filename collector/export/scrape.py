@@ -1,15 +1,19 @@
-"""Serves /metrics, and /healthz and /readyz for whoever starts, stops and balances processes."""
+"""Server of /metrics, and of /healthz and /readyz for whatever starts, stops and balances processes."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from collector.health import Health
+from collector.admission.http_server import serving
+from collector.telemetry.health import Health
+
+MOST_CONNECTIONS = 64
 
 
 def metrics_application(registry: CollectorRegistry, health: Health | None = None) -> web.Application:
@@ -18,9 +22,15 @@ def metrics_application(registry: CollectorRegistry, health: Health | None = Non
     state = health or Health()
 
     async def ready(_request: web.Request) -> web.Response:
-        problems = state.problems
-        said = {"status": "not ready" if problems else "ready", "problems": problems}
-        return web.json_response(said, status=503 if problems else 200)
+        results = state.results
+        problems = state.problems(results)
+        degraded = any(each.status == "degraded" for each in results.values())
+        body = {
+            "status": "not ready" if problems else "degraded" if degraded else "ready",
+            "problems": problems,
+            "checks": {name: asdict(each) for name, each in results.items()},
+        }
+        return web.json_response(body, status=503 if problems else 200)
 
     application.router.add_get("/readyz", ready)
     application.router.add_get("/metrics", make_aiohttp_handler(registry))
@@ -29,7 +39,10 @@ def metrics_application(registry: CollectorRegistry, health: Health | None = Non
 
 
 async def _alive(_request: web.Request) -> web.Response:
-    """An answer from the event loop says that the process still turns."""
+    """An answer says that the event loop runs. Nothing else is asked: a restart mends nothing else.
+
+    A process whose reading hangs, or whose stage fails, ends by itself.
+    """
     return web.Response(text="ok\n")
 
 
@@ -42,13 +55,12 @@ async def serve_metrics(
     Raises:
         OSError: the address cannot be bound.
     """
-    runner = web.AppRunner(
-        metrics_application(registry, health), access_log=None, keepalive_timeout=75.0, shutdown_timeout=1.0
-    )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield site.port
-    finally:
-        await runner.cleanup()
+    async with serving(
+        metrics_application(registry, health),
+        host=host,
+        port=port,
+        max_connections=MOST_CONNECTIONS,
+        idle_timeout=75.0,
+        stop_grace=1.0,
+    ) as bound:
+        yield bound

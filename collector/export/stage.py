@@ -1,7 +1,7 @@
 """The export stage: a fold over a partition of the evaluations log that feeds one exporter.
 
 Each exporter follows the log in a group of its own, so that one whose destination is down waits alone. After a crash
-the evaluations since the last commit (a second, usually) go out again: exporters outside are told the same id.
+the evaluations since the last commit (a second, usually) go out again: destinations see the same id.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from contextlib import asynccontextmanager
 from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.export.exporter import Exporter, ExportUnavailable
-from collector.logs.log import Committed, Stored
-from collector.records import evaluation_from_json
-from collector.telemetry import EXPORT_FAILURES, EXPORT_LAG, EXPORTED, Telemetry
-from evaluators.outcome import Evaluation
+from collector.logs.log import Committed, StoredRecord
+from collector.records.json import evaluation_from_json
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
+from evaluators.results import Evaluation
 
 REMEMBERED = 10_000
 """Evaluation ids a fold knows again. Duplicates in the log lie close together: an append that was made twice."""
 
-OnBadRecord = Callable[[Stored, BadInput], None]
+OnBadRecord = Callable[[StoredRecord, BadInput], None]
 
 
 class ExportStage:
@@ -44,10 +45,12 @@ class ExportStage:
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._on_bad_record = on_bad_record
+        self.problem: str | None = None
+        """Why the exporter cannot export now; None if it can, as far as is known."""
 
     @property
     def group(self) -> str:
-        """The group under which this exporter's cursor is kept."""
+        """The group under which this exporter's cursor is stored."""
         return f"export.{self._name}"
 
     @asynccontextmanager
@@ -57,29 +60,34 @@ class ExportStage:
         yield ExportFold(self)
 
     async def deliver(self, batch: Sequence[Evaluation]) -> None:
-        """Export a batch, again and again until the exporter has taken it."""
-        await self._backoff.repeat(
+        """Export a batch, with retries until the exporter has accepted it; count what was exported and what not."""
+        rejected = await self._backoff.repeat(
             lambda: self._exporter.export(batch),
             ExportUnavailable,
-            what=f"exporter {self._name}",
+            action=f"exporting to {self._name}",
             on_failure=self._failed,
         )
+        self.problem = None
+        self.count("exported", len(batch) - (rejected or 0))
+        if rejected:
+            self.count("rejected", rejected)
 
     def count(self, result: str, number: int = 1) -> None:
-        """Count evaluations by what became of them."""
-        self._telemetry.counter(EXPORTED, self._name, result).inc(number)
+        """Count evaluations by result."""
+        self._telemetry.counter(EXPORT_EVALUATIONS, self._name, result).inc(number)
 
-    def unreadable(self, record: Stored, error: BadInput) -> None:
+    def report_unreadable(self, record: StoredRecord, error: BadInput) -> None:
         """Report a record that holds no evaluation."""
         self.count("unreadable")
         self._telemetry.drop("export", "unreadable")
         self._on_bad_record(record, error)
 
-    def reached(self, timestamp: float) -> None:
-        """Say how old the newest record of a batch was when the batch was out."""
+    def record_lag(self, timestamp: float) -> None:
+        """Record the age of a batch's newest record at the time of export."""
         self._telemetry.gauge(EXPORT_LAG, self._name).set(max(0.0, self._clock() - timestamp))
 
     def _failed(self, error: ExportUnavailable) -> None:
+        self.problem = f"{self._name}: {error}"
         self._telemetry.counter(EXPORT_FAILURES, self._name, error.reason).inc()
 
 
@@ -88,31 +96,30 @@ class ExportFold:
 
     due_at = None
     low_watermark = None
-    note = ""
+    metadata = ""
 
     def __init__(self, stage: ExportStage) -> None:
         self._stage = stage
         self._seen: OrderedDict[str, None] = OrderedDict()
 
-    async def replay(self, records: Sequence[Stored]) -> None:
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Nothing: what was delivered is out."""
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Export new evaluations; returns when they are out, however long the destination takes."""
         batch = [each for each in map(self._read, records) if each is not None]
         if batch:
             await self._stage.deliver(batch)
-            self._stage.count("exported", len(batch))
         if records:
-            self._stage.reached(records[-1].timestamp)
+            self._stage.record_lag(records[-1].timestamp)
 
-    def _read(self, record: Stored) -> Evaluation | None:
+    def _read(self, record: StoredRecord) -> Evaluation | None:
         if record.headers:  # a decision of the evaluate stage, or a label
             return None
         try:
             evaluation = evaluation_from_json(record.value)
         except BadInput as error:
-            self._stage.unreadable(record, error)
+            self._stage.report_unreadable(record, error)
             return None
         if evaluation.evaluation_id in self._seen:
             self._stage.count("duplicate")

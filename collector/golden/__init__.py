@@ -1,1 +1,1 @@
-"""The golden set: frozen cases that the judges score again and again, so that a judge that moves is seen for itself."""
+"""The golden set: frozen cases that are scored again periodically, so that a shift of a judge is seen."""

@@ -1,4 +1,4 @@
-"""The file of the golden set, read and checked."""
+"""The cases of the golden set, read from a file and validated."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import orjson
 
 from collector.errors import BadInput, ConfigError
-from collector.records import record_of
+from collector.records.json import record_of
 from evaluators.cases import Conversation, Scope, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenCase:
-    """A frozen case. `scores` are its references by evaluator; an evaluator's first run gives those that are missing.
+    """A frozen case. `scores` are its references by evaluator; an evaluator's first run gives the missing ones.
 
-    `case_id` is a hash of the case: a changed case is another one.
+    `case_id` is a hash of the case: a changed case is a new one.
     """
 
     case_id: str
@@ -65,11 +65,11 @@ def _case(line: bytes, where: str) -> GoldenCase:
     return GoldenCase(case_id, case, scores)
 
 
-def _scores(given: Any, where: str) -> dict[str, float]:
-    if not isinstance(given, dict):
+def _scores(scores_by_name: Any, where: str) -> dict[str, float]:
+    if not isinstance(scores_by_name, dict):
         raise ConfigError(f"golden.path: {where}: scores should be an object: evaluator to score")
     scores: dict[str, float] = {}
-    for name, score in given.items():  # pyright: ignore[reportUnknownVariableType]
+    for name, score in scores_by_name.items():  # pyright: ignore[reportUnknownVariableType]
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
             raise ConfigError(f"golden.path: {where}: scores.{name}: should be a number from 0 to 1")
         scores[str(name)] = float(score)  # pyright: ignore[reportUnknownArgumentType]

@@ -1,52 +1,40 @@
-"""Judges the golden set on its schedule, and at once when an evaluator's version or its judge's model is new.
+"""The runs of the golden set: on a schedule, and at once when an evaluator's version or its judge's model is new.
 
-What was found is kept beside the evaluation steps in the definitions log, so that a restart judges nothing again: a run
-under evaluator, version, model and the number of its period, references under evaluator and case.
+Their scores are stored beside the evaluation steps in the definitions log, so that a restart evaluates nothing again: a
+run under evaluator, version, model and the number of its period, references under evaluator and case.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
-from collector.evaluate.dispatch import utc_now
+from collector.backoff import FailureLog
 from collector.evaluate.plan import Assignment
+from collector.evaluate.scheduling.dispatch import utc_now
 from collector.golden.cases import GoldenCase
-from collector.golden.shift import Shift, shift
-from collector.telemetry import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR, Telemetry
-from evaluators.outcome import Score
-from evaluators.run import run
+from collector.golden.score_shift import ScoreShift, score_shift
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
+from evaluators.evaluation import evaluate
+from evaluators.judges.definition_cache import AnswerStore
+from evaluators.results import Score
 
-logger = logging.getLogger(__name__)
-
-LOOK_EVERY = 60.0
-"""Seconds between two looks whether a run is due."""
+CHECK_EVERY = 60.0
+"""Seconds between two checks whether a run is due."""
 CONCURRENCY = 4
-"""Cases judged at once: the traffic goes first."""
-
-
-class Kept(Protocol):
-    """Texts kept for good by key; the first one wins."""
-
-    async def load(self, key: str) -> str | None:
-        """The text of a key."""
-        ...
-
-    async def save(self, key: str, text: str) -> str:
-        """Keep a text; returns the one that was first."""
-        ...
+"""Cases evaluated at once: few, since traffic has priority."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """An evaluator whose judge is looked after. `judge` is the judge's name in the configuration."""
+class GoldenTarget:
+    """An evaluator whose judge is checked. `judge` is the judge's name in the configuration."""
 
     assignment: Assignment
     judge: str
@@ -58,93 +46,98 @@ class Judged:
 
 
 class GoldenRuns:
-    """The runs of all evaluators that have a judge. `every` in seconds; a shift of `borne` counts for nothing."""
+    """The runs of all evaluators that have a judge. `every` is in seconds; a shift up to `tolerance` is ignored."""
 
     def __init__(
         self,
         cases: Sequence[GoldenCase],
-        judged: Sequence[Judged],
-        kept: Kept,
+        targets: Sequence[GoldenTarget],
+        store: AnswerStore,
         telemetry: Telemetry,
         *,
         every: float,
-        borne: float,
+        tolerance: float,
         clock: Callable[[], float] = time.time,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._cases = cases
-        self._judged = judged
-        self._kept = kept
+        self._targets = targets
+        self._store = store
         self._telemetry = telemetry
         self._every = every
-        self._borne = borne
+        self._tolerance = tolerance
         self._clock = clock
         self._now = now
-        self._done: dict[str, int] = {}
-        self._shifts: dict[str, Shift] = {}
+        self._published: dict[str, int] = {}
+        self._scoring = {
+            name: FailureLog(f"scoring the golden set with {name}")
+            for name in (each.assignment.evaluator.name for each in targets)
+        }
+        self._shifts: dict[str, ScoreShift] = {}
 
-    def moved(self, evaluator: str) -> bool:
-        """Whether the judge of an evaluator has moved, by its newest run."""
-        found = self._shifts.get(evaluator)
-        return found is not None and found.moved(self._borne)
+    def has_shifted(self, evaluator: str) -> bool:
+        """Whether the scores of an evaluator's judge have shifted, by its newest run."""
+        shift = self._shifts.get(evaluator)
+        return shift is not None and shift.exceeds(self._tolerance)
 
     async def run_forever(self) -> None:
-        """Judge whenever a run is due."""
+        """Run whenever a run is due."""
         while True:
-            await self.look()
-            await asyncio.sleep(min(LOOK_EVERY, self._every))
+            await self.run_due()
+            await asyncio.sleep(min(CHECK_EVERY, self._every))
 
-    async def look(self) -> None:
+    async def run_due(self) -> None:
         """Make the runs that are due."""
-        for each in self._judged:
+        for each in self._targets:
             period = int(self._clock() // self._every)
-            if self._done.get(each.key) != period:
-                await self._catch_up(each, period)
+            if self._published.get(each.key) != period:
+                await self._run(each, period)
 
-    async def _catch_up(self, judged: Judged, period: int) -> None:
-        """Take the period's run if somebody made it, else make it; what cannot be made is tried at the next look."""
-        key = f"golden.run/{judged.key}/{period}"
-        text = await self._kept.load(key)
+    async def _run(self, target: GoldenTarget, period: int) -> None:
+        """Publish the period's run; make it if no process has. One that cannot be made is retried at the next check."""
+        key = f"golden.run/{target.key}/{period}"
+        text = await self._store.load(key)
         if text is None:
-            scores = await self._scores(judged)
+            scores = await self._scores(target)
             if scores is None:
                 return
             record = orjson.dumps({"at": self._clock(), "scores": scores}).decode()
-            text = await self._kept.save(key, record)
-        found: Any = orjson.loads(text)
-        await self._publish(judged, found["scores"], found["at"])
-        self._done[judged.key] = period
+            text = await self._store.save(key, record)
+        run: Any = orjson.loads(text)
+        await self._publish(target, run["scores"], run["at"])
+        self._published[target.key] = period
 
-    async def _scores(self, judged: Judged) -> dict[str, float | None] | None:
+    async def _scores(self, target: GoldenTarget) -> dict[str, float | None] | None:
         """The score of every case by its id, None for a case without one; None if fewer than half have one."""
-        places = asyncio.Semaphore(CONCURRENCY)
-        evaluator = judged.assignment.evaluator
+        slots = asyncio.Semaphore(CONCURRENCY)
+        evaluator = target.assignment.evaluator
 
         async def score(case: GoldenCase) -> tuple[str, float | None]:
-            async with places:
-                result = await run(evaluator, case.case, judged.assignment.judge, now=self._now)
+            async with slots:
+                result = await evaluate(evaluator, case.case, target.assignment.judge, now=self._now)
             return case.case_id, result.outcome.value if isinstance(result.outcome, Score) else None
 
-        wanted = [case for case in self._cases if case.scope == evaluator.scope]
-        scores = dict(await asyncio.gather(*map(score, wanted)))
+        cases = [case for case in self._cases if case.scope == evaluator.scope]
+        scores = dict(await asyncio.gather(*map(score, cases)))
         if sum(each is not None for each in scores.values()) * 2 < len(scores):
-            logger.warning("golden set: %s could not score most of its cases; trying again", evaluator.name)
+            self._scoring[evaluator.name].failed("most cases have no score")
             return None
+        self._scoring[evaluator.name].succeeded()
         return scores
 
-    async def _publish(self, judged: Judged, scores: Mapping[str, float | None], at: float) -> None:
-        evaluator, version = judged.assignment.evaluator.name, judged.assignment.version
-        labels = (evaluator, version, judged.judge)
+    async def _publish(self, target: GoldenTarget, scores: Mapping[str, float | None], at: float) -> None:
+        evaluator, version = target.assignment.evaluator.name, target.assignment.version
+        labels = (evaluator, version, target.judge)
         scored = sum(each is not None for each in scores.values())
         self._telemetry.gauge(GOLDEN_CASES, *labels, "scored").set(scored)
         self._telemetry.gauge(GOLDEN_CASES, *labels, "unscored").set(len(scores) - scored)
         self._telemetry.gauge(GOLDEN_LAST_RUN, *labels).set(at)
-        found = shift(scores, await self._references(evaluator, scores))
-        if found is None:
+        shift = score_shift(scores, await self._references(evaluator, scores))
+        if shift is None:
             return
-        self._shifts[evaluator] = found
-        self._telemetry.gauge(GOLDEN_SHIFT, *labels).set(found.mean)
-        self._telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(found.stderr)
+        self._shifts[evaluator] = shift
+        self._telemetry.gauge(GOLDEN_SHIFT, *labels).set(shift.mean)
+        self._telemetry.gauge(GOLDEN_SHIFT_STDERR, *labels).set(shift.stderr)
 
     async def _references(self, evaluator: str, scores: Mapping[str, float | None]) -> dict[str, float]:
         references: dict[str, float] = {}
@@ -154,6 +147,8 @@ class GoldenRuns:
                 references[case.case_id] = case.scores[evaluator]
             elif score is not None:
                 key = f"golden.reference/{evaluator}/{case.case_id}"
-                kept = await self._kept.load(key)
-                references[case.case_id] = float(kept if kept is not None else await self._kept.save(key, repr(score)))
+                stored = await self._store.load(key)
+                if stored is None:
+                    stored = await self._store.save(key, repr(score))
+                references[case.case_id] = float(stored)
         return references

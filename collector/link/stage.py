@@ -1,4 +1,4 @@
-"""The link stage: a fold over turns that name no conversation, which gives them one and hands them to the turns log."""
+"""The link stage: a fold over turns without a conversation id, which appends them to the turns log with one."""
 
 from __future__ import annotations
 
@@ -8,75 +8,78 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from collector.errors import BadInput
-from collector.link.links import Links
-from collector.logs.log import Committed, Log, Record, Stored
-from collector.records import turn_from_json
-from collector.turn_records import turn_record
+from collector.link.conversation_linker import ConversationLinker
+from collector.logs.durable_append import append_until_durable
+from collector.logs.log import Committed, Log, Record, StoredRecord
+from collector.records.json import turn_from_json
+from collector.records.turns import turn_record
 from evaluators.cases import Turn
 
 _BATCH = 256
-"""Turns appended at once, and records replayed before others get their turn on the event loop."""
+"""Turns appended at once, and records replayed before other tasks may run."""
 
 
 class LinkStage:
-    """Opens the folds of the unlinked log's partitions: one holds all turns that opened with the same words.
+    """Opens the folds of the unlinked log's partitions: one has all turns that started with the same words.
 
-    `links` makes the state of a partition, with nothing in it.
+    `new_linker` creates the empty state of a partition.
     """
 
     def __init__(
         self,
         turns: Log,
-        links: Callable[[], Links],
+        new_linker: Callable[[], ConversationLinker],
         *,
-        on_bad_record: Callable[[Stored, BadInput], None] = lambda _record, _error: None,
+        on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
     ) -> None:
         self._turns = turns
-        self._links = links
+        self._new_linker = new_linker
         self._on_bad_record = on_bad_record
 
     @asynccontextmanager
     async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[LinkFold]:
         """Open the fold of a partition; its state comes by replay."""
         del partition
-        yield LinkFold(self._turns, self._links(), self._on_bad_record)
+        yield LinkFold(self._turns, self._new_linker(), self._on_bad_record)
 
 
 class LinkFold:
-    """What one partition of the unlinked log leads to. Time is that of the records."""
+    """One partition of the unlinked log. Time is that of the records."""
 
     due_at = None
-    note = ""
+    metadata = ""
 
-    def __init__(self, turns: Log, links: Links, on_bad_record: Callable[[Stored, BadInput], None]) -> None:
+    def __init__(
+        self, turns: Log, linker: ConversationLinker, on_bad_record: Callable[[StoredRecord, BadInput], None]
+    ) -> None:
         self._turns = turns
-        self._links = links
+        self._linker = linker
         self._on_bad_record = on_bad_record
 
     @property
     def low_watermark(self) -> int | None:
-        """The first turn of the oldest conversation that may go on."""
-        return self._links.low_watermark
+        """The first turn of the oldest conversation that may continue."""
+        return self._linker.low_watermark
 
-    async def replay(self, records: Sequence[Stored]) -> None:
-        """Rebuild what is known of conversations."""
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Rebuild the conversations."""
         for number, _ in enumerate(self._conversations(records, _ignore_bad)):
             if number % _BATCH == 0:
                 await asyncio.sleep(0)
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
-        """Hand turns on, each with its conversation; they are durable on return."""
-        made: list[Record] = []
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Append turns to the turns log, each with its conversation; they are durable on return. Waits for that log."""
+        linked: list[Record] = []
         for turn, conversation_id in self._conversations(records, self._on_bad_record):
-            made.append(turn_record(replace(turn, conversation_id=conversation_id)))
-            if len(made) >= _BATCH:
-                await self._turns.append(made)
-                made = []
-        if made:
-            await self._turns.append(made)
+            linked.append(turn_record(replace(turn, conversation_id=conversation_id)))
+            if len(linked) >= _BATCH:
+                await append_until_durable(self._turns, linked)
+                linked = []
+        if linked:
+            await append_until_durable(self._turns, linked)
 
     def _conversations(
-        self, records: Sequence[Stored], on_bad: Callable[[Stored, BadInput], None]
+        self, records: Sequence[StoredRecord], on_bad: Callable[[StoredRecord, BadInput], None]
     ) -> Iterator[tuple[Turn, str]]:
         for record in records:
             if record.is_tick:
@@ -86,8 +89,8 @@ class LinkFold:
             except BadInput as error:
                 on_bad(record, error)
                 continue
-            yield turn, self._links.conversation_of(turn, record.position, record.timestamp)
+            yield turn, self._linker.conversation_of(turn, record.offset, record.timestamp)
 
 
-def _ignore_bad(_record: Stored, _error: BadInput) -> None:
+def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
     """Bad records were reported when they came."""

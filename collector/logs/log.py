@@ -1,12 +1,13 @@
 """The port of a log: an ordered, durable, partitioned sequence of records, and what a stage does with it.
 
-A stage is a fold over its input log. Its state is a pure function of the records it was given, and records carry the
-only time it knows: when nothing arrives although time alone would change the state (a conversation falls idle), the
+A stage is a fold over its input log. Its state is a pure function of the records delivered to it, and records carry the
+only time it knows: when nothing arrives although time alone would change the state (a conversation becomes idle), the
 log itself appends a *tick*, an empty record, so that a replay sees the same time pass.
 
-Per group and partition two numbers are committed: `position`, up to which records were delivered, and the low
-watermark, the oldest record that the fold's state still needs. After a restart the records between them are replayed to
-rebuild the state, then delivery goes on at `position`.
+Per group and partition two numbers are committed: `offset`, up to which records were delivered, and the low watermark,
+the oldest record that the fold's state still needs. After a restart the records between them are replayed to rebuild
+the state, then delivery continues at `offset`. There is no state store: this is the price of open state that is small
+beside the log, and it leaves one thing to keep durable instead of two that must agree.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from collector.errors import EvalstreamError
+from collector.errors import ConfigError, EvalstreamError
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -36,15 +37,15 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecord:
     """A record as the log holds it.
 
-    `position` grows by one or more from record to record of a partition. `timestamp` is when the log took it, in
-    seconds since the epoch, and never falls within a partition.
+    `offset` grows by one or more from record to record of a partition. `timestamp` is when the log appended it, in
+    seconds since the epoch, and never decreases within a partition.
     """
 
     partition: int
-    position: int
+    offset: int
     timestamp: float
     key: bytes | None
     value: bytes
@@ -57,13 +58,13 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable(Stored):
-    """In the place of records that cannot be read: those from `position` up to `end`. `reason` has no content.
+class UnreadableRecords(StoredRecord):
+    """Stands for records that cannot be read: those from `offset` up to `end_offset`. `reason` has no content.
 
-    Only a fold with a true `takes_unreadable` is given it; from the others it is kept away.
+    Delivered only to a fold with a true `takes_unreadable`.
     """
 
-    end: int = 0
+    end_offset: int = 0
     reason: str = ""
 
 
@@ -71,13 +72,13 @@ class Unreadable(Stored):
 class Committed:
     """What a group has committed for a partition.
 
-    Records below `low_watermark` are needed by nobody of this group; those from there up to `position` were delivered
-    before. `note` is the fold's own, at most 2,000 characters of ASCII.
+    Records below `low_watermark` are not needed by this group any more; those from there up to `offset` were delivered.
+    `metadata` is the fold's own, at most 2,000 characters of ASCII.
     """
 
     low_watermark: int
-    position: int
-    note: str = ""
+    offset: int
+    metadata: str = ""
 
 
 class Fold(Protocol):
@@ -90,22 +91,22 @@ class Fold(Protocol):
 
     @property
     def low_watermark(self) -> int | None:
-        """The position of the oldest record that is still needed; None if nothing delivered so far is.
+        """The offset of the oldest record that is still needed; None if nothing delivered so far is.
 
-        Like `note` it is read between deliveries only, and never after the fold was closed.
+        Like `metadata` it is read between deliveries only, and never after the fold was closed.
         """
         ...
 
     @property
-    def note(self) -> str:
-        """What to commit beside the two numbers and to be given again on assignment."""
+    def metadata(self) -> str:
+        """What to commit beside the two numbers; the next assignment gets it back."""
         ...
 
-    async def replay(self, records: Sequence[Stored]) -> None:
-        """Rebuild state from records that were delivered before. In silence: their effects are durable already."""
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Rebuild state from records that were delivered before. Without effects: they are durable already."""
         ...
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Take new records, in order. Returning late is back-pressure: the partition is not read meanwhile.
 
         On return the effects of the records are durable, or the low watermark still covers the records they come from.
@@ -123,7 +124,7 @@ class Log(Protocol):
 
     @property
     def name(self) -> str:
-        """What the log is called: `spans`, `turns`, `evaluations`, …"""
+        """The name: `spans`, `turns`, `evaluations`, …"""
         ...
 
     @property
@@ -134,7 +135,7 @@ class Log(Protocol):
     async def append(self, records: Sequence[Record]) -> None:
         """Append records, each partition's in the given order. They are durable when this returns.
 
-        Waits while too much is on its way already.
+        Waits while too much is in flight.
 
         Raises:
             LogUnavailable: nothing, or only a part, was appended; the caller may append the same again.
@@ -142,36 +143,60 @@ class Log(Protocol):
         """
         ...
 
-    async def end(self, partition: int) -> int:
-        """The position that the next record of the partition will get or pass."""
+    async def end_offset(self, partition: int) -> int:
+        """The offset that the next record of the partition will get or pass."""
         ...
 
-    def read(self, partition: int, start: int) -> AsyncIterator[Sequence[Stored]]:
+    def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches from the first record at or after `start` up to the end as it was at the call."""
+        ...
+
+    async def probe(self) -> None:
+        """See that records can be appended now. Appends nothing.
+
+        Raises:
+            LogUnavailable: they cannot.
+        """
+        ...
+
+    async def claim(self, group: str) -> None:
+        """Reserve the group for this process before it follows, where partitions cannot be shared.
+
+        Raises:
+            GroupInUse: another process has it.
+        """
         ...
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions this process owns, and commit, until cancelled.
 
-        Of the processes that follow with the same group each partition has one owner. A group without a commit starts
+        Among processes with the same group each partition has one owner. A group without a commit starts
         at the oldest record. On cancellation the folds are closed, and the state they had before is committed.
 
         Raises:
-            LogError: somebody else follows with this group, where partitions cannot be shared.
+            GroupInUse: another process consumes with this group, where partitions cannot be shared.
             LogUnavailable: the log could not be read for longer than its configured patience.
         """
         ...
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
-        """Forget records older than `before` (seconds since the epoch) that no group needs; returns how many went.
+        """Delete records older than `before` (seconds since the epoch) that no group needs; returns how many.
 
         What a group needs starts at its low watermark; one of `readers` that has committed nothing yet needs all.
-        A log kept by an external retention may do less.
+        A log with an external retention may do less.
+        """
+        ...
+
+    async def retention(self) -> float | None:
+        """Age (s) at which records are deleted whether a group needs them or not; None if that never happens.
+
+        Raises:
+            LogUnavailable: it cannot be asked now.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections. Idempotent."""
+        """Close files and connections. Idempotent."""
         ...
 
 
@@ -180,11 +205,15 @@ class LogError(EvalstreamError):
 
 
 class LogUnavailable(LogError):
-    """The log cannot be reached or written now: broker down, disk full. Trying again may help."""
+    """The log cannot be reached or written now: broker down, disk full. A retry may succeed."""
+
+
+class GroupInUse(LogError, ConfigError):
+    """Another process consumes a log with this group, and they cannot share it."""
 
 
 class RecordTooLarge(LogError):
-    """A record is larger than the log takes."""
+    """A record is larger than the log accepts."""
 
 
 def partition_of(key: bytes, partitions: int) -> int:

@@ -7,30 +7,33 @@ import sqlite3
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 
-from collector.logs.following import Chunk, Feed, Following, Pace, follow_all
-from collector.logs.in_flight import InFlight
-from collector.logs.log import Committed, LogError, OpenFold, Record, Stored
-from collector.logs.placing import Placing
+from collector.admission.bounded_gate import BoundedGate
+from collector.logs.consumer_runner import Batch, ConsumerRunner, ConsumerTiming, PartitionFeed, consume_all
+from collector.logs.log import Committed, LogError, OpenFold, Record, StoredRecord
+from collector.logs.partitioner import Partitioner
 from collector.logs.sqlite_file import SqliteFile
-from collector.logs.sqlite_rows import MAX_LOGS, MAX_PARTITIONS, headers_from_bytes, position_of, row_id
+from collector.logs.sqlite_rows import MAX_LOGS, MAX_PARTITIONS, headers_from_bytes, offset_of, row_id
 from collector.logs.sqlite_transaction import Transaction
 
 MAX_RECORD_BYTES = 64 << 20
 TRUNCATE_ROWS = 2000
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 """Rows of a partition deleted in one transaction."""
 
 
 class SqliteLog:
     """One of the logs in a SQLite file. Several share the file, its transactions and its fsyncs."""
 
-    def __init__(self, name: str, partitions: int, file: SqliteFile, pace: Pace, max_record_bytes: int) -> None:
+    def __init__(
+        self, name: str, partitions: int, file: SqliteFile, timing: ConsumerTiming, max_record_bytes: int
+    ) -> None:
         """See `open`."""
         self._name = name
         self._number = file.numbers[name]
         self._partitions = partitions
         self._file = file
-        self._pace = pace
-        self._placing = Placing(name, partitions, max_record_bytes)
+        self._timing = timing
+        self._partitioner = Partitioner(name, partitions, max_record_bytes)
 
     @classmethod
     async def open(
@@ -39,32 +42,33 @@ class SqliteLog:
         names: Sequence[str],
         partitions: int = 8,
         *,
-        pace: Pace | None = None,
+        timing: ConsumerTiming | None = None,
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_in_flight: tuple[int, int] = (100_000, 64 << 20),
     ) -> dict[str, SqliteLog]:
-        """Open the logs `names` in the file at `path`, by name; what is not there is made.
+        """Open the logs `names` in the file at `path`, by name; missing ones are created.
 
         `partitions` is the number of partitions of each log and cannot change later. `max_in_flight` bounds the records
         and bytes that wait for a transaction. Close every log; the last one closes the file.
 
         Raises:
-            LogError: the file is none of ours, or a log in it has another number of partitions.
-            LogUnavailable: the file cannot be opened or written.
+            LogError: the file is not one of evalstream, a log in it has another number of partitions, or it cannot be
+                opened.
+            LogUnavailable: the disk is full, or another process holds the file: a retry may succeed.
         """
         for name in names:
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-                raise LogError(f"{name!r} is no name for a log: lower-case letters, digits and _ only")
+            if not _NAME.fullmatch(name):
+                raise LogError(f"{name!r} is not a valid name of a log: lower-case letters, digits and _ only")
         if not 1 <= partitions <= MAX_PARTITIONS or len(names) > MAX_LOGS:
             raise LogError(f"a file holds up to {MAX_LOGS} logs of 1 to {MAX_PARTITIONS} partitions")
-        pace = pace or Pace()
-        file = SqliteFile(Path(path), pace, InFlight(*max_in_flight))
+        timing = timing or ConsumerTiming()
+        file = SqliteFile(Path(path), timing, BoundedGate(*max_in_flight))
         await file.open(names, partitions)
-        return {name: cls(name, partitions, file, pace, max_record_bytes) for name in names}
+        return {name: cls(name, partitions, file, timing, max_record_bytes) for name in names}
 
     @property
     def name(self) -> str:
-        """What the log is called."""
+        """The name."""
         return self._name
 
     @property
@@ -74,76 +78,84 @@ class SqliteLog:
 
     async def append(self, records: Sequence[Record]) -> None:
         """Append records in one transaction: all or nothing, on the disk on return."""
-        placed, size = self._placing.place(records)
-        if not placed:
+        by_partition, size = self._partitioner.split(records)
+        if not by_partition:
             return
-        await self._file.in_flight.acquire(len(records), size)
-        try:
-            await self._file.write(lambda transaction: transaction.append(self._number, placed))
-        finally:
-            self._file.in_flight.release(len(records), size)
+        with await self._file.in_flight.wait(len(records), size):
+            await self._file.write(lambda transaction: transaction.append(self._number, by_partition))
 
-    async def end(self, partition: int) -> int:
-        """The position that the next record of the partition will get."""
+    async def end_offset(self, partition: int) -> int:
+        """The offset that the next record of the partition will get."""
 
-        def of(connection: sqlite3.Connection) -> int:
+        def query(connection: sqlite3.Connection) -> int:
             wanted = "SELECT next FROM ends WHERE log = ? AND partition = ?"
             return connection.execute(wanted, [self._number, partition]).fetchone()[0]
 
-        return await self._file.read(of)
+        return await self._file.read(query)
 
-    async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[Stored]]:
+    async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end as it is at the first step."""
-        end = await self.end(partition)
-        while records := await self.read_chunk(partition, start, end):
+        end = await self.end_offset(partition)
+        while records := await self.read_batch(partition, start, end):
             yield records
-            start = records[-1].position + 1
+            start = records[-1].offset + 1
 
-    async def read_chunk(self, partition: int, start: int, end: int) -> list[Stored]:
-        """The first records between two positions, as many as make a chunk."""
+    async def read_batch(self, partition: int, start: int, end: int) -> list[StoredRecord]:
+        """The first records between two offsets, as many as make a batch."""
         rows = (row_id(self._number, partition, start), row_id(self._number, partition, end))
         return await self._file.read(lambda connection: self._read_rows(connection, partition, rows))
+
+    async def probe(self) -> None:
+        """See that the file can be written, and is the one at the path."""
+        await self._file.probe()
+
+    async def claim(self, group: str) -> None:
+        """Reserve the group for this process."""
+        await self._file.claim(self._name, group)
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of all partitions until cancelled.
 
         Raises:
-            LogError: somebody else follows this log with this group.
+            GroupInUse: another process consumes this log with this group.
         """
 
         async def commit(states: Mapping[int, Committed]) -> None:
             await self._file.write(lambda transaction: transaction.commit(self._number, group, states))
 
-        async with self._file.only_follower(self._name, group):
+        async with self._file.only_consumer(self._name, group):
             feeds = [self._feed(*each) for each in (await self._file.read(lambda c: self._starts(c, group)))]
-            await follow_all(Following(open_fold, commit, self.append, self._pace), feeds)
+            await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
-        """Forget records older than `before` that no group needs. The file does not shrink; its room is used again."""
+        """Delete records older than `before` that no group needs. The file does not shrink: pages are reused."""
 
-        def forget(transaction: Transaction) -> int:
+        def delete(transaction: Transaction) -> int:
             return transaction.truncate(self._number, before, TRUNCATE_ROWS, readers)
 
         total = 0
-        while count := await self._file.write(forget):
+        while count := await self._file.write(delete):
             total += count
         return total
 
+    async def retention(self) -> None:
+        """Only `truncate` deletes, and not what a group needs."""
+
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file, if no other log uses it."""
         await self._file.release(self._name)
 
-    def _feed(self, partition: int, committed: Committed | None, start: int) -> Feed:
-        return Feed(partition, committed, start, self._stream(partition, start), self._pace)
+    def _feed(self, partition: int, committed: Committed | None, start: int) -> PartitionFeed:
+        return PartitionFeed(partition, committed, start, self._stream(partition, start), self._timing)
 
-    def _stream(self, partition: int, start: int) -> _Stream:
-        return _Stream(self, self._file, (self._number, partition), start)
+    def _stream(self, partition: int, start: int) -> _SqliteStream:
+        return _SqliteStream(self, self._file, (self._number, partition), start)
 
     def _starts(self, connection: sqlite3.Connection, group: str) -> list[tuple[int, Committed | None, int]]:
-        """Of each partition: its number, what the group has committed, and where to begin reading."""
+        """For each partition: its number, the group's commit, and the offset to start at."""
         wanted = 'SELECT partition, low_watermark, position, note FROM commits WHERE log = ? AND "group" = ?'
         rows = connection.execute(wanted, [self._number, group])
-        commits = {partition: Committed(low, position, note) for partition, low, position, note in rows}
+        commits = {partition: Committed(low, offset, metadata) for partition, low, offset, metadata in rows}
         return [
             (partition, commits.get(partition), self._start(connection, partition, commits.get(partition)))
             for partition in range(self._partitions)
@@ -152,46 +164,47 @@ class SqliteLog:
     def _start(self, connection: sqlite3.Connection, partition: int, committed: Committed | None) -> int:
         if committed is not None:
             return committed.low_watermark
-        wanted = "SELECT next FROM ends WHERE log = ? AND partition = ?"  # first: what comes after it is then found
+        # The end before the oldest record: one that is appended in between is then found, not skipped.
+        wanted = "SELECT next FROM ends WHERE log = ? AND partition = ?"
         end: int = connection.execute(wanted, [self._number, partition]).fetchone()[0]
         oldest = connection.execute(
             "SELECT MIN(id) FROM records WHERE id >= ? AND id < ?",
             [row_id(self._number, partition, 0), row_id(self._number, partition + 1, 0)],
         ).fetchone()[0]
-        return end if oldest is None else position_of(oldest)
+        return end if oldest is None else offset_of(oldest)
 
-    def _read_rows(self, connection: sqlite3.Connection, partition: int, rows: tuple[int, int]) -> list[Stored]:
-        found: list[Stored] = []
+    def _read_rows(self, connection: sqlite3.Connection, partition: int, rows: tuple[int, int]) -> list[StoredRecord]:
+        records: list[StoredRecord] = []
         size = 0
         cursor = connection.execute(
             "SELECT id, timestamp, key, value, headers FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-            [*rows, self._pace.chunk_records],
+            [*rows, self._timing.batch_records],
         )
         for row, timestamp, key, value, headers in cursor:
-            found.append(Stored(partition, position_of(row), timestamp, key, value, headers_from_bytes(headers)))
+            records.append(StoredRecord(partition, offset_of(row), timestamp, key, value, headers_from_bytes(headers)))
             size += len(value)
-            if size >= self._pace.chunk_bytes:
+            if size >= self._timing.batch_bytes:
                 break
         cursor.close()
-        return found
+        return records
 
 
-class _Stream:
-    """The records of one partition from a position on."""
+class _SqliteStream:
+    """The records of one partition from an offset on."""
 
-    def __init__(self, log: SqliteLog, file: SqliteFile, key: tuple[int, int], position: int) -> None:
+    def __init__(self, log: SqliteLog, file: SqliteFile, key: tuple[int, int], offset: int) -> None:
         self.waiting = False
         self._log = log
         self._file = file
         self._key = key
-        self._position = position
+        self._offset = offset
 
-    async def next(self) -> Chunk:
-        while self._position >= self._file.ends[self._key]:
+    async def next(self) -> Batch:
+        while self._offset >= self._file.ends[self._key]:
             self.waiting = True
-            await self._file.signals[self._key].wait()
+            await self._file.broadcasts[self._key].wait()
         self.waiting = False
         end = self._file.ends[self._key]
-        records = await self._log.read_chunk(self._key[1], self._position, end)
-        self._position = records[-1].position + 1 if records else end
-        return Chunk(records, self._position)
+        records = await self._log.read_batch(self._key[1], self._offset, end)
+        self._offset = records[-1].offset + 1 if records else end
+        return Batch(records, self._offset)

@@ -1,8 +1,11 @@
-"""One SQLite file that holds several logs: its threads, its group commit, its watch for other processes' appends."""
+"""One SQLite file that holds several logs: two threads, group commit, and a check for appends of other processes."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +15,29 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from collector.logs.following import Pace
-from collector.logs.in_flight import InFlight
-from collector.logs.log import LogError, LogUnavailable
-from collector.logs.signal import Signal
-from collector.logs.sqlite_transaction import Transaction, prepare
+from collector.admission.bounded_gate import BoundedGate
+from collector.logs.broadcast import Broadcast
+from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.log import GroupInUse, LogError, LogUnavailable
+from collector.logs.open_files import OpenFiles
+from collector.logs.sqlite_transaction import Transaction, prepare, write_version
+from evaluators.private_files import open_private, restrict
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process that writes to the file."""
 
 WATCH_INTERVAL = 0.25
-"""Seconds between two looks at what other processes have appended."""
+"""Seconds between two checks for what other processes have appended, and whether the file is where it was."""
+
+NO_ROOM = 1 << 20
+"""Free bytes below which a file that cannot be opened may be one that there is no room for."""
+
+_WRONG_PATH = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+"""SQLite's codes for a file that will not open however long one waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +47,19 @@ class _Write:
 
 
 class SqliteFile:
-    """One writer thread and one reader thread. Writes that come while one is under way share the next transaction.
+    """One writer thread and one reader thread. Writes that arrive while one is in progress share the next transaction.
 
-    So an append costs a share of one fsync, however many there are, and is durable when its future is done.
+    This is group commit: an append is durable when its future is done, and costs a share of one fsync, however many
+    there are. A timer that collects writes would add its delay to every append; here the fsync itself is the delay.
     """
 
-    def __init__(self, path: Path, pace: Pace, in_flight: InFlight) -> None:
+    def __init__(self, path: Path, timing: ConsumerTiming, in_flight: BoundedGate) -> None:
         self.path = path
         self.in_flight = in_flight
         self.numbers: dict[str, int] = {}
         self.ends: dict[tuple[int, int], int] = {}
-        self.signals: dict[tuple[int, int], Signal] = {}
-        self._pace = pace
+        self.broadcasts: dict[tuple[int, int], Broadcast] = {}
+        self._timing = timing
         self._writer = ThreadPoolExecutor(1, "sqlite-writer")
         self._reader = ThreadPoolExecutor(1, "sqlite-reader")
         self._turn = asyncio.Lock()
@@ -56,17 +70,22 @@ class SqliteFile:
         self._watching: asyncio.Task[None] | None = None
         self._watchers = 0
         self._users: set[str] = set()
+        self._claims: dict[tuple[str, str], asyncio.Task[sqlite3.Connection]] = {}
+        self._consumed: set[tuple[str, str]] = set()
+        self._files = OpenFiles(path)
+        self._writable = False
+        """Whether the last transaction was written; nobody knows that of the next one."""
 
     async def open(self, names: Sequence[str], partitions: int) -> None:
-        """Open the file, make it if there is none, and the logs in it.
+        """Open the file and the logs in it; what is missing is created.
 
         Raises:
-            LogError: the file is none of ours, or its logs are not as wanted.
-            LogUnavailable: the file cannot be opened.
+            LogError: the file is not one of evalstream, its logs are not as configured, or it cannot be opened.
+            LogUnavailable: the disk is full, or another process holds the file: a retry may succeed.
         """
         self._users = set(names)
         try:
-            await self._in_writer(self._connect, names, partitions)
+            await self._in_writer_thread(self._connect, names, partitions)
         except LogError as error:
             await self._shut()
             kind = type(error)
@@ -76,7 +95,7 @@ class SqliteFile:
         """Do something in the next transaction; it is durable on return.
 
         Raises:
-            LogUnavailable: the disk is full, or the file is locked or gone. Nothing was done.
+            LogUnavailable: the disk is full, or the file is locked or gone. Nothing was done that can be read again.
         """
         if self._writing is None:
             raise LogError(f"{self.path}: is closed")
@@ -100,23 +119,57 @@ class SqliteFile:
                 raise LogError(f"{self.path}: is closed")
             return await asyncio.get_running_loop().run_in_executor(self._reader, _reading, operation, self._reading)
 
-    @asynccontextmanager
-    async def only_follower(self, log: str, group: str) -> AsyncGenerator[None]:
-        """Be the only one, of all processes, who follows the log with this group.
+    async def probe(self) -> None:
+        """See that the file can be written: after a failure by writing what is there already.
 
         Raises:
-            LogError: somebody else does already.
+            LogUnavailable: it cannot.
         """
-        lock = await self._in_writer(self._lock, log, group)
-        self._watch()
+        self._files.require_in_place()
+        if not self._writable:
+            await self.write(lambda transaction: write_version(transaction.connection))
+
+    async def claim(self, log: str, group: str) -> None:
+        """Reserve the log for consumers of this process with this group, until it is closed.
+
+        Raises:
+            GroupInUse: another process has it.
+        """
+        claim = self._claims.get((log, group))
+        if claim is None:
+            claim = asyncio.create_task(self._in_writer_thread(self._lock, log, group))
+            claim.add_done_callback(_retrieve)
+            self._claims[log, group] = claim
         try:
-            yield
+            await asyncio.shield(claim)
+        except LogError:
+            self._claims.pop((log, group), None)
+            raise
+
+    @asynccontextmanager
+    async def only_consumer(self, log: str, group: str) -> AsyncGenerator[None]:
+        """Be the only consumer of the log with this group, among all processes.
+
+        Raises:
+            GroupInUse: there is another one.
+        """
+        key = (log, group)
+        if key in self._consumed:
+            raise self._group_in_use(log, group)
+        self._consumed.add(key)
+        try:
+            await self.claim(log, group)
+            self._watch()
+            try:
+                yield
+            finally:
+                self._unwatch()
+                await self._give_up(key)
         finally:
-            self._unwatch()
-            await self._in_writer(lock.close)
+            self._consumed.discard(key)
 
     async def release(self, log: str) -> None:
-        """The log needs the file no more; the last one closes it, after what is on its way was written."""
+        """Give up the file for a log; the last one closes it, after what is in flight was written."""
         self._users.discard(log)
         if self._users or self._writing is None:
             return
@@ -126,87 +179,117 @@ class SqliteFile:
         writing, self._writing = self._writing, None
         if reading is not None:
             await asyncio.get_running_loop().run_in_executor(self._reader, reading.close)
-        await self._in_writer(writing.close)
+        for key in list(self._claims):  # claimed, and never consumed
+            await self._give_up(key)
+        await self._in_writer_thread(writing.close)
         await self._shut()
+
+    async def _give_up(self, key: tuple[str, str]) -> None:
+        lock = await self._claims.pop(key)
+        await self._in_writer_thread(lock.close)
 
     async def _shut(self) -> None:
         self._writer.shutdown(wait=False)
         self._reader.shutdown(wait=False)
 
-    async def _in_writer(self, operation: Callable[..., T], *arguments: Any) -> T:
+    async def _in_writer_thread(self, operation: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._writer, operation, *arguments)
 
     def _connect(self, names: Sequence[str], partitions: int) -> None:
-        with _translated():
+        with self._translated_open():
+            for each in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))):
+                _make_private(each)
+            _create_private(self.path)
             writing = self._connection()
             try:
                 self.numbers = prepare(writing, names, partitions)
                 self._reading = self._connection()
                 self._reading.execute("PRAGMA query_only = ON")
                 self.ends = _read_ends(writing)
+                self._files.remember()
             except BaseException:
                 writing.close()
                 raise
             self._writing = writing
-            self.signals = {key: Signal() for key in self.ends}
+            self.broadcasts = {key: Broadcast() for key in self.ends}
 
     def _connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA cache_size = -16000")
         return connection
 
-    def _lock(self, log: str, group: str) -> sqlite3.Connection:
-        """A lock file that goes with the process: SQLite's own exclusive lock on an empty database."""
-        lock = sqlite3.connect(
-            f"{self.path}-{log}-{quote(group, safe='')}.lock",
-            timeout=0.0,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+    @contextmanager
+    def _translated_open(self) -> Generator[None]:
+        """SQLite's errors of opening as ours."""
         try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            lock.close()
-            raise LogError(
-                f"{self.path}: the group {group!r} follows the log {log!r} already, here or elsewhere"
-            ) from None
+            yield
+        except sqlite3.OperationalError as error:
+            if _code(error) in _WRONG_PATH and _has_room(self.path):
+                raise LogError(f"{error}; see that the folder exists and can be written") from error
+            raise LogUnavailable(str(error)) from error
+        except sqlite3.DatabaseError as error:
+            raise LogError(str(error)) from error
+
+    def _lock(self, log: str, group: str) -> sqlite3.Connection:
+        """SQLite's exclusive lock on an empty database: it ends with the process; a pid file would outlive a crash."""
+        path = self.path.with_name(f"{self.path.name}-{log}-{quote(group, safe='')}.lock")
+        with _translated():
+            _create_private(path)
+            lock = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as error:
+                lock.close()
+                if _code(error) == sqlite3.SQLITE_BUSY:
+                    raise self._group_in_use(log, group) from None
+                raise
         return lock
+
+    def _group_in_use(self, log: str, group: str) -> GroupInUse:
+        return GroupInUse(
+            f"{self.path}: another process consumes the log {log!r} for {group!r} already; stop it first, or give this "
+            "one another log.path, or other stages (--stages)"
+        )
 
     async def _flush(self) -> None:
         while self._pending:
             batch, self._pending = self._pending, []
             try:
-                results, appended = await self._in_writer(self._transact, batch)
-            except Exception as error:  # noqa: BLE001 - whatever went wrong belongs to those who wait for it
+                results, appended = await self._in_writer_thread(self._transact, batch)
+            except Exception as error:  # noqa: BLE001 - every error belongs to those who wait for this batch
                 _fail(batch, error)
                 continue
             for write, result in zip(batch, results, strict=True):
                 if not write.done.done():
                     write.done.set_result(result)
-            self._notice(appended)
+            self._announce(appended)
         self._flushing = None
 
     def _transact(self, batch: Sequence[_Write]) -> tuple[list[Any], dict[tuple[int, int], int]]:
         connection = self._writing
         assert connection is not None
+        self._files.require_in_place()
         with _translated():
             connection.execute("BEGIN IMMEDIATE")
             try:
-                transaction = Transaction(connection, self._pace.clock())
+                transaction = Transaction(connection, self._timing.clock())
                 results = [write.operation(transaction) for write in batch]
                 transaction.finish()
                 connection.execute("COMMIT")
             except BaseException:
+                self._writable = False
                 with suppress(sqlite3.Error):  # SQLite has rolled back by itself after some errors
                     connection.execute("ROLLBACK")
                 raise
+        self._files.require_in_place()  # what was written into a file that is gone is lost
+        self._writable = True
         return results, transaction.appended
 
-    def _notice(self, ends: dict[tuple[int, int], int]) -> None:
+    def _announce(self, ends: dict[tuple[int, int], int]) -> None:
         for key, end in ends.items():
-            if key in self.signals and end > self.ends[key]:
+            if key in self.broadcasts and end > self.ends[key]:
                 self.ends[key] = end
-                self.signals[key].give()
+                self.broadcasts[key].notify()
 
     def _watch(self) -> None:
         self._watchers += 1
@@ -220,20 +303,58 @@ class SqliteFile:
             self._watching = None
 
     async def _watch_forever(self) -> None:
-        """Other processes may append to the file as well; SQLite tells only that something changed."""
+        """Other processes may append to the file as well. SQLite tells only that something changed."""
         version = -1
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
-            with suppress(LogError):  # whoever reads will say so
+            self._files.problem()  # which reports it
+            with suppress(LogError):  # whoever reads reports it
                 now = await self.read(lambda connection: connection.execute("PRAGMA data_version").fetchone()[0])
                 if now != version:
-                    self._notice(await self.read(_read_ends))
+                    self._announce(await self.read(_read_ends))
                     version = now
+
+
+def _create_private(path: Path) -> None:
+    """Create the file if it is missing: SQLite would make it readable by all. `-wal` and `-shm` get its permissions.
+
+    An existing one is not opened: closing it would release the locks that this process holds on it.
+    """
+    with suppress(OSError):  # SQLite reports what is wrong
+        os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+
+
+def _make_private(path: Path) -> None:
+    try:
+        before = restrict(path)
+    except OSError as error:
+        logger.warning("%s holds judged text and cannot be made private: %s", path, error.strerror)
+        return
+    if before is not None:
+        logger.warning("%s holds judged text and had permissions %04o: now only its owner may read it", path, before)
+
+
+def _retrieve(claim: asyncio.Task[sqlite3.Connection]) -> None:
+    """Retrieve the error of a claim whose task was cancelled: else asyncio logs it."""
+    if not claim.cancelled():
+        claim.exception()
 
 
 def _read_ends(connection: sqlite3.Connection) -> dict[tuple[int, int], int]:
     rows = connection.execute("SELECT log, partition, next FROM ends")
-    return {(log, partition): position for log, partition, position in rows}
+    return {(log, partition): offset for log, partition, offset in rows}
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary error code."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _has_room(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free > NO_ROOM
+    except OSError:  # there is no such folder
+        return True
 
 
 def _reading(operation: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
@@ -249,7 +370,7 @@ def _fail(batch: Sequence[_Write], error: Exception) -> None:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """SQLite's errors as ours: what may pass (disk full, locked, read-only) and what will not."""
+    """SQLite's errors as ours: what may go away (disk full, locked, read-only) and what will not."""
     try:
         yield
     except sqlite3.OperationalError as error:

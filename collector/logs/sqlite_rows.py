@@ -1,4 +1,4 @@
-"""Rows of the SQLite log: the one integer that places a record, and headers as bytes."""
+"""Rows of the SQLite log: the one integer that addresses a record, and headers as bytes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ MAX_LOGS = 64
 MAX_PARTITIONS = 4096
 
 _PARTITION_BITS = 12
-_POSITION_BITS = 45
-_POSITION_MASK = (1 << _POSITION_BITS) - 1
+_OFFSET_BITS = 45
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 _LENGTHS = struct.Struct(">HI")
 _TICK_BYTES = b"t"
 
 
-def row_id(log: int, partition: int, position: int) -> int:
-    """The id of a record's row: 6 bits of log, 12 of partition, 45 of position. One B-tree, in order of reading."""
-    return ((log << _PARTITION_BITS) + partition << _POSITION_BITS) + position
+def row_id(log: int, partition: int, offset: int) -> int:
+    """The id of a record's row: 6 bits of log, 12 of partition, 45 of offset: one B-tree in reading order."""
+    return ((log << _PARTITION_BITS) + partition << _OFFSET_BITS) + offset
 
 
-def position_of(row: int) -> int:
-    """The position of the record in a row."""
-    return row & _POSITION_MASK
+def offset_of(row: int) -> int:
+    """The offset of the record in a row."""
+    return row & _OFFSET_MASK
 
 
 def headers_to_bytes(headers: Headers) -> bytes | None:
@@ -46,10 +46,12 @@ def headers_from_bytes(data: bytes | None) -> Headers:
     if data == _TICK_BYTES:
         return TICK
     headers: list[tuple[str, bytes]] = []
-    at = 0
-    while at < len(data):
-        of_name, of_value = _LENGTHS.unpack_from(data, at)
-        at += _LENGTHS.size
-        headers.append((data[at : at + of_name].decode(), data[at + of_name : at + of_name + of_value]))
-        at += of_name + of_value
+    start = 0
+    while start < len(data):
+        name_size, value_size = _LENGTHS.unpack_from(data, start)
+        start += _LENGTHS.size
+        headers.append(
+            (data[start : start + name_size].decode(), data[start + name_size : start + name_size + value_size])
+        )
+        start += name_size + value_size
     return tuple(headers)

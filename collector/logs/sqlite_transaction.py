@@ -1,4 +1,4 @@
-"""What is done to the file in the writer's thread: many appends and commits in one transaction."""
+"""A transaction of the writer's thread: many appends and commits at once."""
 
 from __future__ import annotations
 
@@ -29,28 +29,46 @@ _Row = tuple[int, float, bytes | None, bytes | None, bytes]
 
 
 def prepare(connection: sqlite3.Connection, names: Sequence[str], partitions: int) -> dict[str, int]:
-    """Make the tables and the logs, or see that they are as wanted; returns the logs' numbers by name.
+    """Create the tables and the logs, or check that they are as configured; returns the logs' numbers by name.
 
     Raises:
-        LogError: the file is of another version, or a log has another number of partitions.
+        LogError: the file has another version, or a log has another number of partitions.
     """
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
+    present = _present(connection)
+    if set(names) <= present.keys():  # nothing to write: the disk may be full
+        for name in names:
+            _check_partitions(name, present[name][1], partitions)
+        return {name: present[name][0] for name in names}
     connection.execute("BEGIN IMMEDIATE")
     try:
         _check_version(connection)
         for statement in _SCHEMA.split(";")[:-1]:
             connection.execute(statement)
         numbers = {name: _prepare_log(connection, name, partitions) for name in names}
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        write_version(connection)
     except BaseException:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
     return numbers
+
+
+def write_version(connection: sqlite3.Connection) -> None:
+    """Write the schema's version: one page, also where it is there already."""
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _present(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    """The logs of the file by name, each with its number and its number of partitions; none if it is new."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+        return {}
+    rows = connection.execute("SELECT number, name, (SELECT COUNT(*) FROM ends WHERE log = number) FROM logs")
+    return {name: (number, partitions) for number, name, partitions in rows}
 
 
 def _check_version(connection: sqlite3.Connection) -> None:
@@ -62,13 +80,18 @@ def _check_version(connection: sqlite3.Connection) -> None:
 def _prepare_log(connection: sqlite3.Connection, name: str, partitions: int) -> int:
     connection.execute("INSERT OR IGNORE INTO logs (name) VALUES (?)", [name])
     number: int = connection.execute("SELECT number FROM logs WHERE name = ?", [name]).fetchone()[0]
-    there = connection.execute("SELECT COUNT(*) FROM ends WHERE log = ?", [number]).fetchone()[0]
-    if there not in (0, partitions):
-        raise LogError(f"has the log {name!r} with {there} partitions, not {partitions}; the number cannot change")
-    if not there:
+    present = connection.execute("SELECT COUNT(*) FROM ends WHERE log = ?", [number]).fetchone()[0]
+    if present:
+        _check_partitions(name, present, partitions)
+    else:
         rows = [(number, partition, 0, 0.0) for partition in range(partitions)]
         connection.executemany("INSERT INTO ends VALUES (?, ?, ?, ?)", rows)
     return number
+
+
+def _check_partitions(name: str, present: int, partitions: int) -> None:
+    if present != partitions:
+        raise LogError(f"has the log {name!r} with {present} partitions, not {partitions}; the number cannot change")
 
 
 class Transaction:
@@ -81,28 +104,28 @@ class Transaction:
         self._rows: list[_Row] = []
         self._ends: dict[int, dict[int, tuple[int, float]]] = {}
 
-    def append(self, log: int, placed: Mapping[int, Sequence[Record]]) -> None:
+    def append(self, log: int, by_partition: Mapping[int, Sequence[Record]]) -> None:
         """Append records by partition."""
         ends = self._ends.get(log)
         if ends is None:
             ends = self._ends[log] = self._read_ends(log)
-        for partition, records in placed.items():
-            position, time = ends[partition]
+        for partition, records in by_partition.items():
+            offset, time = ends[partition]
             time = max(time, self._now)
-            first = row_id(log, partition, position)
+            first = row_id(log, partition, offset)
             self._rows.extend(
                 (row, time, record.key, headers_to_bytes(record.headers), record.value)
                 for row, record in enumerate(records, first)
             )
-            self.appended[log, partition] = position + len(records)
-            ends[partition] = position + len(records), time
+            self.appended[log, partition] = offset + len(records)
+            ends[partition] = offset + len(records), time
 
     def commit(self, log: int, group: str, states: Mapping[int, Committed]) -> None:
-        """Note what a group has committed."""
+        """Store what a group has committed."""
         self.connection.executemany(
             "INSERT OR REPLACE INTO commits VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (log, group, partition, state.low_watermark, state.position, state.note)
+                (log, group, partition, state.low_watermark, state.offset, state.metadata)
                 for partition, state in states.items()
             ],
         )
@@ -110,13 +133,13 @@ class Transaction:
     def truncate(self, log: int, before: float, limit: int, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` and below the low watermark of every group that ever committed.
 
-        None, where one of `readers` never did. At most `limit` of each partition, so that appends do not wait long.
+        Nothing, if one of `readers` never did. At most `limit` of each partition, so that appends do not wait long.
         """
         bounds = self._bounds(log, readers)
-        return sum(self._forget(log, partition, before, bound, limit) for partition, bound in bounds.items())
+        return sum(self._delete(log, partition, before, bound, limit) for partition, bound in bounds.items())
 
     def finish(self) -> None:
-        """Write what was collected."""
+        """Write what was collected: one statement per table, whatever the number of appends."""
         self.connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", self._rows)
         self.connection.executemany(
             "UPDATE ends SET next = ?, timestamp = ? WHERE log = ? AND partition = ?",
@@ -125,10 +148,10 @@ class Transaction:
 
     def _read_ends(self, log: int) -> dict[int, tuple[int, float]]:
         rows = self.connection.execute("SELECT partition, next, timestamp FROM ends WHERE log = ?", [log])
-        return {partition: (position, time) for partition, position, time in rows}
+        return {partition: (offset, time) for partition, offset, time in rows}
 
     def _bounds(self, log: int, readers: Collection[str]) -> dict[int, int]:
-        """What may go, by partition. A group that has committed, but not for a partition, needs all of that one."""
+        """What may be deleted, by partition. A group that has commits, but none for a partition, needs all of it."""
         needs: dict[str, dict[int, int]] = {group: {} for group in readers}
         rows = self.connection.execute('SELECT "group", partition, low_watermark FROM commits WHERE log = ?', [log])
         for group, partition, low in rows:
@@ -138,12 +161,12 @@ class Transaction:
             for partition, (end, _) in self._read_ends(log).items()
         }
 
-    def _forget(self, log: int, partition: int, before: float, bound: int, limit: int) -> int:
+    def _delete(self, log: int, partition: int, before: float, bound: int, limit: int) -> int:
         first, last = row_id(log, partition, 0), row_id(log, partition, bound)
         oldest = self.connection.execute(
             "SELECT id, timestamp FROM records WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", [first, last, limit]
         )
-        gone = [row for row, timestamp in oldest if timestamp < before]
-        if gone:
-            self.connection.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", [first, gone[-1]])
-        return len(gone)
+        expired = [row for row, timestamp in oldest if timestamp < before]
+        if expired:
+            self.connection.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", [first, expired[-1]])
+        return len(expired)

@@ -1,1 +1,1 @@
-"""The page: monitors, evaluations and conversations to look at, and labels to give. A stage over two of the logs."""
+"""The page: monitors, evaluations and conversations to look at and to label. A stage over three logs."""

@@ -1,4 +1,4 @@
-"""Serves the page: its files, what it shows as JSON, and a stream that says when to look again.
+"""Server of the page: its files, its API in JSON, and a stream of events that report changes.
 
 `GET /` and `/assets/*` are the page, `/api/overview`, `/api/evaluations` and `/api/evaluations/{id}` what it shows,
 `/api/changes` the stream of events, `POST /api/evaluations/{id}/labels` takes a label, `POST /login` a token.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
@@ -17,23 +17,22 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from collector.admission.http_server import serving
 from collector.errors import ConfigError
 from collector.logs.log import Log
-from collector.page.answers import Answers
-from collector.page.asked import filters_of, label_request
-from collector.page.changes import Changes
-from collector.page.door import Door
-from collector.page.guarding import guarded, login_page, streaming_headers
-from collector.page.labels import append_label, label_of
-from collector.page.own import from_this_page
+from collector.page.api import PageApi
+from collector.page.change_notifier import ChangeNotifier
+from collector.page.requests import append_label, build_label, parse_filters, parse_label
+from collector.page.security import Login, login_page, require_same_origin, security_middleware, streaming_headers
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP, PageStage
-from collector.page.view import Listed, View, Watched
+from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.receive.access import ssl_context_of
-from collector.receive.refusal import Refused
-from collector.records import label_to_json
+from collector.receive.rejection import Rejected
+from collector.records.json import label_to_json
 
+MOST_CONNECTIONS = 256
 MOST_STREAMS = 64
 """Browsers that may wait for changes at once."""
 _KEEP_ALIVE = 15.0
@@ -49,30 +48,30 @@ class Page:
         settings: PageSettings,
         evaluations: Log,
         labels: Log,
-        watched: Sequence[Watched] = (),
+        evaluators_in_use: Sequence[EvaluatorView] = (),
         *,
         sources: Sources | None = None,
-        door: Door | None = None,
+        login: Login | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.view = View(
-            watched,
-            evaluations=settings.evaluations,
-            text_bytes=settings.text_bytes,
-            keep=settings.keep,
+            evaluators_in_use,
+            evaluations=settings.max_evaluations,
+            text_bytes=settings.max_text_bytes,
+            keep=settings.max_age,
             started=clock(),
         )
         self._settings = settings
         self._evaluations = evaluations
         self._labels = labels
-        self._door = door
+        self._login_guard = login
         self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
         self._clock = clock
-        self._changes = Changes()
+        self._changes = ChangeNotifier()
         self._streams = 0
         self._files = _files()
-        self._answers = Answers(self.view, settings, sources or Sources())
-        self.stage = PageStage(self.view, self._changes.give)
+        self._answers = PageApi(self.view, settings, sources or Sources())
+        self.stage = PageStage(self.view, self._changes.notify)
 
     async def follow(self, turns: Log) -> None:
         """Keep the view up to date with all three logs until cancelled."""
@@ -84,17 +83,21 @@ class Page:
     def routes(self) -> web.Application:
         """A new application with all routes."""
         application = web.Application(
-            middlewares=[guarded([name.lower() for name in self._settings.hosts], self._door, self._login)],
+            middlewares=[
+                security_middleware(
+                    [name.lower() for name in self._settings.allowed_hosts], self._login_guard, self._login
+                )
+            ],
             client_max_size=_LARGEST_LABEL,
         )
         application.router.add_get("/", self._file)
         application.router.add_get("/assets/{name}", self._file)
-        if self._door is not None:
-            application.router.add_post("/login", self._door.login)
+        if self._login_guard is not None:
+            application.router.add_post("/login", self._login_guard.sign_in)
             application.router.add_get("/login", _to_the_page)
         application.router.add_get("/api/overview", self._overview)
         application.router.add_get("/api/evaluations", self._list)
-        application.router.add_get("/api/evaluations/{id}", self._one)
+        application.router.add_get("/api/evaluations/{id}", self._detail)
         application.router.add_post("/api/evaluations/{id}/labels", self._label)
         application.router.add_get("/api/changes", self._stream)
         application.on_shutdown.append(self._stop)
@@ -108,19 +111,23 @@ class Page:
             ConfigError: the address cannot be bound.
         """
         settings = self._settings
-        runner = web.AppRunner(self.routes(), access_log=None, keepalive_timeout=30.0, shutdown_timeout=2.0)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, settings.host, settings.port, ssl_context=self._ssl_context)
+        async with AsyncExitStack() as stack:
+            server = serving(
+                self.routes(),
+                host=settings.host,
+                port=settings.port,
+                max_connections=MOST_CONNECTIONS,
+                idle_timeout=30.0,
+                stop_grace=2.0,
+                ssl_context=self._ssl_context,
+            )
             try:
-                await site.start()
+                port = await stack.enter_async_context(server)
             except OSError as error:
                 raise ConfigError(
                     f"page: cannot be served on {settings.host}:{settings.port} ({error.strerror}); choose another port"
                 ) from error
-            yield site.port
-        finally:
-            await runner.cleanup()
+            yield port
 
     async def _stop(self, _application: web.Application) -> None:
         self._changes.close()
@@ -136,54 +143,54 @@ class Page:
         return web.Response(body=self._files[name], content_type=type_, charset="utf-8")
 
     async def _overview(self, request: web.Request) -> web.Response:
-        filters = filters_of(request.query)
+        filters = parse_filters(request.query)
         self.view.expire(self._clock())
         return _json(self._answers.overview(filters, self._clock()))
 
     async def _list(self, request: web.Request) -> web.Response:
-        return _json(self._answers.evaluations(filters_of(request.query), self._clock()))
+        return _json(self._answers.evaluations(parse_filters(request.query), self._clock()))
 
-    async def _one(self, request: web.Request) -> web.Response:
+    async def _detail(self, request: web.Request) -> web.Response:
         return _json(self._answers.evaluation(self._listed(request)))
 
     async def _label(self, request: web.Request) -> web.Response:
-        from_this_page(request, "application/json")
+        require_same_origin(request, "application/json")
         listed = self._listed(request)
-        label = label_of(listed, label_request(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
+        label = build_label(listed, parse_label(await request.read()), datetime.fromtimestamp(self._clock(), UTC))
         await append_label(self._labels, label)
         self.view.add_label(label)  # it also comes back through the log; this answers at once
-        self._changes.give()
+        self._changes.notify()
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= MOST_STREAMS:
-            raise Refused(503, "too many pages are open", retry_after=30)
+            raise Rejected(503, "too many pages are open", retry_after=30)
         self._streams += 1
         try:
-            return await self._tell(request)
+            return await self._send_events(request)
         finally:
             self._streams -= 1
 
-    async def _tell(self, request: web.Request) -> web.StreamResponse:
+    async def _send_events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers=streaming_headers())
         await response.prepare(request)
         try:
             await response.write(b"retry: 2000\n\n")
-            told = -1
+            sent = -1
             while not self._changes.closed:
-                if told != self.view.version:
-                    told = self.view.version
-                    await response.write(b"event: changed\ndata: %d\n\n" % told)
+                if sent != self.view.version:
+                    sent = self.view.version
+                    await response.write(b"event: changed\ndata: %d\n\n" % sent)
                 elif not await self._changes.wait(_KEEP_ALIVE):
                     await response.write(b": still here\n\n")
         except ConnectionError:
             pass  # the browser has gone
         return response
 
-    def _listed(self, request: web.Request) -> Listed:
+    def _listed(self, request: web.Request) -> ListedEvaluation:
         listed = self.view.get(request.match_info["id"])
         if listed is None:
-            raise Refused(404, "this evaluation is not on the page: it is too old, or never was there")
+            raise Rejected(404, "this evaluation is not on the page: it is too old, or never was there")
         return listed
 
 

@@ -16,24 +16,26 @@ class PageSettings(BaseModel):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8321, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
-    hosts: list[str] = Field(
+    allowed_hosts: list[str] = Field(
         default_factory=list,
-        description="Names under which browsers may ask for the page, besides localhost; others are refused.",
+        description="Host names of the page, in addition to localhost; others are rejected.",
     )
-    text: bool = Field(
-        default=True, description="Whether what users and applications said is shown; without it only figures are."
+    show_text: bool = Field(
+        default=True, description="Whether texts of users and applications are shown; false: figures only."
     )
-    evaluations: int = Field(default=5000, ge=10, le=1_000_000, description="The newest evaluations that are listed.")
-    text_bytes: int = Field(
-        default=64 * 1024**2, ge=1024, description="Memory for the conversations they came from; the oldest go first."
+    max_evaluations: int = Field(
+        default=5000, ge=10, le=1_000_000, description="The newest evaluations that are listed."
+    )
+    max_text_bytes: int = Field(
+        default=64 * 1024**2, ge=1024, description="Memory for their conversations; the oldest are dropped first."
     )
     auth: AuthSettings | None = Field(
         default=None, description="Tokens that open the page; those of receive.otlp_http, if left out."
     )
     tls: TlsSettings | None = Field(default=None, description="TLS, and mutual TLS.")
     insecure: bool = Field(default=False, description="Show the page beyond this machine without authentication.")
-    keep: Seconds = Field(default=86400.0, gt=0, description="Nothing older than this is listed.")
-    trace_link: TraceLinkSettings | None = Field(default=None, description="Where a trace can be looked at.")
+    max_age: Seconds = Field(default=86400.0, gt=0, description="Nothing older than this is listed.")
+    trace_link: TraceLinkSettings | None = Field(default=None, description="Where traces can be viewed.")
 
     @property
     def closed(self) -> bool:

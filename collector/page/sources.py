@@ -1,4 +1,4 @@
-"""What the page shows beside the logs. Each part of the service that has something to show gives a function for it."""
+"""Sources of the page beside the logs: functions from the parts of the service that have something to show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
+class AlertView:
     """An alert that fires now. `since` is in seconds since the epoch; `evaluator` None means the whole monitor."""
 
     name: str
@@ -20,7 +20,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class BudgetView:
     """Money that may be spent in any `period` (hour or day), and that was in the last. `monitor` None means all."""
 
     monitor: str | None = None
@@ -30,7 +30,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetters:
+class DropView:
     """Records that could not be processed, by stage and reason, since the start."""
 
     stage: str
@@ -39,7 +39,7 @@ class DeadLetters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class TrafficView:
     """What a monitor did with turns since the start, by outcome; the monitor "" counts those that none watches."""
 
     monitor: str
@@ -48,9 +48,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Functions that give what is to be shown now; None where this process has no such thing."""
+    """Functions that return the current values; None where this process has none."""
 
-    alerts: Callable[[], Sequence[Alert]] | None = None
-    budgets: Callable[[], Sequence[Budget]] | None = None
-    dead_letters: Callable[[], Sequence[DeadLetters]] | None = None
-    traffic: Callable[[], Sequence[Traffic]] | None = None
+    alerts: Callable[[], Sequence[AlertView]] | None = None
+    budgets: Callable[[], Sequence[BudgetView]] | None = None
+    dead_letters: Callable[[], Sequence[DropView]] | None = None
+    traffic: Callable[[], Sequence[TrafficView]] | None = None

@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from collector.errors import BadInput
-from collector.logs.log import Committed, Stored
+from collector.logs.log import Committed, StoredRecord
 from collector.page.view import View
-from collector.records import evaluation_from_json, label_from_json, turn_from_json
+from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
 
 TURNS_GROUP, EVALUATIONS_GROUP, LABELS_GROUP = "page.turns", "page.evaluations", "page.labels"
-"""The groups under which the page's cursors are kept: one for each log, as a consumer group belongs to one topic."""
+"""The groups under which the page's cursors are stored: one for each log, as a consumer group belongs to one topic."""
 
 
 class PageStage:
@@ -29,8 +29,8 @@ class PageStage:
     @asynccontextmanager
     async def open_turns(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
         """Open the fold of a partition of the turns log."""
-        self._view.texts.forget(partition)
-        yield _Fold(self._take_turn, lambda: self._view.texts.lowest(partition), self._changed)
+        self._view.turn_cache.forget(partition)
+        yield _Fold(self._take_turn, lambda: self._view.turn_cache.lowest(partition), self._changed)
 
     @asynccontextmanager
     async def open_evaluations(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
@@ -43,30 +43,30 @@ class PageStage:
         """Open the fold of a partition of the labels."""
         yield _Fold(self._take_label, lambda: 0, self._changed)
 
-    def _take_label(self, record: Stored) -> None:
+    def _take_label(self, record: StoredRecord) -> None:
         self._view.add_label(label_from_json(record.value))
 
-    def _take_turn(self, record: Stored) -> None:
+    def _take_turn(self, record: StoredRecord) -> None:
         if record.headers:
             return  # what the evaluate stage carries forward there
         turn = turn_from_json(record.value)
-        self._view.add_turn(turn, len(record.value), record.partition, record.position)
+        self._view.add_turn(turn, len(record.value), record.partition, record.offset)
 
-    def _take_evaluation(self, record: Stored) -> None:
+    def _take_evaluation(self, record: StoredRecord) -> None:
         if record.headers:
             return  # a decision of the evaluate stage
         evaluation = evaluation_from_json(record.value)
-        self._view.add_evaluation(evaluation, record.partition, record.position, record.timestamp)
+        self._view.add_evaluation(evaluation, record.partition, record.offset, record.timestamp)
 
 
 class _Fold:
     """One partition's way into the view."""
 
     due_at = None
-    note = ""
+    metadata = ""
 
     def __init__(
-        self, take: Callable[[Stored], None], lowest: Callable[[], int | None], changed: Callable[[], None]
+        self, take: Callable[[StoredRecord], None], lowest: Callable[[], int | None], changed: Callable[[], None]
     ) -> None:
         self._take = take
         self._lowest = lowest
@@ -77,11 +77,11 @@ class _Fold:
         """The oldest record that is on the page."""
         return self._lowest()
 
-    async def replay(self, records: Sequence[Stored]) -> None:
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
         """The same as new ones: the view has no effects."""
         await self.deliver(records)
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Take records into the view; those that cannot be read are the other stages' to report."""
         for record in records:
             if record.is_tick:

@@ -1,4 +1,4 @@
-"""What the page shows, folded from the turns log and the evaluations log: bounded, no clock, no I/O."""
+"""State of the page, folded from the turns log and the evaluations log: bounded, no clock, no I/O."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from collector.page.texts import Texts
-from collector.page.tracks import Track
+from collector.page.score_series import ScoreSeries
+from collector.page.turn_cache import TurnCache
 from evaluators.cases import Scope, Turn
-from evaluators.outcome import Evaluation, Label
+from evaluators.results import Evaluation, Label
 
 LABELS = 10_000
 """Labelled evaluations that are remembered, the newest: their labels may be read before they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class EvaluatorView:
     """An evaluator that a monitor uses: what its evaluations are measured against."""
 
     monitor: str
@@ -27,7 +27,7 @@ class Watched:
 
 
 @dataclass(slots=True)
-class Listed:
+class ListedEvaluation:
     """An evaluation on the page. `position` is the record's in its partition, `label` the newest that was given."""
 
     evaluation: Evaluation
@@ -38,7 +38,7 @@ class Listed:
 
 
 @dataclass(slots=True)
-class Outcomes:
+class OutcomeCounts:
     """How evaluations since the start ended: scored, and (outcome, reason) where there is no score."""
 
     scored: int = 0
@@ -53,7 +53,7 @@ class View:
 
     def __init__(
         self,
-        watched: Sequence[Watched],
+        evaluators_in_use: Sequence[EvaluatorView],
         *,
         evaluations: int = 5000,
         text_bytes: int = 64 << 20,
@@ -63,25 +63,25 @@ class View:
         self.version = 0
         """Grows with every change."""
         self.started = started
-        self.texts = Texts(text_bytes)
-        self.watched = {(each.monitor, each.evaluator): each for each in watched}
-        self.tracks = {key: Track() for key in self.watched}
-        self.outcomes = {key: Outcomes() for key in self.watched}
+        self.turn_cache = TurnCache(text_bytes)
+        self.evaluators = {(each.monitor, each.evaluator): each for each in evaluators_in_use}
+        self.score_series = {key: ScoreSeries() for key in self.evaluators}
+        self.outcomes = {key: OutcomeCounts() for key in self.evaluators}
         self.turns = 0
         self._limit = evaluations
         self._keep = keep
-        self._listed: OrderedDict[str, Listed] = OrderedDict()
+        self._listed: OrderedDict[str, ListedEvaluation] = OrderedDict()
         self._labels: OrderedDict[str, Label] = OrderedDict()
         self._positions: dict[int, deque[int]] = {}
 
     def __len__(self) -> int:
         return len(self._listed)
 
-    def __iter__(self) -> Iterator[Listed]:
+    def __iter__(self) -> Iterator[ListedEvaluation]:
         """All listed evaluations, the oldest first."""
         return iter(self._listed.values())
 
-    def get(self, evaluation_id: str) -> Listed | None:
+    def get(self, evaluation_id: str) -> ListedEvaluation | None:
         """A listed evaluation."""
         return self._listed.get(evaluation_id)
 
@@ -89,7 +89,7 @@ class View:
         """A turn was assembled; `size` is that of its record."""
         self.turns += 1
         self.version += 1
-        self.texts.add(turn, size, partition, position)
+        self.turn_cache.add(turn, size, partition, position)
 
     def add_evaluation(self, evaluation: Evaluation, partition: int, position: int, timestamp: float) -> None:
         """An evaluation is in the ledger since `timestamp` (s); the same one again changes nothing."""
@@ -97,18 +97,18 @@ class View:
             return
         self.version += 1
         key = (evaluation.monitor, evaluation.evaluator)
-        self.tracks.setdefault(key, Track()).add(evaluation)
+        self.score_series.setdefault(key, ScoreSeries()).add(evaluation)
         if evaluation.ended_at.timestamp() >= self.started:
-            _count(self.outcomes.setdefault(key, Outcomes()), evaluation)
-        self._listed[evaluation.evaluation_id] = Listed(
+            _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
+        self._listed[evaluation.evaluation_id] = ListedEvaluation(
             evaluation, partition, position, timestamp, self._labels.get(evaluation.evaluation_id)
         )
         self._positions.setdefault(partition, deque()).append(position)
-        self.texts.want(evaluation.subject.conversation_id)
+        self.turn_cache.pin(evaluation.subject.conversation_id)
         self.expire(timestamp)
 
     def add_label(self, label: Label) -> None:
-        """A person said something of an evaluation, which may not be on the page yet."""
+        """A person labelled an evaluation, which may not be on the page yet."""
         known = self._labels.pop(label.evaluation_id, label)
         newest = label if known.given_at <= label.given_at else known
         self._labels[label.evaluation_id] = newest
@@ -120,39 +120,39 @@ class View:
             listed.label = newest
 
     def expire(self, now: float) -> None:
-        """Let go of what is too old at `now` (s) and of what is too much."""
+        """Remove what is too old at `now` (s), and what exceeds the limits."""
         while self._listed:
             oldest = next(iter(self._listed.values()))
             if len(self._listed) <= self._limit and oldest.timestamp >= now - self._keep:
                 return
-            self._let_go(oldest)
+            self._remove(oldest)
 
     def forget(self, partition: int) -> None:
-        """Let go of what a partition of the evaluations log gave; it is about to be read again."""
+        """Remove the evaluations of a partition of the evaluations log; it is about to be read again."""
         for listed in [each for each in self._listed.values() if each.partition == partition]:
-            self._let_go(listed)
+            self._remove(listed)
 
     def lowest(self, partition: int) -> int | None:
         """Position of the oldest listed evaluation of a partition."""
         positions = self._positions.get(partition)
         return positions[0] if positions else None
 
-    def _let_go(self, listed: Listed) -> None:
+    def _remove(self, listed: ListedEvaluation) -> None:
         self.version += 1
         del self._listed[listed.evaluation.evaluation_id]
         self._positions[listed.partition].popleft()  # a partition's evaluations leave in the order they came
-        self.texts.release(listed.evaluation.subject.conversation_id)
+        self.turn_cache.unpin(listed.evaluation.subject.conversation_id)
 
 
-def reason_of(evaluation: Evaluation) -> str:
+def reason_prefix(evaluation: Evaluation) -> str:
     """Why there is no score, in a word: the prefix of a skip's reason, or the type of the error; "" for a score."""
     if evaluation.error:
         return evaluation.error.type
     return (evaluation.reason or "").partition(":")[0]
 
 
-def _count(outcomes: Outcomes, evaluation: Evaluation) -> None:
+def _count(outcomes: OutcomeCounts, evaluation: Evaluation) -> None:
     if evaluation.outcome == "scored":
         outcomes.scored += 1
     else:
-        outcomes.others[evaluation.outcome, reason_of(evaluation)] += 1
+        outcomes.others[evaluation.outcome, reason_prefix(evaluation)] += 1

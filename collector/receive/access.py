@@ -9,12 +9,16 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from collector.admission.fair_limit import address_key
 from collector.errors import ConfigError
-from collector.receive.refusal import Refused
+from collector.receive.rejection import Rejected
+from collector.receive.tenants import CertificateTenant, Tenant, TokenTenant
+from collector.receive.token_guesses import TokenGuesses
 
 LOOK_EVERY = 5.0
 """Seconds between two looks at the token files: so long a token that was taken away may still be good."""
@@ -40,6 +44,27 @@ class AuthSettings(BaseModel):
         return tokens
 
 
+class SenderAuthSettings(AuthSettings):
+    """Bearer tokens of senders, any of which lets one in. Several, so that they can be changed one after the other."""
+
+    tenants: tuple[TokenTenant, ...] = Field(
+        default=(), description="Senders with a name, a token and a share of the limits of their own."
+    )
+
+    @field_validator("tenants")
+    @classmethod
+    def _also_long_enough(cls, tenants: tuple[TokenTenant, ...]) -> tuple[TokenTenant, ...]:
+        cls._long_enough(tuple(each.token for each in tenants))
+        return tenants
+
+    @property
+    def unnamed(self) -> AuthSettings | None:
+        """The same without tenants; None where nothing is left."""
+        if not (self.tokens or self.token_files):
+            return None
+        return AuthSettings(tokens=self.tokens, token_files=self.token_files)
+
+
 class TlsSettings(BaseModel):
     """TLS, and with `client_ca` mutual TLS."""
 
@@ -50,6 +75,20 @@ class TlsSettings(BaseModel):
     client_ca: Path | None = Field(
         default=None, description="PEM file of the authorities whose clients are let in; others fail the handshake."
     )
+
+
+class SenderTlsSettings(TlsSettings):
+    """TLS, and with `client_ca` mutual TLS."""
+
+    tenants: tuple[CertificateTenant, ...] = Field(
+        default=(), description="Senders with a name, a certificate and a share of the limits of their own."
+    )
+
+    @model_validator(mode="after")
+    def _verified(self) -> Self:
+        if self.tenants and self.client_ca is None:
+            raise ValueError("tenants are known by certificates that client_ca has signed; write client_ca")
+        return self
 
 
 def is_loopback(host: str) -> bool:
@@ -83,20 +122,33 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
-class Tokens:
+class BearerTokens:
     """The guard of a receiver, or of the page: lets in who shows one of the tokens.
 
     Tokens are kept as hashes, and every one is compared with what is shown, in a time that does not depend on where
     they differ or on which of them is right.
     """
 
-    def __init__(self, settings: AuthSettings, where: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the token files. `where` is the receiver's place in the configuration.
+    def __init__(
+        self,
+        settings: AuthSettings,
+        where: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_wrong: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Read the token files. `where` is the receiver's place in the configuration; `on_wrong` counts wrong tokens.
 
         Raises:
             ConfigError: one cannot be read, or there is no token in any.
         """
         self._fixed = tuple(_hash(token.get_secret_value()) for token in settings.tokens)
+        self._tenants: dict[bytes, Tenant] = {
+            _hash(each.token.get_secret_value()): each
+            for each in (settings.tenants if isinstance(settings, SenderAuthSettings) else ())
+        }
+        self._fixed += tuple(self._tenants)
+        self._guesses = TokenGuesses(where, clock, on_wrong)
         self._files = settings.token_files
         self._clock = clock
         self._stamps: tuple[tuple[int, int], ...] = ()
@@ -111,45 +163,56 @@ class Tokens:
             what = f"holds no token of {_LEAST} characters or more"
             raise ConfigError(f"{where}.auth: {what}; give tokens or token_files, made with: openssl rand -hex 32")
 
-    async def guard(self, request: web.BaseRequest) -> None:
-        """Let an HTTP request in.
+    async def authenticate(self, request: web.BaseRequest) -> Tenant | None:
+        """Let an HTTP request in; gives the token's tenant, None for a token without a name.
 
         Raises:
-            Refused: 401.
+            Rejected: 401.
         """
-        self.admit(request.headers.get("Authorization", ""))
+        return await self.require(request.headers.get("Authorization", ""), address_key(request.remote))
 
-    def admit(self, authorization: str) -> None:
-        """Let in who sends this as `Authorization`.
+    async def require(self, authorization: str, address: str) -> Tenant | None:
+        """Let in who sends this as `Authorization` from an address; many wrong tokens from one are answered slowly.
 
         Raises:
-            Refused: 401.
+            Rejected: 401.
         """
-        kind, _, shown = authorization.partition(" ")
-        if not self.know(shown.strip() if kind.lower() == "bearer" else ""):
-            raise Refused(401, "a valid bearer token is required", headers={"WWW-Authenticate": "Bearer"})
+        kind, _, token = authorization.partition(" ")
+        token = token.strip() if kind.lower() == "bearer" else ""
+        if not self.is_valid(token):
+            if token:  # a request without one guesses nothing
+                await self._guesses.slow_down(address)
+            raise Rejected(401, "a valid bearer token is required", headers={"WWW-Authenticate": "Bearer"})
+        return self._tenants.get(_hash(token))
 
-    def know(self, shown: str) -> bool:
+    async def is_right(self, token: str, address: str) -> bool:
+        """Whether this is one of the tokens; many wrong ones from an address are answered slowly."""
+        valid = self.is_valid(token)
+        if not valid:
+            await self._guesses.slow_down(address)
+        return valid
+
+    def is_valid(self, token: str) -> bool:
         """Whether this is one of the tokens."""
         self._look()
-        hashed = _hash(shown)
-        found = False
+        hashed = _hash(token)
+        matches = False
         for known in self._known:
-            found |= hmac.compare_digest(known, hashed)
-        return found
+            matches |= hmac.compare_digest(known, hashed)
+        return matches
 
     @staticmethod
     def sign(token: str, text: str) -> str:
         """What a token makes of a text: nobody gets it without one, and nobody gets a token out of it."""
         return _signature(_hash(token), text)
 
-    def signed(self, text: str, signature: str) -> bool:
+    def verify(self, text: str, signature: str) -> bool:
         """Whether one of the tokens made this of the text."""
         self._look()
-        found = False
+        matches = False
         for known in self._known:
-            found |= hmac.compare_digest(_signature(known, text).encode(), signature.encode("utf-8", "replace"))
-        return found
+            matches |= hmac.compare_digest(_signature(known, text).encode(), signature.encode("utf-8", "replace"))
+        return matches
 
     def _look(self) -> None:
         if self._files and self._clock() >= self._look_at:

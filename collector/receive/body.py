@@ -1,67 +1,129 @@
-"""Reads a request's body within its limits."""
+"""A request's body: read and decompressed within its limits."""
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 
 from aiohttp import web
 
-from collector.errors import BadInput
-from collector.receive.admission import Place
-from collector.receive.inflate import Inflate
-from collector.receive.refusal import Refused, TooLarge
+from collector.admission.fair_limit import Holding
+from collector.errors import BadInput, TooLarge
+from collector.receive.rejection import Rejected
+
+_GZIP = 16 + zlib.MAX_WBITS
+_MAX_MEMBERS = 1_000
+"""Members of a gzip stream. Senders write one; twenty bytes make an empty one, which costs as much as thousands."""
+_SLICE = 64 * 1024
+"""Compressed bytes that are decompressed at a time: at the end of every member, zlib copies what is left of them."""
 
 
-async def read_body(request: web.BaseRequest, place: Place, *, limit: int, deadline: float) -> bytes:
-    """The whole body, decompressed.
+async def read_body(request: web.BaseRequest, holding: Holding, *, limit: int, deadline: float) -> bytes:
+    """Read the whole body, decompressed, and reserve its bytes as they come.
 
     `limit` (bytes) holds before and after decompression, `deadline` (s) for the arrival of all of it. The server must
     not decompress by itself: its errors end connections without an answer.
 
     Raises:
-        Refused: the encoding is unknown (415) or the body came too slowly (408).
+        Rejected: the encoding is unknown (415) or the body came too slowly (408).
         TooLarge: past the limit.
         BadInput: broken gzip or broken chunks, or the sender has gone.
-        Overloaded: no room for it now.
+        Overloaded: its bytes do not fit beside those of other requests now.
     """
-    inflate = _inflate(request, limit)
+    decompressor = _decompressor_of(request, limit)
     if (request.content_length or 0) > limit:
         raise TooLarge(f"the body is larger than {limit} bytes")
     try:
         async with asyncio.timeout(deadline):
-            body = await _collect(request, place, inflate, limit)
+            body = await _collect(request, holding, decompressor, limit)
     except TimeoutError:
-        raise Refused(408, f"the body did not arrive within {deadline:g} s") from None
+        raise Rejected(408, f"the body did not arrive within {deadline:g} s") from None
     except web.RequestPayloadError as error:
         raise BadInput("the body is cut off or badly chunked") from error
     except (ConnectionError, RuntimeError) as error:
         if request.transport is not None:  # where the sender has gone, aiohttp raises either
             raise
         raise BadInput("the sender has gone before all of the body came") from error
-    if inflate:
-        inflate.close()
+    if decompressor:
+        decompressor.close()
     return body
 
 
-def _inflate(request: web.BaseRequest, limit: int) -> Inflate | None:
+def _decompressor_of(request: web.BaseRequest, limit: int) -> GzipDecompressor | None:
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     match encoding:
         case "gzip":
-            return Inflate(limit)
+            return GzipDecompressor(limit)
         case "identity" | "":
             return None
         case _:
-            raise Refused(415, "the content encoding is not supported; use gzip or identity")
+            raise Rejected(415, "the content encoding is not supported; use gzip or identity")
 
 
-async def _collect(request: web.BaseRequest, place: Place, inflate: Inflate | None, limit: int) -> bytes:
+async def _collect(
+    request: web.BaseRequest, holding: Holding, decompressor: GzipDecompressor | None, limit: int
+) -> bytes:
     pieces: list[bytes] = []
     received = 0
     async for piece in request.content.iter_any():
         received += len(piece)
         if received > limit:
             raise TooLarge(f"the body is larger than {limit} bytes")
-        plain = inflate.feed(piece) if inflate else piece
-        place.take(len(plain))
+        plain = decompressor.feed(piece) if decompressor else piece
+        holding.take_bytes(len(plain))
         pieces.append(plain)
     return b"".join(pieces)
+
+
+class GzipDecompressor:
+    """Decompresses a gzip stream piece by piece; never holds more than `limit` bytes of result."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._member = zlib.decompressobj(_GZIP)
+        self._members = 1
+        self._fed = False
+
+    def feed(self, piece: bytes) -> bytes:
+        """The next piece, decompressed.
+
+        Raises:
+            TooLarge: the result passes the limit.
+            BadInput: this is not gzip, or has more than a thousand members.
+        """
+        pieces: list[bytes] = []
+        for start in range(0, len(piece), _SLICE):
+            rest = piece[start : start + _SLICE]
+            while rest:
+                if self._member.eof:
+                    self._open_member()
+                pieces.append(self._decompress(rest))
+                rest = self._member.unused_data
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """End the stream.
+
+        Raises:
+            BadInput: it is cut off.
+        """
+        if self._fed and not self._member.eof:
+            raise BadInput("the gzip stream is cut off")
+
+    def _open_member(self) -> None:
+        self._members += 1
+        if self._members > _MAX_MEMBERS:
+            raise BadInput(f"the gzip stream has more than {_MAX_MEMBERS} members; send one")
+        self._member = zlib.decompressobj(_GZIP)
+
+    def _decompress(self, piece: bytes) -> bytes:
+        self._fed = True
+        try:
+            out = self._member.decompress(piece, self._limit - self._size + 1)
+        except zlib.error as error:
+            raise BadInput("the body is not valid gzip") from error
+        self._size += len(out)
+        if self._size > self._limit:
+            raise TooLarge(f"the decompressed body is larger than {self._limit} bytes")
+        return out

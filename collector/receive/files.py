@@ -1,4 +1,4 @@
-"""Files into the logs: `.pb` and `.json` hold one OTLP request, `.jsonl` one OTLP/JSON request a line.
+"""Files as input of the logs: `.pb` and `.json` hold one OTLP request, `.jsonl` one OTLP/JSON request a line.
 
 A directory means its files in the order of their names. Whether a request is of traces or of logs is read off its keys
 (JSON), the file's name, or else the content. In the place of a request a `.json` file or a line may hold ready-made
@@ -20,12 +20,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
-from collector.otlp import Signal
-from collector.readymade import Incoming, NotReadymade, documents_in
-from collector.receive.intake import Form, Intake, take_in
-from collector.receive.turns import Known, Moments, TurnIntake, take_in_turns
+from collector.otlp.decode import Signal
+from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
+from collector.records.ready_made import Incoming, NotReadymade, documents_in
 from collector.redact.redactor import Redactor
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +61,10 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
     Raises:
         ConfigError: a path does not exist, or has another ending.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES)
+            files += sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES)
         elif not path.exists():
             raise ConfigError(f"{path} does not exist")
         elif path.suffix not in _SUFFIXES:
@@ -72,8 +72,8 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
                 f"{path} holds neither OTLP nor turns by its name; it should end in {', '.join(_SUFFIXES)}"
             )
         else:
-            found.append(path)
-    return found
+            files.append(path)
+    return files
 
 
 def requests_in(path: Path) -> Iterator[FileRequest]:
@@ -127,9 +127,9 @@ async def read_files(
 class _Batch:
     """Gathers records into appends of a few megabytes."""
 
-    def __init__(self, log: Log, held: str, kept: str, backoff: Backoff) -> None:
-        self.too_large = f"the {held} is larger than the {kept} log takes"
-        self._what = f"the {kept} log"
+    def __init__(self, log: Log, unit: str, log_name: str, backoff: Backoff) -> None:
+        self.too_large = f"the {unit} is larger than the {log_name} log accepts"
+        self._action = f"writing to the {log_name} log"
         self._log = log
         self._backoff = backoff
         self._records: list[tuple[str, Record]] = []
@@ -145,11 +145,11 @@ class _Batch:
 
     async def flush(self) -> list[str]:
         """Append what was gathered; gives the places of what is too large, once for each record."""
-        placed, self._records, self._bytes = self._records, [], 0
+        located, self._records, self._bytes = self._records, [], 0
         try:
-            await self._append([record for _, record in placed])
+            await self._append([record for _, record in located])
         except RecordTooLarge:
-            return [place for place, record in placed if not await self._fits(record)]
+            return [place for place, record in located if not await self._fits(record)]
         return []
 
     async def _fits(self, record: Record) -> bool:
@@ -161,7 +161,7 @@ class _Batch:
 
     async def _append(self, records: list[Record]) -> None:
         if records:
-            await self._backoff.repeat(lambda: self._log.append(records), LogUnavailable, what=self._what)
+            await self._backoff.repeat(lambda: self._log.append(records), LogUnavailable, action=self._action)
 
 
 class _Reader:
@@ -173,39 +173,39 @@ class _Reader:
         self._turns = turns
         self._telemetry = telemetry
         self._redactor = redactor
-        self._known = Known()
-        self._moments = Moments()
+        self._known = RecentTurns()
+        self._arrival_times = ArrivalTimes()
 
     async def read(self, path: Path) -> None:
         """Read one file."""
         requests = requests_in(path)
         while (request := await asyncio.to_thread(next, requests, None)) is not None:
-            self._take(request)
+            self._add(request)
             if self._spans.full or self._turns.full:
                 await self.flush()
 
-    def _take(self, request: FileRequest) -> None:
+    def _add(self, request: FileRequest) -> None:
         self.requests += 1
         try:
-            intake = self._taken(request)
+            parsed = self._parse(request)
         except BadInput as error:
-            self._leave_out(request.place, str(error))
+            self._skip(request.place, str(error))
             return
-        intake.count(self._telemetry, "files", len(request.body))
-        self.items += intake.accepted
-        batch = self._turns if isinstance(intake, TurnIntake) else self._spans
-        batch.add(request.place, intake.records)
-        if isinstance(intake, TurnIntake):
-            self._known.add(intake.again, self.requests)
+        parsed.count(self._telemetry, "files", len(request.body))
+        self.items += parsed.accepted
+        batch = self._turns if isinstance(parsed, ParsedTurns) else self._spans
+        batch.add(request.place, parsed.records)
+        if isinstance(parsed, ParsedTurns):
+            self._known.add(parsed.repeatable, self.requests)
             self._known.forget(self.requests)
 
-    def _taken(self, request: FileRequest) -> Intake | TurnIntake:
+    def _parse(self, request: FileRequest) -> ParsedRequest | ParsedTurns:
         if request.signal != "turns":
-            return take_in(request.body, request.signal, request.form, redactor=self._redactor)
+            return parse(request.body, request.signal, request.form, redactor=self._redactor)
         known = self._known.__contains__
         try:
-            return take_in_turns(
-                request.body, request.place, at=self._moments.next, known=known, redactor=self._redactor
+            return parse_turns(
+                request.body, request.place, at=self._arrival_times.next, known=known, redactor=self._redactor
             )
         except NotReadymade as error:
             raise BadInput(f"no OTLP request (resourceSpans, resourceLogs), and {error}") from None
@@ -214,12 +214,12 @@ class _Reader:
         """Append what was gathered."""
         for batch in (self._spans, self._turns):
             for place in await batch.flush():
-                self._leave_out(place, batch.too_large)
+                self._skip(place, batch.too_large)
 
-    def _leave_out(self, what: str, why: str) -> None:
+    def _skip(self, location: str, reason: str) -> None:
         self.unreadable += 1
         self._telemetry.drop("receive", "unreadable_file")
-        logger.warning("%s is left out: %s", what, why)
+        logger.warning("%s is skipped: %s", location, reason)
 
 
 def _signal_of_json(body: bytes, path: Path) -> Incoming:

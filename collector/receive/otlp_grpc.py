@@ -1,13 +1,14 @@
 """OTLP over gRPC: `TraceService/Export` and `LogsService/Export`, protobuf, into the spans log. Needs the extra `grpc`.
 
-OK means durable, as 200 does over HTTP. What cannot be taken now is answered with RESOURCE_EXHAUSTED (too much at once)
-or UNAVAILABLE (the log, or the stop), both with a RetryInfo, without which no sender comes again after the first of
-them. What can never be taken is INVALID_ARGUMENT, also where it is too large: some senders come again after every
-RESOURCE_EXHAUSTED. Metrics are UNIMPLEMENTED with one sentence, so that a sender of all three signals goes on.
+OK means durable, as 200 does over HTTP. What cannot be accepted now gets RESOURCE_EXHAUSTED (too much at once) or
+UNAVAILABLE (the log, or the stop), both with a RetryInfo, without which no sender retries after the first of
+them. What can never be accepted is INVALID_ARGUMENT, also where it is too large: some senders retry after every
+RESOURCE_EXHAUSTED. Only messages of more than twice the limit end with the library's own RESOURCE_EXHAUSTED, without a
+RetryInfo. Metrics are UNIMPLEMENTED with one sentence, so that a sender of all three signals continues.
 
-Methods are served as streams of requests, which are the same bytes on the wire: so a sender is looked at before its
-request is read, and the request has a deadline. Compressed requests are unpacked here and not by the library: versions
-of it unpack all of a bomb before they look at its size.
+Methods are served as streams of requests, which are the same bytes on the wire: so a sender is authenticated before its
+request is read, and the request has a deadline. Compressed requests are decompressed here and not by the library: some
+versions decompress all of a bomb before they check its size.
 """
 
 from __future__ import annotations
@@ -16,25 +17,29 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NoReturn
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from collector.errors import BadInput, ConfigError, Overloaded
+from collector.admission.fair_limit import Holding, address_key
+from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
 from collector.logs.log import Log
-from collector.otlp import Signal
-from collector.receive.access import TlsSettings, Tokens, ssl_context_of
-from collector.receive.admission import Place
-from collector.receive.answers import success
-from collector.receive.inflate import Inflate
-from collector.receive.reception import Reception
-from collector.receive.refusal import Refused, bug, refusal
+from collector.otlp.decode import Signal
+from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
+from collector.receive.body import GzipDecompressor
+from collector.receive.otlp_ingest import OtlpIngest
+from collector.receive.rejection import Rejected, internal_error, rejection_of
+from collector.receive.responses import success
+from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings
+from collector.receive.tenants import Sender, sender_of, tenant_with
 from collector.redact.redactor import Redactor
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 Messages = AsyncIterator[bytes]
@@ -49,6 +54,8 @@ _METRICS = "opentelemetry.proto.collector.metrics.v1.MetricsService"
 _GZIP = b"\x1f\x8b"
 """How gzip begins, and no protobuf message: 0x1f would be a field of type 7, which there is not."""
 _IDENTITY_AND_GZIP = 0b101  # bits of grpc_compression_algorithm; others are UNIMPLEMENTED
+_HEADROOM = 2
+"""The library reads up to so many times max_body_bytes: what is larger it ends by itself, with RESOURCE_EXHAUSTED."""
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -56,12 +63,13 @@ _CODES = {
     404: grpc.StatusCode.UNIMPLEMENTED,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     413: grpc.StatusCode.INVALID_ARGUMENT,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
 
 
 class OtlpGrpcReceiver:
-    """Takes OTLP requests into the spans log. Serve it with `serve()`."""
+    """Appends OTLP requests to the spans log. Serve it with `serve()`."""
 
     def __init__(
         self,
@@ -69,6 +77,7 @@ class OtlpGrpcReceiver:
         spans: Log,
         telemetry: Telemetry,
         *,
+        limits: SenderLimits | None = None,
         redactor: Redactor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -78,13 +87,18 @@ class OtlpGrpcReceiver:
             ConfigError: they cannot be used.
         """
         self._settings = settings
-        self._tokens = Tokens(settings.auth, _WHERE) if settings.auth else None
         self._credentials = _credentials(settings.tls) if settings.tls else None
-        self._reception = Reception("otlp_grpc", "OK", settings, spans, telemetry, redactor=redactor, clock=clock)
+        self._ingest = OtlpIngest(
+            "otlp_grpc", "OK", settings, spans, telemetry, limits=limits, redactor=redactor, clock=clock
+        )
+        self._tokens = (
+            BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None
+        )
+        self._most_read = min(_HEADROOM * settings.max_body_bytes, self._ingest.most_pending_bytes)
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[int]:
-        """Serve until left; gives the port. Leaving refuses new requests and lets running ones end.
+        """Serve until left; gives the port. Leaving rejects new requests and lets running ones end.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -92,8 +106,8 @@ class OtlpGrpcReceiver:
         server = grpc.aio.server(options=self._options())
         server.add_generic_rpc_handlers(
             (
-                _method(_SERVICES["traces"], self._traces),
-                _method(_SERVICES["logs"], self._logs),
+                _method(_SERVICES["traces"], partial(self._export, "traces")),
+                _method(_SERVICES["logs"], partial(self._export, "logs")),
                 _method(_METRICS, _no_metrics),
             )
         )
@@ -102,17 +116,18 @@ class OtlpGrpcReceiver:
         try:
             yield port
         finally:
-            self.refuse()
+            self.stop_accepting()
             await server.stop(self._settings.stop_grace)
 
-    def refuse(self) -> None:
-        """Answer everything that comes from now on with UNAVAILABLE; what runs goes on."""
-        self._reception.refuse()
+    def stop_accepting(self) -> None:
+        """Answer everything that comes from now on with UNAVAILABLE; running requests finish."""
+        self._ingest.stop_accepting()
 
     def _options(self) -> list[tuple[str, int]]:
         settings = self._settings
         return [
-            ("grpc.max_receive_message_length", settings.max_body_bytes),
+            ("grpc.max_receive_message_length", _HEADROOM * settings.max_body_bytes),
+            ("grpc.http2.bdp_probe", 0),  # else a call that is not read yet may hold megabytes, and not 64 KiB
             ("grpc.per_message_decompression", 0),
             ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
             ("grpc.max_concurrent_streams", settings.max_requests),
@@ -134,55 +149,71 @@ class OtlpGrpcReceiver:
                 f"{_WHERE}: {address} cannot be listened on; write another port, or 0 for any free one"
             ) from None
 
-    async def _traces(self, messages: Messages, context: Context) -> bytes:
-        return await self._answer(messages, context, "traces")
-
-    async def _logs(self, messages: Messages, context: Context) -> bytes:
-        return await self._answer(messages, context, "logs")
-
-    async def _answer(self, messages: Messages, context: Context, signal: Signal) -> bytes:
-        started = self._reception.now()
+    async def _export(self, signal: Signal, messages: Messages, context: Context) -> bytes:
+        """Answer one call and count it, whatever becomes of it."""
+        started = self._ingest.clock()
+        sender: Sender | None = None
         try:
-            answer = await self._take(messages, context, signal)
+            self._ingest.require_open()
+            sender = await self._sender(context)
+            response = await self._accept(signal, messages, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
-            known = refusal(error, self._settings.retry_after) or bug(error)
-            code = _code(error, known)
-            self._reception.count(signal, code.name, started)
-            await _abort(context, code, known)
-        self._reception.count(signal, "OK", started)
-        return answer
+            rejection = rejection_of(error, self._settings.retry_after) or internal_error(error)
+            self._ingest.count_rejection(rejection, sender)
+            code = _code(error, rejection)
+            self._ingest.count(signal, code.name, started)
+            await _abort(context, code, rejection)
+        self._ingest.count(signal, "OK", started)
+        return response
 
-    async def _take(self, messages: Messages, context: Context, signal: Signal) -> bytes:
-        self._reception.check_open()
-        if self._tokens:
-            self._tokens.admit(_authorization(context))
-        with self._reception.place() as place:
-            body = self._plain(await self._message(messages), place)
-            intake = await self._reception.take(body, signal, "protobuf")
-        return success(signal, rejected=intake.rejected, message=intake.complaint).SerializeToString()
+    async def _sender(self, context: Context) -> Sender:
+        """Who sends, by token, certificate or address."""
+        address = _address(context)
+        tenant = await self._tokens.require(_authorization(context), address_key(address)) if self._tokens else None
+        subjects: list[str] = []
+        if self._settings.tls and self._settings.tls.client_ca:
+            subjects = _subjects(context)
+            tenant = tenant or tenant_with(subjects, self._settings.tls.tenants)
+        return sender_of(address, tenant, subjects)
 
-    async def _message(self, messages: Messages) -> bytes:
-        """The one request of a call."""
+    async def _accept(self, signal: Signal, messages: Messages, sender: Sender) -> bytes:
+        with self._ingest.admit(sender) as holding:
+            body = self._decompressed(await self._message(messages, holding), holding)
+            parsed = await self._ingest.ingest(body, signal, "protobuf", sender, holding)
+        return success(signal, rejected=parsed.rejected, message=parsed.error_message).SerializeToString()
+
+    async def _message(self, messages: Messages, holding: Holding) -> bytes:
+        """The one request of a call.
+
+        The library collects a message unseen, so the bytes of the largest are taken before it may begin to.
+        """
         deadline = self._settings.body_deadline
         try:
             async with asyncio.timeout(deadline):
-                message, more = await anext(messages, None), await anext(messages, None)
+                await holding.wait_for_bytes(self._most_read)
+                message = await anext(messages, None)
+                size = len(message or b"")
+                if size > self._most_read:
+                    holding.take_bytes(size - self._most_read)
+                else:
+                    holding.give_back_bytes(self._most_read - size)
+                more = await anext(messages, None)
         except TimeoutError:
-            raise Refused(408, f"the request did not arrive within {deadline:g} s") from None
+            raise Rejected(408, f"the request did not arrive within {deadline:g} s") from None
         if message is None or more is not None:
             raise BadInput("the call does not hold one request")
+        if size > self._settings.max_body_bytes:
+            raise TooLarge(f"the request is larger than {self._settings.max_body_bytes} bytes")
         return message
 
-    def _plain(self, message: bytes, place: Place) -> bytes:
-        """The request, unpacked where it is compressed."""
-        place.take(len(message))
+    def _decompressed(self, message: bytes, holding: Holding) -> bytes:
         if not message.startswith(_GZIP):
             return message
-        inflate = Inflate(self._settings.max_body_bytes)
-        plain = inflate.feed(message)
-        inflate.close()
-        place.take(len(plain))
-        return plain
+        decompressor = GzipDecompressor(self._settings.max_body_bytes)
+        body = decompressor.feed(message)
+        decompressor.close()
+        holding.take_bytes(len(body))
+        return body
 
 
 def _method(service: str, serve: Serve) -> grpc.GenericRpcHandler:
@@ -190,7 +221,7 @@ def _method(service: str, serve: Serve) -> grpc.GenericRpcHandler:
 
 
 async def _no_metrics(_messages: Messages, context: Context) -> bytes:
-    sentence = "metrics are not taken here, only traces and logs; send them elsewhere or not at all"
+    sentence = "metrics are not accepted here, only traces and logs; send them elsewhere or not at all"
     return await context.abort(grpc.StatusCode.UNIMPLEMENTED, sentence)
 
 
@@ -201,29 +232,42 @@ def _authorization(context: Context) -> str:
     return ""
 
 
-def _code(error: Exception, refused: Refused) -> grpc.StatusCode:
+def _address(context: Context) -> str:
+    """The address of a peer like `ipv4:192.0.2.1:4711` or `ipv6:%5B2001:db8::1%5D:4711`."""
+    address = unquote(context.peer()).partition(":")[2].rpartition(":")[0]
+    return address.strip("[]")
+
+
+def _subjects(context: Context) -> list[str]:
+    """The names in a client's certificate."""
+    names = context.auth_context()
+    subjects = [*names.get("x509_common_name", ()), *names.get("x509_subject_alternative_name", ())]
+    return [name.decode("utf-8", "replace") for name in subjects]
+
+
+def _code(error: Exception, rejection: Rejected) -> grpc.StatusCode:
     if isinstance(error, Overloaded):
         return grpc.StatusCode.RESOURCE_EXHAUSTED
-    return _CODES.get(refused.status, grpc.StatusCode.INTERNAL)
+    return _CODES.get(rejection.status, grpc.StatusCode.INTERNAL)
 
 
-async def _abort(context: Context, code: grpc.StatusCode, refused: Refused) -> NoReturn:
-    """End a call. How long to wait is told where OTLP says, and where Python's exporter looks for it."""
-    if refused.retry_after is None:
-        await context.abort(code, refused.message)
+async def _abort(context: Context, code: grpc.StatusCode, rejection: Rejected) -> NoReturn:
+    """End a call. The time to wait is where OTLP says, and where Python's exporter looks for it."""
+    if rejection.retry_after is None:
+        await context.abort(code, rejection.message)
     retry = RetryInfo()
-    retry.retry_delay.FromNanoseconds(round((refused.retry_after or 0) * 1e9))
-    status = Status(code=code.value[0], message=refused.message)
+    retry.retry_delay.FromNanoseconds(round((rejection.retry_after or 0) * 1e9))
+    status = Status(code=code.value[0], message=rejection.message)
     status.details.add().Pack(retry)
-    told = (
+    metadata = (
         ("grpc-status-details-bin", status.SerializeToString()),
         ("google.rpc.retryinfo-bin", retry.SerializeToString()),
     )
-    await context.abort(code, refused.message, told)
+    await context.abort(code, rejection.message, metadata)
 
 
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:
-    ssl_context_of(tls, _WHERE)  # says what is wrong with the files; the library would only refuse every sender
+    ssl_context_of(tls, _WHERE)  # reports what is wrong with the files; the library would only reject every sender
     authorities = tls.client_ca.read_bytes() if tls.client_ca is not None else None
     return grpc.ssl_server_credentials(
         [(tls.key.read_bytes(), tls.certificate.read_bytes())],

@@ -1,10 +1,9 @@
 """OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, protobuf or JSON, into the spans log.
 
-200 means durable: the answer is given when the spans log has taken everything. What cannot be taken now is answered
-with 503 and `Retry-After`, which every OTLP sender obeys; what can never be taken with 400, 413 or 415 and a sentence.
-Spans without a valid trace id are refused as OTLP's partial success; log records without one belong to no trace and are
-left out. Metrics are not taken: `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals goes
-on with the other two.
+200 means durable: the response is sent when the spans log has accepted everything. What cannot be accepted now gets 503
+with `Retry-After`, which every OTLP sender obeys; what can never be accepted 400, 413 or 415 with a sentence. Spans
+without a valid trace id are rejected as OTLP's partial success; log records without one belong to no trace and are
+ignored. `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
 """
 
 from __future__ import annotations
@@ -13,29 +12,31 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from collector.admission.http_server import serving
 from collector.logs.log import Log
-from collector.otlp import Signal
-from collector.receive.access import Tokens, ssl_context_of
-from collector.receive.admission import Place
-from collector.receive.answers import accepted, form_of, refused
+from collector.otlp.decode import Signal
+from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.body import read_body
-from collector.receive.reception import Reception
-from collector.receive.refusal import Refused, bug, refusal
-from collector.receive.serving import serving
+from collector.receive.otlp_ingest import OtlpIngest
+from collector.receive.rejection import Rejected, internal_error, rejection_of
+from collector.receive.responses import accepted, form_of, rejected
+from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpHttpSettings
+from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
 from collector.redact.redactor import Redactor
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 Guard = Callable[[web.BaseRequest], Awaitable[None]]
-"""Looks at a request before its body is read; raises Refused (401, 403) to turn it away. Authentication goes here."""
+"""Checks a request before its body is read; raises Rejected (401, 403). Authentication goes here."""
 
 
 class OtlpHttpReceiver:
-    """Takes OTLP requests into the spans log.
+    """Appends OTLP requests to the spans log.
 
     Serve it with `serve()`, or mount `routes()` in an application served with `auto_decompress=False`.
     """
@@ -47,25 +48,33 @@ class OtlpHttpReceiver:
         telemetry: Telemetry,
         *,
         guard: Guard | None = None,
+        limits: SenderLimits | None = None,
         redactor: Redactor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._guard = guard or (Tokens(settings.auth, "receive.otlp_http").guard if settings.auth else None)
+        self._guard = guard
         self._ssl_context = ssl_context_of(settings.tls, "receive.otlp_http") if settings.tls else None
-        self._reception = Reception("otlp_http", "200", settings, spans, telemetry, redactor=redactor, clock=clock)
+        self._ingest = OtlpIngest(
+            "otlp_http", "200", settings, spans, telemetry, limits=limits, redactor=redactor, clock=clock
+        )
+        self._tokens = (
+            BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)
+            if settings.auth and guard is None
+            else None
+        )
 
     def routes(self) -> web.Application:
-        """A new application with the three routes. Its shutdown refuses what still comes."""
+        """A new application with the three routes. Its shutdown rejects new requests."""
         application = web.Application(middlewares=[_in_otlp_form])
-        application.router.add_post("/v1/traces", self._traces)
-        application.router.add_post("/v1/logs", self._logs)
+        application.router.add_post("/v1/traces", partial(self._export, "traces"))
+        application.router.add_post("/v1/logs", partial(self._export, "logs"))
         application.router.add_post("/v1/metrics", _no_metrics)
         application.on_shutdown.append(self._stop)
         return application
 
     def serve(self, *, ssl_context: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[int]:
-        """Serve until left; gives the port. Leaving refuses new requests and lets running ones end."""
+        """Serve until left; gives the port. Leaving rejects new requests and lets running ones end."""
         return serving(
             self.routes(),
             host=self._settings.host,
@@ -74,65 +83,69 @@ class OtlpHttpReceiver:
             idle_timeout=self._settings.idle_timeout,
             stop_grace=self._settings.stop_grace,
             ssl_context=ssl_context or self._ssl_context,
+            on_refused=self._ingest.count_refused_connection,
         )
 
-    def refuse(self) -> None:
-        """Answer everything that comes from now on with 503; what runs goes on."""
-        self._reception.refuse()
+    def stop_accepting(self) -> None:
+        """Answer everything that comes from now on with 503; running requests finish."""
+        self._ingest.stop_accepting()
 
     async def _stop(self, _application: web.Application) -> None:
-        self.refuse()
+        self.stop_accepting()
 
-    async def _traces(self, request: web.Request) -> web.Response:
-        return await self._answer(request, "traces")
-
-    async def _logs(self, request: web.Request) -> web.Response:
-        return await self._answer(request, "logs")
-
-    async def _answer(self, request: web.Request, signal: Signal) -> web.Response:
-        started = self._reception.now()
+    async def _export(self, signal: Signal, request: web.Request) -> web.Response:
+        """Answer one request and count it, whatever becomes of it."""
+        started = self._ingest.clock()
+        sender: Sender | None = None
         try:
-            response = await self._take(request, signal)
-        except Exception as error:
-            known = refusal(error, self._settings.retry_after)
-            self._reception.count(signal, str(known.status if known else 500), started)
-            if known is None:
-                raise
-            return refused(form_of(request.content_type), known)
-        self._reception.count(signal, str(response.status), started)
+            self._ingest.require_open()
+            sender = await self._sender(request)
+            response = await self._accept(signal, request, sender)
+        except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
+            rejection = rejection_of(error, self._settings.retry_after) or internal_error(error)
+            self._ingest.count_rejection(rejection, sender)
+            response = rejected(form_of(request.content_type), rejection)
+        self._ingest.count(signal, str(response.status), started)
         return response
 
-    async def _take(self, request: web.Request, signal: Signal) -> web.Response:
-        self._reception.check_open()
+    async def _sender(self, request: web.Request) -> Sender:
+        """Who sends, by token, certificate or address."""
+        tenant: Tenant | None = None
         if self._guard:
             await self._guard(request)
+        if self._tokens:
+            tenant = await self._tokens.authenticate(request)
+        subjects: list[str] = []
+        if request.transport is not None and self._settings.tls and self._settings.tls.client_ca:
+            subjects = subjects_of(request.transport.get_extra_info("peercert"))
+            tenant = tenant or tenant_with(subjects, self._settings.tls.tenants)
+        return sender_of(request.remote, tenant, subjects)
+
+    async def _accept(self, signal: Signal, request: web.Request, sender: Sender) -> web.Response:
         form = form_of(request.content_type)
         if form is None:
-            raise Refused(415, "the content type is not OTLP; use application/x-protobuf or application/json")
-        with self._reception.place() as place:
-            intake = await self._reception.take(await self._body(request, place), signal, form)
-        return accepted(signal, form, rejected=intake.rejected, message=intake.complaint)
-
-    async def _body(self, request: web.Request, place: Place) -> bytes:
-        return await read_body(
-            request, place, limit=self._settings.max_body_bytes, deadline=self._settings.body_deadline
-        )
+            raise Rejected(415, "the content type is not OTLP; use application/x-protobuf or application/json")
+        limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
+        with self._ingest.admit(sender) as holding:  # until it is durable: what is read is held in memory
+            body = await read_body(request, holding, limit=limit, deadline=deadline)
+            parsed = await self._ingest.ingest(body, signal, form, sender, holding)
+        return accepted(signal, form, rejected=parsed.rejected, message=parsed.error_message)
 
 
 async def _no_metrics(_request: web.Request) -> web.Response:
-    raise Refused(404, "metrics are not taken here, only traces and logs; send them elsewhere or not at all")
+    raise Rejected(404, "metrics are not accepted here, only traces and logs; send them elsewhere or not at all")
 
 
 @web.middleware
 async def _in_otlp_form(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give every error the form of an OTLP answer, and keep judged text out of the log when there is a bug."""
+    """Give every error the form of an OTLP answer, and keep texts out of the log when there is a bug."""
     try:
         return await handler(request)
-    except Refused as error:
+    except Rejected as error:
         failure = error
     except web.HTTPException as error:
         allowed = {name: value for name, value in error.headers.items() if name == "Allow"}
-        failure = Refused(error.status, error.reason, headers=allowed)
+        failure = Rejected(error.status, error.reason, headers=allowed)
     except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
-        failure = bug(error)
-    return refused(form_of(request.content_type), failure)
+        failure = internal_error(error)
+    return rejected(form_of(request.content_type), failure)

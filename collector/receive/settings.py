@@ -1,4 +1,4 @@
-"""How the OTLP receivers listen, whom they let in, and how much they take."""
+"""Settings of the OTLP receivers: address, authentication, limits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from collector.durations import Seconds
-from collector.receive.access import AuthSettings, TlsSettings, is_loopback
+from collector.receive.access import SenderAuthSettings, SenderTlsSettings, is_loopback
+from collector.receive.tenants import Tenant, guaranteed_shares
+
+_MOST_GUARANTEED = 0.9
 
 
 class OtlpSettings(BaseModel):
     """What a receiver of OTLP holds to, by whichever protocol.
 
-    What is too much for ever is answered with 413 over HTTP and INVALID_ARGUMENT over gRPC, what is too much now with
+    What is always too much is answered with 413 over HTTP and INVALID_ARGUMENT over gRPC, what is too much now with
     503 and with RESOURCE_EXHAUSTED and a RetryInfo.
     """
 
@@ -22,34 +25,43 @@ class OtlpSettings(BaseModel):
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
     max_body_bytes: int = Field(
-        default=4 * 1024**2, ge=1024, description="Largest request, before and after decompression; beyond: refused."
+        default=4 * 1024**2, ge=1024, description="Largest request, before and after decompression; beyond: rejected."
     )
     max_items: int = Field(
-        default=20_000, ge=1, description="Most spans or log records in one request; beyond: refused."
+        default=20_000, ge=1, description="Most spans or log records in one request; beyond: rejected."
     )
-    body_deadline: Seconds = Field(default=10.0, gt=0, description="Time for a body to arrive; beyond: refused.")
+    body_deadline: Seconds = Field(default=10.0, gt=0, description="Time for a body to arrive; beyond: rejected.")
     log_deadline: Seconds = Field(
-        default=10.0, gt=0, description="Time for the spans log to take it; beyond: told to come again."
+        default=10.0, gt=0, description="Time for the spans log to store it; beyond: the sender must retry."
     )
-    max_requests: int = Field(
-        default=256, ge=1, description="Requests being taken in at once; beyond: told to come again."
-    )
+    max_requests: int = Field(default=256, ge=1, description="Most requests at once; beyond: the sender must retry.")
     max_pending_bytes: int = Field(
         default=128 * 1024**2,
         ge=1024,
-        description="Bytes of requests read but not yet durable; beyond: told to come again.",
+        description="Bytes of requests read but not yet durable; beyond: the sender must retry.",
     )
     max_connections: int = Field(default=1000, ge=1, description="Open connections; beyond: closed.")
     idle_timeout: Seconds = Field(
         default=30.0, gt=0, description="An idle connection, or one slow with its headers, is closed after this long."
     )
-    retry_after: Seconds = Field(
-        default=1.0, ge=0, description="What senders are asked to wait who are told to come again."
-    )
-    stop_grace: Seconds = Field(default=10.0, ge=0, description="Time for running requests to end at the stop.")
-    auth: AuthSettings | None = Field(default=None, description="Bearer tokens that senders have to show.")
-    tls: TlsSettings | None = Field(default=None, description="TLS, and mutual TLS.")
+    retry_after: Seconds = Field(default=1.0, ge=0, description="How long senders that must retry are asked to wait.")
+    stop_grace: Seconds = Field(default=10.0, ge=0, description="Time for running requests to finish at the stop.")
+    auth: SenderAuthSettings | None = Field(default=None, description="Bearer tokens that senders must present.")
+    tls: SenderTlsSettings | None = Field(default=None, description="TLS, and mutual TLS.")
     insecure: bool = Field(default=False, description="Listen beyond this machine without authentication.")
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Self:
+        if sum(guaranteed_shares(self.tenants).values()) > _MOST_GUARANTEED:
+            raise ValueError(
+                f"the shares of all tenants come to more than {_MOST_GUARANTEED}; some must stay for others"
+            )
+        return self
+
+    @property
+    def tenants(self) -> tuple[Tenant, ...]:
+        """Every tenant that is named, once for each of its credentials."""
+        return (*(self.auth.tenants if self.auth else ()), *(self.tls.tenants if self.tls else ()))
 
     @model_validator(mode="after")
     def _not_open_to_all(self) -> Self:

@@ -18,7 +18,7 @@ _NO_TEXT = frozenset(
 """Fields that say which case it is; no judge is shown them."""
 
 
-def redacted_case(case: Turn | Conversation, redactor: Redactor) -> Turn | Conversation:
+def redact_case(case: Turn | Conversation, redactor: Redactor) -> Turn | Conversation:
     """The case with every text redacted, and with `<EMAIL_1>` for each pseudonym.
 
     Raises:

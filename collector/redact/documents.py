@@ -20,7 +20,7 @@ _IDS = {
 """An id of another form is none to OpenTelemetry, but may be a text."""
 
 
-def redacted_document(document: Json, redactor: Redactor) -> Json:
+def redact_document(document: Json, redactor: Redactor) -> Json:
     """The document with every text in it redacted, other ids and names included.
 
     Raises:
@@ -28,13 +28,13 @@ def redacted_document(document: Json, redactor: Redactor) -> Json:
     """
     if not isinstance(document, Mapping):
         return redactor.value(document)
-    held = cast("Mapping[str, Any]", document)
-    return {name: _field(name, value, redactor) for name, value in held.items()}
+    fields = cast("Mapping[str, Any]", document)
+    return {name: _field(name, value, redactor) for name, value in fields.items()}
 
 
 def _field(name: str, value: Json, redactor: Redactor) -> Json:
     if name == "turns" and isinstance(value, list):
-        return [redacted_document(each, redactor) for each in cast("list[Json]", value)]
+        return [redact_document(each, redactor) for each in cast("list[Json]", value)]
     if name in _NO_TEXT or (name in _IDS and isinstance(value, str) and _IDS[name].fullmatch(value)):
         return value
     return redactor.value(value)

@@ -24,26 +24,26 @@ Detector = Callable[[str], Iterable[Finding]]
 
 
 @runtime_checkable
-class Skimming(Protocol):
+class PrefilteringDetector(Protocol):
     """A detector that can tell at a glance, for most texts, that it finds nothing in them."""
 
     def __call__(self, text: str) -> Iterable[Finding]:
-        """See `Detector`."""
+        """See `DropDetector`."""
         ...
 
-    def quiet(self, text: str) -> bool:
+    def has_no_pii(self, text: str) -> bool:
         """Whether it surely finds nothing in the text, nor in what is nested in it: JSON, and JSON in JSON."""
         ...
 
-    def quiet_message(self, data: bytes) -> bool:
+    def message_has_no_pii(self, data: bytes) -> bool:
         """The same for a serialised message of OTLP."""
         ...
 
 
-def merged(findings: Iterable[Finding]) -> list[Finding]:
+def merge(findings: Iterable[Finding]) -> list[Finding]:
     """Findings in order and apart: those that overlap become one, of the kind of the one that begins first."""
     apart: list[Finding] = []
-    for each in sorted(findings, key=lambda found: (found.start, -found.end)):
+    for each in sorted(findings, key=lambda finding: (finding.start, -finding.end)):
         if each.end <= each.start:
             continue
         if apart and each.start < apart[-1].end:

@@ -8,7 +8,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from collector.otlp import Request
+from collector.otlp.decode import Request
 from collector.redact.redactor import RedactionFailed, Redactor
 
 _DEEPEST = 64
@@ -31,7 +31,7 @@ def redact_request(request: Request, redactor: Redactor) -> None:
                 walk.name(scope.scope, "version")
                 for span in scope.spans:
                     _sizes(span)
-                    if not redactor.quiet_message(span):
+                    if not redactor.message_has_no_pii(span):
                         walk.span(span)
     else:
         for resource in request.resource_logs:
@@ -42,7 +42,7 @@ def redact_request(request: Request, redactor: Redactor) -> None:
                 walk.name(scope.scope, "version")
                 for record in scope.log_records:
                     _right_size(record, "span_id", 8)
-                    if redactor.quiet_message(record):
+                    if redactor.message_has_no_pii(record):
                         continue
                     walk.name(record, "event_name")
                     walk.name(record, "severity_text")

@@ -1,7 +1,8 @@
 """The built-in detector: e-mail, phone, card, IBAN, keys, tokens, JWT, private keys, passwords, IP addresses.
 
 Most texts hold none of them, so each pattern is tried only where a cheap look says that it might match. Quantifiers are
-bounded, and starts are tied to the edge of a word, so that no text makes the search slow.
+bounded, starts are tied to the edge of a word, and digits divide into groups in one way only, so that no text makes the
+search slow.
 """
 
 from __future__ import annotations
@@ -9,42 +10,68 @@ from __future__ import annotations
 import ipaddress
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
 from collector.errors import ConfigError
 from collector.redact.checksums import iban, iban_length, luhn
+from collector.redact.context import PASSWORD_NAMES, find_by_context, is_prose
 from collector.redact.finding import Detector, Finding
-from collector.redact.skimming import quiet, quiet_bytes
+from collector.redact.folding import fold
+from collector.redact.matcher import ByteMatcher
+from collector.redact.national_ids import find_lettered, find_numbered, may_be_numbered
+from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, bytes_have_no_pii, has_no_pii
+from evaluators.linear_regex import translate
 
 _MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"
 """What is no letter to `\\w`: accents that are characters of their own, vowels of Indian scripts, what nobody sees."""
-_AT = ("@", "%40", "&#64;", "&#x40;", "\\u0040", "(at)", "[at]", " (at) ", " [at] ")
+_AT = ("@", "%40", "&#64;", "&#x40;", "\\u0040", "(at)", "[at]", " (at) ", " [at] ", "(ät)", " [ät] ", " [собака] ")
 """As it is; in a URL; in HTML; in JSON that is cut off, so that nobody reads it; and as people hide it from robots."""
-_LOCAL_PART = re.compile(rf"[\w.%+\-{_MARKS}]{{1,128}}\\{{0,3}}\Z")
+_LOCAL_PART_BACKWARDS = re.compile(rf"\\{{0,3}}[\w.%+\-{_MARKS}]{{1,128}}")
 _DOMAIN = re.compile(
     rf"(?:[\w\-{_MARKS}]{{1,63}}[.\u3002]){{1,8}}"
     r"(?:[Xx][Nn]--[A-Za-z0-9\-]{2,59}"
     r"|[A-Za-z]{2,24}(?![^\W\d_\u2e80-\uffff])"  # whatever is glued behind; Chinese is written without spaces
     rf"|(?:[^\W\d_]|[{_MARKS}]){{2,24}})"
 )
+_SPELT_OUT = re.compile(
+    r"(?<![\w.+\-])[\w.+\-]{1,64} ?[(\[ ](?i:at|arroba|arobase)[)\] ] ?[\w\-]{1,63}"
+    r"(?: ?[(\[ ](?:(?i:dot|punkt|punto|ponto)|POINT)[)\] ] ?[\w\-]{2,63}){1,4}"
+)
+"""ada (at) example (dot) com."""
+_DOT = ByteMatcher(r"[(\[ ](?:(?i:dot|punkt|punto|ponto)|POINT)[)\] ]")
+_NO_PERSON = frozenset({"git", "hg", "svn"})
+_NO_MAILBOX = re.compile(r"[0-9](?:\.[0-9])?x\.(?:png|jpe?g|gif|webp|svg)|[\w.\-]{1,80}:[/~]|[A-Za-z]\.[a-z]{2,24}\(")
+"""icon@2x.png, user@host:/path, and the multiplication of matrices."""
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]{0,128}:([^/\s@]{1,256})(?=@)")
 _GAP = r" \-\u00a0\u2007\u2009-\u2013\u202f"
 """Spaces and hyphens between digits, those that a typesetter uses among them."""
 _DIGITS = re.compile(rf"[0-9][0-9.()/{_GAP}]{{5,}}[0-9]")
-_CARD = re.compile(rf"(?<![0-9])[2-6][0-9]{{3}}(?:(?:[{_GAP}]?[0-9]){{9,15}}|(?:\.[0-9]{{4}}){{3}})(?![0-9])")
-_IBAN = re.compile(rf"(?<![A-Za-z0-9])([A-Za-z]{{2}})[0-9]{{2}}[{_GAP}]?[A-Za-z0-9](?:[{_GAP}]?[A-Za-z0-9]){{9,31}}")
+_CARD = re.compile(rf"(?<![0-9])[2-6][0-9]{{3}}(?:(?:[{_GAP}]{{0,3}}[0-9]){{9,15}}|(?:\.[0-9]{{4}}){{3}})(?![0-9])")
+_IBAN = re.compile(
+    rf"(?<![A-Za-z0-9])([A-Za-z]{{2}})[0-9]{{2}}[{_GAP}]{{0,2}}[A-Za-z0-9](?:[{_GAP}]{{0,2}}[A-Za-z0-9]){{9,31}}"
+)
 _NO_DIGIT = re.compile(r"[^0-9]")
 _GAPS = re.compile(rf"[{_GAP}]")
 _IBAN_START = re.compile(rf"[0-9]{{2}}(?<=[A-Za-z]{{2}}[0-9]{{2}})[{_GAP}A-Za-z0-9]")
+_GROUP = r"(?:[0-9]{5}|[0-9]{1,4}+(?![0-9]))"
+"""Up to five digits. Digits without a separator divide into groups in one way only: nothing to try again."""
+_LONG_GROUP = r"(?:[0-9]{2,5}+(?![0-9])|[0-9]{5}(?=[0-9]{2})|[0-9]{4}(?=[0-9]{2}(?![0-9])))"
+"""The same for groups of two to five."""
 _PHONE = re.compile(
-    r"(?:(?<![\w+.\-])(?:\+|%2[Bb])[1-9][0-9]{0,2}"  # also wa.me/+49 30 123456, and in a URL
-    rf"(?:[./{_GAP}]{{0,2}}(?:\([0-9]{{1,5}}\)|[0-9]{{1,5}})){{2,6}}"  # +49 (0)30 123 456-78
+    r"(?:(?<![\w+.\-])(?:\+|%2[Bb])[1-9][0-9]{0,2}+"  # also wa.me/+49 30 123456, and in a URL
+    rf"(?:[./{_GAP}]{{0,2}}(?:\([0-9]{{1,5}}\)|{_GROUP})){{1,6}}"  # +49 (0)30 123 456-78
     r"|(?<![\w+.\-/])(?:"
     rf"\([0-9]{{2,5}}\)[{_GAP}]?[0-9]{{2,5}}(?:[.{_GAP}][0-9]{{2,5}}){{1,3}}"  # (415) 555-2671
     rf"|[2-9][0-9]{{2}}[.{_GAP}][0-9]{{3}}[.{_GAP}][0-9]{{4}}"  # 415-555-2671
-    rf"|00[1-9][0-9]{{0,2}}[./{_GAP}][0-9]{{1,5}}(?:[./{_GAP}]?[0-9]{{2,5}}){{1,4}}"  # 0049 30 123456
-    rf"|0[0-9]{{1,4}}[/{_GAP}][0-9]{{3,8}}(?:[{_GAP}]?[0-9]{{2,5}}){{0,2}}"  # 030 1234567
+    rf"|00[1-9][0-9]{{0,2}}[./{_GAP}]"  # 0049 30 123456
+    rf"(?:(?:[0-9](?![0-9])|{_LONG_GROUP})(?:[./{_GAP}]?{_LONG_GROUP}){{1,4}}|[0-9]{{3,5}}+)"
+    rf"|0[1-9][0-9]{{0,3}}[/{_GAP}][0-9]{{3,8}}(?:[{_GAP}]?[0-9]{{2,5}}){{0,2}}"  # 030 1234567
+    rf"|0[1-9](?:[.{_GAP}][0-9]{{2}}){{4}}"  # 06 39 98 12 34
+    rf"|8[{_GAP}]?\(?[3489][0-9]{{2}}\)?[{_GAP}]?[0-9]{{3}}[{_GAP}][0-9]{{2}}[{_GAP}][0-9]{{2}}"  # 8 (495) 123-45-67
     rf"))(?![\w{_GAP}]?[0-9])"
 )
 _IPV4 = re.compile(
@@ -61,24 +88,31 @@ _KEY = re.compile(
     r"|gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_\w{20,255}|glpat-[\w\-]{20,255}"
     r"|xox[abeoprs]-[\w\-]{10,255}|xapp-[\w\-]{10,255}"  # Slack
     r"|AIza[\w\-]{30,60}|ya29\.[\w\-]{20,400}"  # Google
-    r"|(?:sk|rk|pk|whsec)_(?:live|test)_\w{10,255}"  # Stripe
+    r"|(?:sk|rk|pk|whsec)_(?:live|test)_\w{10,255}|whsec_[A-Za-z0-9+/=]{16,255}"  # Stripe
     r"|hf_[A-Za-z0-9]{20,100}|npm_[A-Za-z0-9]{30,60}|pypi-[\w\-]{40,255}|dop_v1_[a-f0-9]{64}"
     r"|hooks\.slack\.com/services/[\w/]{20,100}|shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}|ATATT3[\w\-=]{20,255}"
     r"|(?:xai|pplx)-[A-Za-z0-9]{20,100}|r8_[A-Za-z0-9]{20,100}|hvs\.[\w\-]{20,255}"  # xAI, Perplexity, Replicate, Vault
+    r"|GOCSPX-[\w\-]{20,60}|1//0[\w\-]{30,250}|EAA[A-Z][A-Za-z0-9]{30,400}"  # Google, Meta
+    r"|gl(?:rt|dt|cbt|ptt|ft|soat)-[\w\-]{20,255}|dckr_pat_[\w\-]{20,64}|sbp_[a-f0-9]{40}|figd_[\w\-]{20,100}"
+    r"|key-[0-9a-f]{32}|xkeysib-[0-9a-f]{64}-\w{16}|SK[0-9a-f]{32}|dapi[0-9a-f]{32}|sq0(?:atp|csp)-[\w\-]{20,60}"
+    r"|[MNO][A-Za-z0-9]{23,27}\.[\w\-]{6}\.[\w\-]{27,40}|[0-9]{8,10}:AA[\w\-]{33}"  # Discord, Telegram
+    r"|rubygems_[a-f0-9]{48}|gl(?:sa|c)_[\w\-=]{30,255}|ops_eyJ[\w\-]{30,4000}|ntn_[A-Za-z0-9]{40,60}"
+    r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NRAK-[A-Z0-9]{27}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|nvapi-[\w\-]{40,100}"
+    r"|tvly-[\w\-]{20,100}|ph[cx]_[A-Za-z0-9]{30,64}|tskey-[a-z]{3,10}-[\w\-]{16,100}|AGE-SECRET-KEY-1[A-Z0-9]{58}"
+    r"|discord(?:app)?\.com/api/webhooks/[0-9]{17,20}/[\w\-]{40,100}"
     r"|SG\.[\w\-]{16,64}\.[\w\-]{16,64}|gsk_[A-Za-z0-9]{20,100}|sntrys_[\w\-=]{20,255}|lin_api_\w{20,100}"
     r")"
 )
-_KEY_HINTS = ("AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29.", "SG.", "hooks.slack.com", "ATATT3", "hvs.")
-_DASHED_HINTS = ("sk-", "glpat-", "xox", "xapp-", "pypi-", "xai-", "pplx-")
-_UNDERSCORED_HINTS = (
-    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "_live_", "_test_", "hf_", "npm_", "dop_v1_", "gsk_",
-    "sntrys_", "lin_api_", "shpat_", "shpca_", "shppa_", "shpss_", "r8_",
-)  # fmt: skip
-_BEARER = re.compile(r"(?i:\b(?:bearer|basic))[ ]{1,4}([A-Za-z0-9._~+/=\-]{16,4000})")
+_MAY_BE_KEY = ByteMatcher(KEY_STARTS)
+_BEARER = re.compile(
+    r"(?i:\b(?:bearer|basic))[ ]{1,4}(?=[A-Za-z.\-]{0,200}(?:[0-9+/=_~]|[a-z][A-Z]))"
+    r"([A-Za-z0-9._~+/=\-]{16,4000})"
+)
 _SECRET = re.compile(
-    r"(?:\\?[\"'])?[ ]{0,3}(?:[:=]|=>|is(?=[ ]{1,3}[^\s0-9]{0,64}[0-9]))[ ]{0,3}(?:\\?[\"'])?"
+    r"(?:\\?[\"'])?[ ]{0,3}(?:[:=\uff1a]|=>|is(?=[ ]{1,3}[^\s0-9]{0,64}[0-9]))[ ]{0,3}(?:\\?[\"'])?"
     r"([^\s\"'\\,;<>{}]{6,512})"
 )
+_RANDOM = re.compile(r"(?=[^A-Z]{0,64}[A-Z])(?=[^a-z]{0,64}[a-z])(?=[^0-9]{0,64}[0-9])[A-Za-z0-9+/=]{20,255}")
 _SECRET_WORDS = {
     "key": re.compile(r"(?:api|access|secret|private|account|encryption)[_\- ]?$"),
     "token": re.compile(r"(?:auth|access|refresh|api|id|session|bearer)[_\- ]?$"),
@@ -89,6 +123,11 @@ _SECRET_WORDS = {
     "pwd": re.compile(r"(?<![a-z0-9])$"),
 }
 """Words that a secret may follow, and what has to stand before them."""
+_QUERY = re.compile(rf"[?&;](?i:{QUERY_NAMES})=([^&\s#\"'<>]{{12,4000}})")
+_COOKIE = re.compile(r"[Cc]ookie: {0,3}([^\r\n]{6,4000})")
+_OPTION = re.compile(r"(?:mysql|mysqldump|mariadb|sshpass)[^\n]{0,80} -p([^\s\-\"'][^\s\"']{5,100})")
+_LONGEST_WORD = 16
+"""Characters of a name, with what joins it to its value: it may begin at the end of another's value."""
 _LOCAL = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "::1", "::"})  # noqa: S104 - an address in a text
 
 
@@ -98,8 +137,8 @@ class _BuiltIn:
     def __call__(self, text: str) -> Iterator[Finding]:
         return _find(text)
 
-    quiet = staticmethod(quiet)
-    quiet_message = staticmethod(quiet_bytes)
+    has_no_pii = staticmethod(has_no_pii)
+    message_has_no_pii = staticmethod(bytes_have_no_pii)
 
 
 find = _BuiltIn()
@@ -107,15 +146,18 @@ find = _BuiltIn()
 
 
 def _find(text: str) -> Iterator[Finding]:
-    if len(text) < _SHORT and not ("@" in text or ":" in text or "=" in text or _DIGITS.search(text)):
+    text = fold(text)
+    if len(text) < _SHORT and text.isascii() and not any(map(text.__contains__, "@:=0123456789")):
         return
     for at in _AT:
         if at in text:
             yield from _emails(text, at)
     if "@" in text and "://" in text:
         yield from _groups(_CREDENTIALS, text, "SECRET")
-    number = None
+    number, may_be_id = None, may_be_numbered(text)
     for number in _DIGITS.finditer(text):
+        if may_be_id:
+            yield from find_numbered(text, max(0, number.start() - 4), number.end() + 8)
         yield from _numbers(text, max(0, number.start() - 4), number.end() + 2)
     if number and _IBAN_START.search(text):
         yield from _ibans(text)
@@ -125,28 +167,44 @@ def _find(text: str) -> Iterator[Finding]:
         yield from _whole(_JWT, text, "JWT")
     if "PRIVATE KEY" in text:
         yield from _private_keys(text)
-    if _may_hold_key(text):
+    if _MAY_BE_KEY.occurs_in_text(text):
         yield from _whole(_KEY, text, "KEY")
+    yield from find_lettered(text)
+    if _DOT.occurs_in_text(text):
+        yield from _whole(_SPELT_OUT, text, "EMAIL")
+    if "=" in text and ("?" in text or "&" in text):
+        yield from _groups(_QUERY, text, "SECRET")
+    if "ookie:" in text:
+        yield from _groups(_COOKIE, text, "SECRET")
+    if "-p" in text:
+        yield from _groups(_OPTION, text, "SECRET")
     lowered = text.lower()
     if "bearer " in lowered or "basic " in lowered:
         yield from _groups(_BEARER, text, "TOKEN")
-    if len(lowered) == len(text):  # a few letters become two when lowered; those texts are lowered letter by letter
-        yield from _secrets(text, lowered)
-    else:
-        yield from _secrets(text, "".join(char.lower()[0] for char in text))
+    if len(lowered) != len(text):  # a few letters become two when lowered; those texts are lowered letter by letter
+        lowered = "".join(char.lower()[0] for char in text)
+    yield from _secrets(text, lowered)
+    yield from find_by_context(text, lowered)
 
 
 _SECRET_NAME = re.compile(
     r"(?i:.{0,64}(?:api[_\-]?key|access[_\-]?key|secret[_\-]?key|client[_\-]?secret|auth[_\-]?token|access[_\-]?token"
-    r"|refresh[_\-]?token|private[_\-]?key|password|passwd|passphrase|authorization|set-cookie|cookie))"
+    r"|refresh[_\-]?token|private[_\-]?key|password|passwd|passphrase|authorization|set-cookie|cookie"
+    rf"|{PASSWORD_NAMES}))"
 )
+_LONGEST_SECRET_NAME = 64 + 14
+"""Characters that the pattern can match; longer names are not cached either."""
 _SHORT = 16
 """Below so many characters nothing but an address, a number or a password can be found."""
 
 
-@lru_cache(maxsize=4096)
 def names_secret(name: str) -> bool:
     """Whether a field of this name holds a secret, whatever it looks like."""
+    return len(name) <= _LONGEST_SECRET_NAME and _names_secret(name)
+
+
+@lru_cache(maxsize=4096)
+def _names_secret(name: str) -> bool:
     return _SECRET_NAME.fullmatch(name) is not None
 
 
@@ -155,28 +213,49 @@ def built_in() -> Detector:
     return find
 
 
-def configured(patterns: Mapping[str, str]) -> Detector:
+def configured(patterns: Mapping[str, str], clock: Callable[[], float] = time.thread_time) -> Detector:
     """A detector of one's own regular expressions, by the kind each finds. A group named `value` narrows what goes.
 
+    They are searched by RE2, in linear time for each match. Where many matches that each look far ahead take longer
+    than a text of its length may, the search ends with TimeoutError; `clock` gives seconds of CPU.
+
     Raises:
-        ConfigError: one of them is no regular expression, or matches nothing at all.
+        ConfigError: one of them is not a regular expression for RE2, or matches nothing at all.
     """
     compiled = {kind: _compile(kind, pattern) for kind, pattern in patterns.items()}
 
     def find_configured(text: str) -> Iterator[Finding]:
+        text = text.encode("utf-8", "replace").decode()  # of the same length: a lone surrogate becomes a question mark
+        deadline = clock() + _CONFIGURED_SECONDS + _CONFIGURED_SECONDS_PER_CHARACTER * len(text)
         for kind, pattern in compiled.items():
-            group = "value" if "value" in pattern.groupindex else 0
+            group = pattern.groupindex.get("value", 0)
             for match in pattern.finditer(text):
+                if clock() > deadline:
+                    raise TimeoutError
                 yield Finding(match.start(group), match.end(group), kind)
 
     return find_configured
 
 
-def _compile(kind: str, pattern: str) -> re.Pattern[str]:
+_CONFIGURED_SECONDS = 0.1
+_CONFIGURED_SECONDS_PER_CHARACTER = 5e-6
+
+
+def _compile(kind: str, pattern: str) -> Any:
+    re2: Any = import_module("re2")  # untyped
+    options = re2.Options()
+    options.log_errors = False
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(f"redact.patterns.{kind}: is no regular expression: {error}") from None
+        translated = translate(pattern)
+        compiled = re2.compile(translated, options)
+    except ValueError as error:
+        raise ConfigError(f"redact.patterns.{kind}: {error}") from None
+    except re2.error:
+        raise ConfigError(f"redact.patterns.{kind}: is too large a regular expression; repeat less of it") from None
+    if not pattern.isascii() and ("\\b" in translated or "\\B" in translated):
+        raise ConfigError(
+            f"redact.patterns.{kind}: \\b and \\B know no letters beyond ASCII, which the pattern has; leave them out"
+        )
     if compiled.match(""):
         raise ConfigError(f"redact.patterns.{kind}: matches the empty text; write what must be there")
     return compiled
@@ -199,24 +278,22 @@ def _emails(text: str, sign: str) -> Iterator[Finding]:
     at = text.find(sign)
     while at >= 0:
         domain = _DOMAIN.match(text, at + len(sign))
-        name = _LOCAL_PART.search(text[max(0, at - 128) : at]) if domain else None
-        if name and domain:
+        name = _LOCAL_PART_BACKWARDS.match(text[max(0, at - 128) : at][::-1]) if domain else None
+        if name and domain and not (sign == "@" and _is_no_mailbox(name[0][::-1], text, at + 1)):
             yield Finding(at - len(name[0]), domain.end(), "EMAIL")
         at = text.find(sign, at + len(sign))
+
+
+def _is_no_mailbox(local: str, text: str, domain: int) -> bool:
+    return local in _NO_PERSON or _NO_MAILBOX.match(text, domain) is not None
 
 
 def _numbers(text: str, start: int, end: int) -> Iterator[Finding]:
     yield from _cards(text, start, end)
     yield from _whole(_PHONE, text, "PHONE", _phone, start, end)
-    yield from _whole(_IPV4, text, "IP", _no_local, start, end)
-
-
-def _may_hold_key(text: str) -> bool:
-    return (
-        any(hint in text for hint in _KEY_HINTS)
-        or ("-" in text and any(hint in text for hint in _DASHED_HINTS))
-        or ("_" in text and any(hint in text for hint in _UNDERSCORED_HINTS))
-    )
+    for match in _IPV4.finditer(text, start, end):
+        if match[0] not in _LOCAL and not _is_version(text, match.start(), match.end()):
+            yield Finding(match.start(), match.end(), "IP")
 
 
 def _groups(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[Finding]:
@@ -230,8 +307,13 @@ def _secrets(text: str, lowered: str) -> Iterator[Finding]:
         while start >= 0:
             end = start + len(word)
             match = _SECRET.match(text, end)
-            if match and before.search(lowered[max(0, start - 12) : start]):
+            is_named = match and (
+                before.search(lowered[max(0, start - 12) : start])
+                or (start > 0 and text[start - 1] in "_-" and _RANDOM.fullmatch(match[1]))
+            )
+            if match and is_named and not is_prose(text, *match.span(1)):
                 yield Finding(match.start(1), match.end(1), "SECRET")
+                end = max(end, match.end(1) - _LONGEST_WORD)  # what lies inside is found already
             start = lowered.find(word, end)
 
 
@@ -263,8 +345,22 @@ def _end_of(text: str, length: int) -> int | None:
     return None
 
 
-def _no_local(text: str) -> bool:
-    return text not in _LOCAL
+_BEFORE_VERSION = re.compile(
+    r"(?:[A-Za-z]/|[=~^<>]=?[ ]?|\bv(?:er)?\.?[ ]?|(?:version|release|section|chapter|clause|build|abschnitt|kapitel"
+    r"|oid|article|версия|версии|раздел|sección|seção|sezione|versión|versão|versione|versie|wersja|sürüm"
+    r"|版本|バージョン|버전|第|§)[ ]?)$",
+    re.IGNORECASE,
+)
+_AFTER_VERSION = re.compile(r"-(?:alpha|beta|rc|dev|snapshot|pre)|\+[0-9a-f]|(?:-[a-z]{2,12})?\.[0-9]", re.IGNORECASE)
+
+
+def _is_version(text: str, start: int, end: int) -> bool:
+    """Whether four numbers with dots are a version or a section and no address; `ip=` says that they are one."""
+    before = text[max(0, start - 14) : start]
+    if _AFTER_VERSION.match(text, end):
+        return True
+    match = _BEFORE_VERSION.search(before)
+    return match is not None and not (match[0].startswith("=") and not before.endswith("=="))
 
 
 def _ipv6(text: str) -> bool:
@@ -279,7 +375,11 @@ def _ipv6(text: str) -> bool:
 
 def _private_keys(text: str) -> Iterator[Finding]:
     """From the first line to the last; one whose last line is missing goes to the end of the text."""
+    end = 0
     for match in _PRIVATE_KEY.finditer(text):
+        if match.start() < end:
+            continue
         last = text.find("-----END ", match.end())
-        end = text.find("-----", last + 9) if last >= 0 else -1
-        yield Finding(match.start(), end + 5 if end >= 0 else len(text), "PRIVATE_KEY")
+        dashes = text.find("-----", last + 9) if last >= 0 else -1
+        end = dashes + 5 if dashes >= 0 else len(text)
+        yield Finding(match.start(), end, "PRIVATE_KEY")

@@ -18,11 +18,12 @@ from typing import Any, cast
 import orjson
 from google.protobuf.message import Message
 
-from collector.redact.finding import Detector, Finding, Skimming, merged
+from collector.redact.finding import Detector, Finding, PrefilteringDetector, merge
 from collector.redact.patterns import names_secret
 from evaluators.cases import Json
 
 _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
+_SPACING = re.compile(r"[\s\-\u200b-\u2013]+")
 _SHORTEST = 6  # nothing that is shorter is found
 _WORTH_A_GLANCE = 24  # what is shorter is looked through as fast
 _JSON_STARTS = ("{", "[", '"')
@@ -52,7 +53,7 @@ class Redactor:
         fail: Fail = lambda: None,
     ) -> None:
         self._detectors = tuple(detectors)
-        self._skimming = tuple(each for each in detectors if isinstance(each, Skimming))
+        self._skimming = tuple(each for each in detectors if isinstance(each, PrefilteringDetector))
         self._skims = len(self._skimming) == len(self._detectors)
         self._key = hashlib.sha256(key).digest()
         self._count = count
@@ -66,16 +67,16 @@ class Redactor:
         """
         return self._text(text, _NESTED_JSON)
 
-    def quiet_message(self, message: Message) -> bool:
+    def message_has_no_pii(self, message: Message) -> bool:
         """Whether it is known without looking at every field that there is nothing to redact in a message of OTLP."""
         if not self._skims:
             return False
         data = message.SerializeToString()
-        return all(each.quiet_message(data) for each in self._skimming)
+        return all(each.message_has_no_pii(data) for each in self._skimming)
 
-    def quiet(self, text: str) -> bool:
+    def has_no_pii(self, text: str) -> bool:
         """The same of a text, and of all that is in it if it is JSON."""
-        return self._skims and all(each.quiet(text) for each in self._skimming)
+        return self._skims and all(each.has_no_pii(text) for each in self._skimming)
 
     def named(self, name: str, text: str, nested: int = _NESTED_JSON) -> str:
         """The same for the text of a field: one whose name says that it is a secret goes whole."""
@@ -97,7 +98,7 @@ class Redactor:
         if len(text) < _SHORTEST:
             return text
         if nested and text.startswith(_JSON_STARTS):
-            if self.quiet(text):
+            if self.has_no_pii(text):
                 return text
             whole = self._json(text, nested)
             if whole is not None:
@@ -154,33 +155,37 @@ class Redactor:
         return value if redacted == text else redacted
 
     def _plain(self, text: str) -> str:
-        if len(text) > _WORTH_A_GLANCE and self.quiet(text):
+        if len(text) > _WORTH_A_GLANCE and self.has_no_pii(text):
             return text
         findings = self._find(text)
         if not findings:
             return text
         pieces: list[str] = []
         last = 0
-        for found in findings:
-            pieces += (text[last : found.start], self._pseudonym(found.kind, text[found.start : found.end]))
-            last = found.end
-            self._count(found.kind, 1)
+        for finding in findings:
+            pieces += (text[last : finding.start], self._pseudonym(finding.kind, text[finding.start : finding.end]))
+            last = finding.end
+            self._count(finding.kind, 1)
         pieces.append(text[last:])
         return "".join(pieces)
 
     def _find(self, text: str) -> list[Finding]:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         try:
             for detector in self._detectors:
-                found += detector(text)
+                findings += detector(text)
         except Exception as error:  # noqa: BLE001 - a plug-in's, of any kind: what was not looked through goes nowhere
             self._fail()
             raise RedactionFailed(f"a redactor failed with {type(error).__name__}") from None
-        return [each for each in merged(found) if not _PSEUDONYM.fullmatch(text, each.start, each.end)] if found else []
+        return (
+            [each for each in merge(findings) if not _PSEUDONYM.fullmatch(text, each.start, each.end)]
+            if findings
+            else []
+        )
 
     def _pseudonym(self, kind: str, text: str) -> str:
-        said = re.sub(r"[\s\-\u200b-\u2013]+", "", text).lower() if kind in _SPELT_FREELY else text
-        digest = hmac.digest(self._key, f"{kind}\x1f{said}".encode("utf-8", "replace"), "sha256")
+        spelling = _SPACING.sub("", text).lower() if kind in _SPELT_FREELY else text
+        digest = hmac.digest(self._key, f"{kind}\x1f{spelling}".encode("utf-8", "replace"), "sha256")
         return f"<{kind}_{base64.b32encode(digest[:5]).decode().lower()}>"
 
 

@@ -1,28 +1,29 @@
-"""What judging costs, and what for."""
+"""The cost dashboard: what evaluations cost, by monitor and evaluator, against their budgets."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.telemetry import (
+from collector.telemetry.series import (
     BUDGET_FACTOR,
     BUDGET_USD,
     EVALUATIONS,
-    JUDGE_CACHE,
+    EVALUATIONS_ENDED,
+    JUDGE_CACHE_REQUESTS,
     JUDGE_CALLS,
     JUDGE_COST,
     JUDGE_TOKENS,
-    LEDGER,
     SAMPLING_PROBABILITY,
+    TOTAL_BUDGET_USD,
 )
 from deploy.dashboards.frame import filled, frame, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
 from deploy.dashboards.queries import WATCHED, WINDOW, increase, rate, share
 
 PAIR = "monitor, evaluator"
+MONITORS = '{monitor=~"$monitor"}'
 LEGEND = "{{monitor}} {{evaluator}}"
-BUDGETED = '{monitor=~"$monitor|all"}'
-REFUSED = WATCHED.replace("}", ',what="over_budget"}')
+REFUSED = WATCHED.replace("}", ',reason="over_budget"}')
 PERIODS = (("hour", "1h"), ("day", "24h"))
 SCORED = WATCHED.replace("}", ',outcome="scored"}')
 
@@ -73,7 +74,7 @@ def _money() -> list[object]:
 
 
 def _budgets() -> list[object]:
-    """Empty where no budget is configured. The monitor `all` is the budget of all monitors together."""
+    """Empty where no budget is configured."""
     return [
         lines(
             Look(
@@ -86,8 +87,12 @@ def _budgets() -> list[object]:
                 steps=((1.0, "orange"), (1.2, "red")),
             ),
             *(
-                Query(f"{_spent(window)} / on (monitor) {_budget(period)}", "{{monitor}} " + period)
+                query
                 for period, window in PERIODS
+                for query in (
+                    Query(f"{_spent(window)} / on (monitor) {_budget(period)}", "{{monitor}} " + period),
+                    Query(f"{_total_spent(window)} / {_total_budget(period)}", f"all monitors {period}"),
+                )
             ),
         ),
         lines(
@@ -99,6 +104,8 @@ def _budgets() -> list[object]:
             ),
             Query(f"{_spent('1h')} and on (monitor) {_budget('hour')}", "{{monitor}}"),
             Query(_budget("hour"), "{{monitor}} budget"),
+            Query(f"{_total_spent('1h')} and {_total_budget('hour')}", "all monitors"),
+            Query(_total_budget("hour"), "all monitors budget"),
         ),
         lines(
             Look(
@@ -109,7 +116,7 @@ def _budgets() -> list[object]:
                 low=0,
                 high=1,
             ),
-            Query(f"min by (monitor) ({BUDGET_FACTOR.name}{BUDGETED})", "{{monitor}}"),
+            Query(f"min by (monitor) ({BUDGET_FACTOR.name}{MONITORS})", "{{monitor}}"),
             Query(f"max by ({PAIR}, stratum) ({SAMPLING_PROBABILITY.name}{WATCHED})", LEGEND + " {{stratum}}: sampled"),
         ),
         lines(
@@ -119,20 +126,27 @@ def _budgets() -> list[object]:
                 low=0,
                 steps=((1, "red"),),
             ),
-            Query(increase(LEDGER, PAIR, REFUSED, WINDOW), LEGEND),
+            Query(increase(EVALUATIONS_ENDED, PAIR, REFUSED, WINDOW), LEGEND),
         ),
     ]
 
 
 def _spent(window: str) -> str:
-    """US dollars over the last window by monitor, and those of all monitors as the monitor `all`."""
-    grown = f"(increase({JUDGE_COST.name}[{window}]))"
-    return f'(sum by (monitor) {grown} or label_replace(sum {grown}, "monitor", "all", "", ""))'
+    """US dollars over the last window by monitor."""
+    return f"sum by (monitor) (increase({JUDGE_COST.name}[{window}]))"
 
 
 def _budget(period: str) -> str:
-    chosen = BUDGETED.replace("}", f',period="{period}"}}')
+    chosen = MONITORS.replace("}", f',period="{period}"}}')
     return f"max by (monitor) ({BUDGET_USD.name}{chosen})"
+
+
+def _total_spent(window: str) -> str:
+    return f"sum(increase({JUDGE_COST.name}[{window}]))"
+
+
+def _total_budget(period: str) -> str:
+    return f'max({TOTAL_BUDGET_USD.name}{{period="{period}"}})'
 
 
 def _tokens() -> list[object]:
@@ -166,8 +180,8 @@ def _tokens() -> list[object]:
             ),
             Query(
                 share(
-                    increase(JUDGE_CACHE, "judge", '{result="hit"}', WINDOW),
-                    increase(JUDGE_CACHE, "judge", "", WINDOW),
+                    increase(JUDGE_CACHE_REQUESTS, "judge", '{result="hit"}', WINDOW),
+                    increase(JUDGE_CACHE_REQUESTS, "judge", "", WINDOW),
                 ),
                 "{{judge}}",
             ),

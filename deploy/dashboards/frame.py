@@ -1,4 +1,4 @@
-"""What every dashboard has: its name, its variables, links to the others, and marks where a new version began."""
+"""The frame of every dashboard: its name, variables, links to the others, and marks of new versions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders import dashboard as boards
 from grafana_foundation_sdk.builders import prometheus
 from grafana_foundation_sdk.models import dashboard as models
 
-from collector.telemetry import ESTIMATOR_W
+from collector.telemetry.series import ESTIMATOR_W
 from deploy.dashboards.panels import SOURCE
 
 NEW_VERSION = (

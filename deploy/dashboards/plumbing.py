@@ -1,32 +1,34 @@
-"""Does everything arrive, move on and go out, and how fast?"""
+"""The plumbing dashboard: does everything arrive, move on and go out, and how fast?"""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.telemetry import (
-    ASSEMBLED,
+from collector.telemetry.series import (
+    CONSUMER_LAG_RECORDS,
+    CONSUMER_LAG_SECONDS,
     DROPS,
     EVALUATION_DURATION,
     EVALUATIONS,
-    EVALUATIONS_IN_FLIGHT,
+    EVALUATIONS_RUNNING,
+    EXPORT_EVALUATIONS,
     EXPORT_FAILURES,
     EXPORT_LAG,
-    EXPORTED,
     INGEST_LAG,
-    JUDGE_IN_FLIGHT,
     JUDGE_REQUEST_DURATION,
     JUDGE_REQUESTS,
+    JUDGE_REQUESTS_IN_FLIGHT,
     OPEN_CONVERSATIONS,
     OPEN_TRACES,
+    RECEIVE_BYTES,
     RECEIVE_DURATION,
+    RECEIVE_ITEMS,
     RECEIVE_PENDING_BYTES,
-    RECEIVED_BYTES,
-    RECEIVED_ITEMS,
-    RECEIVED_REQUESTS,
-    STAGE_AGE,
-    STAGE_BACKLOG,
+    RECEIVE_REQUESTS,
+    SPANS_READ,
     TURNS,
+    TURNS_ASSEMBLED,
+    UNMATCHED_TURNS,
 )
 from deploy.dashboards.frame import filled, frame
 from deploy.dashboards.panels import Look, Query, lines
@@ -35,9 +37,9 @@ from deploy.dashboards.queries import WATCHED, quantile, rate
 
 def plumbing() -> boards.Dashboard:
     """The dashboard."""
-    board = frame("plumbing", "From the first span to the last exporter: rates, times, what waits and what was lost.")
+    board = frame("plumbing", "From the first span to the last exporter: rates, durations, lag and losses.")
     parts = {
-        "What waits": _waiting(),
+        "Consumer lag": _consumer_lag(),
         "In": _receive(),
         "From spans to turns": _assemble(),
         "Turns and evaluations": _evaluate(),
@@ -47,15 +49,15 @@ def plumbing() -> boards.Dashboard:
     return filled(board, parts)
 
 
-def _waiting() -> list[object]:
+def _consumer_lag() -> list[object]:
     return [
         lines(
-            Look("Backlog", "Records of its log that a reader has not been given yet.", low=0),
-            Query(f"sum by (reader) ({STAGE_BACKLOG.name})", "{{reader}}"),
+            Look("Consumer lag in records", "Records of its log that a consumer has not received yet.", low=0),
+            Query(f"sum by (consumer) ({CONSUMER_LAG_RECORDS.name})", "{{consumer}}"),
         ),
         lines(
-            Look("Age of what waits", "How long ago the record was written that a reader is at.", unit="s", low=0),
-            Query(f"max by (reader) ({STAGE_AGE.name})", "{{reader}}"),
+            Look("Consumer lag in seconds", "Age of the record that a consumer has reached.", unit="s", low=0),
+            Query(f"max by (consumer) ({CONSUMER_LAG_SECONDS.name})", "{{consumer}}"),
         ),
     ]
 
@@ -63,13 +65,13 @@ def _waiting() -> list[object]:
 def _receive() -> list[object]:
     return [
         lines(
-            Look("Spans and log records", "Durable in the spans log (accepted), refused, or none of ours.", unit="cps"),
-            Query(rate(RECEIVED_ITEMS, "source, signal, result"), "{{source}} {{signal}} {{result}}"),
+            Look("Spans and log records", "Accepted (durable in the spans log), rejected, or ignored.", unit="cps"),
+            Query(rate(RECEIVE_ITEMS, "source, signal, result"), "{{source}} {{signal}} {{result}}"),
         ),
         lines(
             Look(
                 "Lag",
-                "Age of a request's last span when it is durable: senders' batching, and what waited in Kafka.",
+                "Age of a request's last span once durable: senders' batching, and the time in Kafka.",
                 unit="s",
                 width=6,
                 low=0,
@@ -78,8 +80,10 @@ def _receive() -> list[object]:
             Query(quantile(INGEST_LAG, 0.95, "source"), "{{source}} p95"),
         ),
         lines(
-            Look("Requests", "OTLP/HTTP by status; 503 asks senders to come again.", unit="reqps", width=6),
-            Query(rate(RECEIVED_REQUESTS, "signal, status"), "{{signal}} {{status}}"),
+            Look(
+                "Requests", "OTLP requests by status; 503 and UNAVAILABLE ask senders to retry.", unit="reqps", width=6
+            ),
+            Query(rate(RECEIVE_REQUESTS, "source, signal, status"), "{{source}} {{signal}} {{status}}"),
         ),
         lines(
             Look("Time to durable", "From a request's headers to its answer.", unit="s", width=6, low=0),
@@ -88,10 +92,12 @@ def _receive() -> list[object]:
         ),
         lines(
             Look("Bytes in", "After decompression.", unit="Bps", low=0),
-            Query(rate(RECEIVED_BYTES, "source, signal"), "{{source}} {{signal}}"),
+            Query(rate(RECEIVE_BYTES, "source, signal"), "{{source}} {{signal}}"),
         ),
         lines(
-            Look("Read but not yet durable", "What senders wait for now.", unit="bytes", width=6, low=0),
+            Look(
+                "Read but not yet durable", "Requests whose senders wait for an answer.", unit="bytes", width=6, low=0
+            ),
             Query(f"sum by (instance) ({RECEIVE_PENDING_BYTES.name})", "{{instance}}"),
         ),
     ]
@@ -100,11 +106,20 @@ def _receive() -> list[object]:
 def _assemble() -> list[object]:
     return [
         lines(
-            Look("Assembly", "Spans read and turns made by dialect, and why some cannot be judged.", unit="cps"),
-            Query(rate(ASSEMBLED, "dialect, what"), "{{dialect}}: {{what}}"),
+            Look("Spans", "By the dialect that read them; without one: spans that are not calls.", unit="cps", width=8),
+            Query(rate(SPANS_READ, "dialect"), "{{dialect}}"),
         ),
         lines(
-            Look("Open traces", "Waited for until they are quiet.", low=0),
+            Look(
+                "Turns assembled",
+                "By dialect and outcome; an incomplete turn cannot be evaluated, for the reason shown.",
+                unit="cps",
+                width=8,
+            ),
+            Query(rate(TURNS_ASSEMBLED, "dialect, outcome, reason"), "{{dialect}}: {{outcome}} {{reason}}"),
+        ),
+        lines(
+            Look("Open traces", "They wait for further spans until they are quiet.", width=8, low=0),
             Query(f"sum by (instance) ({OPEN_TRACES.name})", "{{instance}}"),
         ),
     ]
@@ -113,29 +128,30 @@ def _assemble() -> list[object]:
 def _evaluate() -> list[object]:
     return [
         lines(
-            Look("Turns", "What monitors did with them.", unit="cps", width=8),
+            Look("Turns", "By monitor and outcome.", unit="cps", width=8),
             Query(rate(TURNS, "monitor, outcome"), "{{monitor}} {{outcome}}"),
+            Query(rate(UNMATCHED_TURNS, ""), "no monitor"),
             stacked=True,
         ),
         lines(
-            Look("Open conversations", "Kept until they are over.", width=8, low=0),
+            Look("Open conversations", "Remembered until they close.", width=8, low=0),
             Query(f"sum by (instance) ({OPEN_CONVERSATIONS.name})", "{{instance}}"),
         ),
         lines(
-            Look("Evaluations under way", "At its bound the judges are what everything waits for.", width=8, low=0),
-            Query(f"sum by (instance) ({EVALUATIONS_IN_FLIGHT.name})", "{{instance}}"),
+            Look("Evaluations running", "At the judges' `concurrency`, the judges are the bottleneck.", width=8, low=0),
+            Query(f"sum by (instance) ({EVALUATIONS_RUNNING.name})", "{{instance}}"),
         ),
         lines(
             Look("Evaluations", "By outcome.", unit="cps", width=8),
             Query(rate(EVALUATIONS, "evaluator, outcome", WATCHED), "{{evaluator}} {{outcome}}"),
         ),
         lines(
-            Look("Time of an evaluation", "Judge calls and their retries included.", unit="s", width=8, low=0),
+            Look("Duration of an evaluation", "Judge calls and their retries included.", unit="s", width=8, low=0),
             Query(quantile(EVALUATION_DURATION, 0.5, "evaluator", WATCHED), "{{evaluator}} p50"),
             Query(quantile(EVALUATION_DURATION, 0.95, "evaluator", WATCHED), "{{evaluator}} p95"),
         ),
         lines(
-            Look("Losses", "Everything that was lost or left out has a reason.", unit="cps", width=8, low=0),
+            Look("Losses", "Every loss has a reason.", unit="cps", width=8, low=0),
             Query(rate(DROPS, "stage, reason"), "{{stage}}: {{reason}}"),
         ),
     ]
@@ -148,13 +164,13 @@ def _judges() -> list[object]:
             Query(rate(JUDGE_REQUESTS, "judge, result"), "{{judge}} {{result}}"),
         ),
         lines(
-            Look("Time of a request", "From the request to the answer.", unit="s", width=8, low=0),
+            Look("Duration of a request", "From the request to the answer.", unit="s", width=8, low=0),
             Query(quantile(JUDGE_REQUEST_DURATION, 0.5, "judge"), "{{judge}} p50"),
             Query(quantile(JUDGE_REQUEST_DURATION, 0.95, "judge"), "{{judge}} p95"),
         ),
         lines(
-            Look("Requests under way", "At the judge's `concurrency`, the others wait.", width=8, low=0),
-            Query(f"sum by (judge) ({JUDGE_IN_FLIGHT.name})", "{{judge}}"),
+            Look("Requests in flight", "At the judge's `concurrency`, further ones wait.", width=8, low=0),
+            Query(f"sum by (judge) ({JUDGE_REQUESTS_IN_FLIGHT.name})", "{{judge}}"),
         ),
     ]
 
@@ -162,15 +178,15 @@ def _judges() -> list[object]:
 def _export() -> list[object]:
     return [
         lines(
-            Look("Exported", "Evaluations that exporters dealt with.", unit="cps", width=8),
-            Query(rate(EXPORTED, "exporter, result"), "{{exporter}} {{result}}"),
+            Look("Exported", "Evaluation records that exporters consumed.", unit="cps", width=8),
+            Query(rate(EXPORT_EVALUATIONS, "exporter, result"), "{{exporter}} {{result}}"),
         ),
         lines(
-            Look("Export lag", "Age of the newest evaluation that is out.", unit="s", width=8, low=0),
+            Look("Export lag", "Age of the newest exported evaluation.", unit="s", width=8, low=0),
             Query(f"max by (exporter) ({EXPORT_LAG.name})", "{{exporter}}"),
         ),
         lines(
-            Look("Failed attempts", "Made again until they succeed.", unit="cps", width=8),
+            Look("Failed attempts", "Each is retried until it succeeds.", unit="cps", width=8),
             Query(rate(EXPORT_FAILURES, "exporter, reason"), "{{exporter}}: {{reason}}"),
         ),
     ]

@@ -1,11 +1,11 @@
-"""Is the application good now, was it better before, and where is it worst?"""
+"""The quality dashboard: is the application good now, was it better before, and where is it worst?"""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
-from collector.telemetry import SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
+from collector.alerting.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
+from collector.telemetry.series import SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
 from deploy.dashboards.frame import filled, frame, segment, window
 from deploy.dashboards.panels import Look, Query, band, levels, lines, number, rows
 from deploy.dashboards.queries import RATE, SEGMENTS, WATCHED, Selected, increase, rate, share

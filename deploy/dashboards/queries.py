@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collector.telemetry import ESTIMATOR_W, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2, ESTIMATOR_WY, Series
+from collector.telemetry.series import ESTIMATOR_W, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2, ESTIMATOR_WY, Series
 
 WATCHED = '{monitor=~"$monitor",evaluator=~"$evaluator"}'
 """The series of what the dashboard's variables choose."""

@@ -1,10 +1,10 @@
-"""Can the numbers be trusted: is enough of the traffic judged, evenly, and by the judge that was meant?"""
+"""The trust dashboard: is enough of the traffic evaluated, evenly, and by the intended judge?"""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
-from collector.telemetry import (
+from collector.telemetry.series import (
     AGREEMENT,
     AGREEMENT_BOUND,
     AGREEMENT_LABELS,
@@ -14,7 +14,7 @@ from collector.telemetry import (
     GOLDEN_LAST_RUN,
     GOLDEN_SHIFT,
     GOLDEN_SHIFT_STDERR,
-    JUDGE_MODELS,
+    JUDGE_MODEL_CHANGES,
     LABEL_OVERFLOW,
     LAST_SUCCESS,
     SCORE,
@@ -133,7 +133,7 @@ def _judge() -> list[object]:
                 width=6,
                 steps=((1, "red"),),
             ),
-            Query(increase(JUDGE_MODELS, "evaluator", WATCHED, "$__range"), "{{evaluator}}"),
+            Query(increase(JUDGE_MODEL_CHANGES, "evaluator", WATCHED, "$__range"), "{{evaluator}}"),
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Reading a chat completion, as any OpenAI-compatible endpoint sends it: from bytes to choices, tokens and usage."""
+"""Chat completions as any OpenAI-compatible endpoint sends them: from bytes to choices, tokens and usage."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, cast, overload
 
 import orjson
 
-from evaluators.errors import JudgeReplyInvalid
+from evaluators.errors import NoCompletion
 from evaluators.judge import Token
-from evaluators.outcome import Usage
+from evaluators.judges.error_mapping import error_inside, to_judge_error
+from evaluators.results import Usage
 
 _NEVER = -9999.0  # what servers report for a token that could not have been
 
 
-class Tokens(Sequence[Token]):
+class LazyTokens(Sequence[Token]):
     """The tokens of an answer, made when they are looked at: of hundreds, only those of the score ever are."""
 
     def __init__(self, entries: list[Any]) -> None:
@@ -30,7 +31,7 @@ class Tokens(Sequence[Token]):
     def __getitem__(self, index: slice) -> Sequence[Token]: ...
     def __getitem__(self, index: int | slice) -> Token | Sequence[Token]:
         if isinstance(index, slice):
-            return Tokens(self._entries[index])
+            return LazyTokens(self._entries[index])
         return _token(self._entries[index])
 
 
@@ -59,17 +60,19 @@ def completion_of(body: bytes) -> Completion:
     """Read the body of a response with status 200.
 
     Raises:
-        JudgeReplyInvalid: it is no chat completion, for instance an error, or a page of a proxy.
+        NoCompletion: it is not a chat completion, for instance a page of a proxy.
+        JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
     try:
         payload = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise JudgeReplyInvalid("the endpoint answered with something that is not JSON") from None
+        raise NoCompletion("the endpoint answered with something that is not JSON") from None
     payload = _mapping(payload)
     choices = payload.get("choices")
     if not isinstance(choices, list) or not choices:
-        what = "an error inside a response of status 200" if payload.get("error") else "no choices"
-        raise JudgeReplyInvalid(f"the endpoint answered with {what}")
+        if payload.get("error"):
+            raise to_judge_error(error_inside(body))
+        raise NoCompletion("the endpoint answered with no choices")
     used = _mapping(payload.get("usage"))
     return Completion(
         choices=[_choice(_mapping(choice)) for choice in cast("list[Any]", choices)],
@@ -91,7 +94,7 @@ def _choice(choice: dict[str, Any]) -> Choice:
         text=_content(message.get("content")),
         finish_reason=_text(choice.get("finish_reason")),
         refused=bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter",
-        tokens=Tokens(cast("list[Any]", entries)) if isinstance(entries, list) else (),
+        tokens=LazyTokens(cast("list[Any]", entries)) if isinstance(entries, list) else (),
     )
 
 

@@ -16,7 +16,7 @@ import aiohttp
 import httpx2
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
-from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable, JudgeUnreachable
+from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
 
 _BODY_LIMIT = 16 * 2**20
 _JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -27,7 +27,7 @@ class Connection:
 
     def __init__(self, base_url: str, api_key: str, headers: Mapping[str, str]) -> None:
         # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
-        # judge's alone, for the client's would start anew with each packet.
+        # judge's alone, for the client's would start again with each packet.
         self._http = DefaultAioHttpClient(
             timeout=None, follow_redirects=False, event_hooks={"response": [_limit_body]}, base_url=base_url
         )
@@ -52,7 +52,7 @@ class Connection:
         Raises:
             JudgeUnreachable: there is no connection.
             JudgeUnavailable: it broke.
-            JudgeReplyInvalid: the response is larger than any answer.
+            NoCompletion: the response is larger than any answer.
         """
         try:
             return await self._http.send(self._request_of(content))
@@ -62,11 +62,12 @@ class Connection:
                 raise JudgeUnreachable(f"no connection to the judge: {reason}") from None
             raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
         except _TooLarge:
-            raise JudgeReplyInvalid(f"the response is larger than {_BODY_LIMIT} bytes") from None
+            raise NoCompletion(f"the response is larger than {_BODY_LIMIT} bytes") from None
 
     def _request_of(self, content: bytes) -> httpx2.Request:
-        """The request, made of parts that are the same every time: the client makes them anew, which costs as much CPU
-        as everything else in a call.
+        """The request, made of parts that are the same every time.
+
+        The client would make them for each request, which costs as much CPU as everything else in a call.
         """
         if self._headers is None:
             every: dict[str, Any] = {**self._client.default_headers, **self._client.auth_headers, **_JSON_HEADERS}
@@ -106,7 +107,7 @@ class _TooLarge(Exception):
     """A response beyond the limit."""
 
 
-class _Limited(httpx2.AsyncByteStream):
+class _LimitedBody(httpx2.AsyncByteStream):
     """A response's body that ends in an error where it goes beyond the limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
@@ -127,4 +128,4 @@ class _Limited(httpx2.AsyncByteStream):
 async def _limit_body(response: httpx2.Response) -> None:
     """Called between the headers and the body."""
     stream: Any = response.stream
-    response.stream = _Limited(stream)
+    response.stream = _LimitedBody(stream)

@@ -1,4 +1,4 @@
-"""What one evaluation asked of its judge: collected here, so that no evaluator counts tokens."""
+"""The questions of one evaluation, their usage and cost, collected so that no evaluator counts tokens."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from collections.abc import Mapping, Sequence
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid
-from evaluators.evidence import unfounded
+from evaluators.injection_detection import detect, is_echo
 from evaluators.judge import Judge, Prompt, R, Verdict
-from evaluators.outcome import JudgeStamp, Usage
-from evaluators.suspicion import repeats, signs_in
+from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.quote_check import unsupported_quotes
+from evaluators.results import JudgeStamp, Usage
 
 
-class Metered:
-    """A judge around a judge that adds up what was asked through it. Made anew for each evaluation."""
+class Metered(JudgeWrapper):
+    """A judge that adds up the questions asked through it; one for each evaluation."""
 
     def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+        super().__init__(judge)
         self._prompts: list[str] = []
         self._verdicts: list[tuple[str, str | None]] = []
         self._costs: list[float | None] = []
-        self._shown: list[Mapping[str, Json]] = []
+        self._materials: list[Mapping[str, Json]] = []
         self.usage = Usage()
-
-    @property
-    def model(self) -> str:
-        """The judge's model."""
-        return self._judge.model
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask the judge, and add what it cost, also where it gave no answer.
@@ -38,15 +34,15 @@ class Metered:
         """
         self._prompts.append(prompt.hash)
         if prompt.material:
-            self._shown.append(prompt.material)
+            self._materials.append(prompt.material)
         try:
-            verdict = await self._judge.ask(prompt, reply, logprobs=logprobs, samples=samples)
+            verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         except JudgeError as error:
             self._add(error.usage, error.cost_usd)
             raise
         self._add(verdict.usage, verdict.cost_usd)
         self._verdicts.append((verdict.model, verdict.fingerprint))
-        if any(repeats(answer.text, prompt.material) for answer in verdict.answers):
+        if any(is_echo(answer.text, prompt.material) for answer in verdict.answers):
             raise JudgeReplyInvalid("the judge's answer stands word for word in the judged material")
         return verdict
 
@@ -56,17 +52,17 @@ class Metered:
             self._costs.append(cost_usd)
 
     @property
-    def signs(self) -> frozenset[str]:
+    def injection_signs(self) -> frozenset[str]:
         """Signs that the judged texts spoke to the judge."""
-        return frozenset[str]().union(*(signs_in(material) for material in self._shown))
+        return frozenset[str]().union(*(detect(material) for material in self._materials))
 
-    def unfounded(self, reason: str) -> tuple[str, ...]:
+    def unsupported_quotes(self, reason: str) -> tuple[str, ...]:
         """What a reason quotes that nothing of what was shown holds."""
-        return unfounded(reason, self._shown)
+        return unsupported_quotes(reason, self._materials)
 
     @property
-    def asked(self) -> bool:
-        """Whether anything was asked at all."""
+    def has_questions(self) -> bool:
+        """Whether any question was asked."""
         return bool(self._prompts)
 
     @property

@@ -1,9 +1,10 @@
-"""Any OpenAI-compatible endpoint as a judge."""
+"""A judge behind any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -13,17 +14,18 @@ import orjson
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
-from evaluators.judges.bills import Bill, Prices
+from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion, completion_of
-from evaluators.judges.features import Features
-from evaluators.judges.refusals import Refused, complaint_of, error_of
+from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
+from evaluators.judges.pricing import CostTracker, Prices
 from evaluators.judges.requests import GO, Chat, Request, chat_of
-from evaluators.reading import read
+from evaluators.reply_parser import parse_reply
 from evaluators.schemas import schema_of
 
 if TYPE_CHECKING:
     from evaluators.judges.connection import Connection
 
+_OPENAI = "https://api.openai.com/v1"
 _SAMPLING_TEMPERATURE = 1.0
 _COMPLAINTS = frozenset({400, 422, 501})  # statuses with which servers refuse a parameter they do not know
 _LESSONS = 12  # more than there are features to take away
@@ -46,8 +48,8 @@ class OpenAIJudge:
 
     Args:
         model: the model's name at the endpoint.
-        base_url: where the endpoint is, up to and including `/v1`.
-        api_key: sent as bearer token; endpoints without keys take any text.
+        base_url: where the endpoint is, up to and including `/v1`; if None, `OPENAI_BASE_URL`, else OpenAI's own.
+        api_key: sent as bearer token; endpoints without keys take any text. If None, `OPENAI_API_KEY`.
         temperature: of single answers; several samples are drawn at 1 unless the prompt says otherwise.
         max_tokens: length limit of an answer; None leaves it to the endpoint.
         timeout: seconds for a whole question: every request, every sample, the repair of a broken answer.
@@ -61,15 +63,19 @@ class OpenAIJudge:
 
     The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
     and not asked for again. An answer that does not parse is sent back once, with what is wrong with it. Nothing is
-    retried here: see `Retrying`. Close it with `aclose`, or use it as an async context manager. One event loop only.
+    retried here: see `Retrying`. Close it with `aclose`, or use it as an async context manager; the end of
+    `asyncio.run` closes it, too. One event loop at a time.
+
+    Raises:
+        ValueError: there is no key.
     """
 
     def __init__(
         self,
         model: str,
         *,
-        base_url: str = "https://api.openai.com/v1",
-        api_key: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
         temperature: float = 0.0,
         max_tokens: int | None = None,
         timeout: float = 60.0,
@@ -81,6 +87,10 @@ class OpenAIJudge:
         extra_body: Mapping[str, Json] | None = None,
         on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
     ) -> None:
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        api_key = os.environ.get("OPENAI_API_KEY") if api_key is None else api_key
+        if api_key is None:
+            raise ValueError("api_key: give one, or set OPENAI_API_KEY; for an endpoint without keys any text will do")
         self._model = model
         self._temperature = temperature
         self._max_tokens = max_tokens
@@ -88,11 +98,13 @@ class OpenAIJudge:
         self._prices = Prices(input_price, output_price, cached_input_price)
         self._extra_body = dict(extra_body or {})
         self._on_headers = on_headers
-        self._features = self._hoped_for = Features(top_logprobs=top_logprobs)
+        self._features = self._hoped_for = Capabilities(top_logprobs=top_logprobs)
         self._proven = False
         self._connect: Callable[[], Connection] = lambda: _connection_class()(base_url, api_key, headers or {})
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
+        self._lifetime: AsyncGenerator[None] | None = None
 
     @property
     def model(self) -> str:
@@ -100,7 +112,7 @@ class OpenAIJudge:
         return self._model
 
     @property
-    def features(self) -> Features:
+    def capabilities(self) -> Capabilities:
         """What the endpoint is believed to be able to do."""
         return self._features
 
@@ -114,12 +126,12 @@ class OpenAIJudge:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._connection is not None:
-            await self._connection.aclose()
+        if self._lifetime is not None:
+            await self._lifetime.aclose()
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
-        bill = Bill(self._prices)
+        bill = CostTracker(self._prices)
         await self._connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._timeout):
@@ -130,7 +142,7 @@ class OpenAIJudge:
         except JudgeError as error:
             raise bill.attach(error) from None
 
-    async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: Bill) -> Verdict[R]:
+    async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: CostTracker) -> Verdict[R]:
         chat = chat_of(prompt)
         request = self._request(prompt, reply, logprobs=logprobs, samples=samples)
         choices = await self._choices(chat, request, samples, bill)
@@ -151,7 +163,7 @@ class OpenAIJudge:
             extra=self._extra_body,
         )
 
-    async def _choices(self, chat: Chat, request: Request, samples: int, bill: Bill) -> Sequence[Choice]:
+    async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:
         """As many answers as asked for, in one request where the endpoint can, else in as many as needed."""
         if samples == 1:
             return (await self._complete(chat, request, 1, bill)).choices[:1]
@@ -170,7 +182,7 @@ class OpenAIJudge:
         return choices[:samples]
 
     async def _repair(
-        self, chat: Chat, request: Request, reply: type[R], broken: tuple[Choice, JudgeReplyInvalid], bill: Bill
+        self, chat: Chat, request: Request, reply: type[R], broken: tuple[Choice, JudgeReplyInvalid], bill: CostTracker
     ) -> Answer[R]:
         """Send a broken answer back once, with what is wrong with it. What was cut off or refused is not worth it."""
         choice, error = broken
@@ -185,34 +197,43 @@ class OpenAIJudge:
         completion = await self._complete(again, request, 1, bill)
         return _read_one(completion.choices[0], reply)
 
-    async def _complete(self, chat: Chat, request: Request, samples: int, bill: Bill) -> Completion:
+    async def _complete(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Completion:
         """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
         for _ in range(_LESSONS):
             features = self._features
             try:
                 body = await self._post(request.body(chat, features, samples))
-            except Refused as error:
+            except HttpStatusError as error:
                 if not self._learn(features, error):
                     if not self._proven:
                         self._features = self._hoped_for  # nothing helped, so nothing was learnt
-                    raise error_of(error) from None
+                    raise to_judge_error(error) from None
                 continue
-            self._proven = True
             completion = completion_of(body)
+            self._proven = True
             bill.add(completion)
             return completion
         raise AssertionError("there are fewer features than lessons")
 
     async def _connected(self) -> Connection:
-        """The connection, made in a thread for the first question: imports and certificates would hold the loop."""
+        """The connection, made in a thread for the first question: imports and certificates would hold the loop.
+
+        Each event loop has its own: sockets of a loop that has ended are dead, and a script may well call `asyncio.run`
+        or `evaluate_sync` twice with one judge.
+        """
+        if self._loop is not (loop := asyncio.get_running_loop()):
+            self._loop, self._connecting, self._connection = loop, asyncio.Lock(), None
         if self._connection is not None:
             return self._connection
         async with self._connecting:
             if self._connection is None:
                 try:
-                    self._connection = await asyncio.to_thread(self._connect)
+                    connection = await asyncio.to_thread(self._connect)
                 except (OSError, ValueError) as error:  # certificates or proxies that the environment names
                     raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+                self._lifetime = _until_closed(connection)
+                await anext(self._lifetime)
+                self._connection = connection
             return self._connection
 
     async def _post(self, body: dict[str, Json]) -> bytes:
@@ -220,10 +241,10 @@ class OpenAIJudge:
         response = await connection.post(orjson.dumps(body))
         self._on_headers(response.headers)
         if not response.is_success:
-            raise Refused(response.status_code, response.headers, response.content)
+            raise HttpStatusError(response.status_code, response.headers, response.content)
         return response.content
 
-    def _learn(self, sent: Features, error: Refused) -> bool:
+    def _learn(self, sent: Capabilities, error: HttpStatusError) -> bool:
         """Take a feature away after a refusal; says whether it makes sense to ask again.
 
         A refusal that names no feature may have any reason. Only before the first success is it taken for a lack of
@@ -233,13 +254,23 @@ class OpenAIJudge:
             return False
         if self._features != sent:
             return True  # another question has learnt meanwhile
-        left = sent.without(complaint_of(error))
+        left = sent.without(complaint_text(error))
         if left is None and not self._proven:
             left = sent.weaker()
         if left is None:
             return False
         self._features = left
         return True
+
+
+async def _until_closed(connection: Connection) -> AsyncGenerator[None]:
+    """Holds a connection open. `asyncio.run` ends the generators of its loop before the loop itself, and so closes the
+    connection of a judge that nobody closed: nothing else is told in time that a loop ends.
+    """
+    try:
+        yield
+    finally:
+        await connection.aclose()
 
 
 def _read_all(
@@ -261,4 +292,4 @@ def _read_one(choice: Choice, reply: type[R]) -> Answer[R]:
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     if choice.finish_reason == "length":
         raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    return Answer(read(choice.text, reply), choice.text, choice.tokens)
+    return Answer(parse_reply(choice.text, reply), choice.text, choice.tokens)

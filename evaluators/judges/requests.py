@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaluators.cases import Json
-from evaluators.fence import fenced
 from evaluators.judge import Prompt
-from evaluators.judges.features import Features
+from evaluators.judges.capabilities import Capabilities
+from evaluators.prompt_isolation import wrap_untrusted
 
 Chat = list[dict[str, str]]
 """The messages of a request."""
@@ -29,7 +29,7 @@ class Request:
     schema: Mapping[str, Json]
     extra: Mapping[str, Json]
 
-    def body(self, chat: Chat, features: Features, samples: int) -> dict[str, Json]:
+    def body(self, chat: Chat, features: Capabilities, samples: int) -> dict[str, Json]:
         """The request's JSON."""
         body: dict[str, Json] = {"model": self.model, "messages": chat}
         if features.temperature:
@@ -50,5 +50,5 @@ class Request:
 
 def chat_of(prompt: Prompt) -> Chat:
     """The fixed part first and alone, so that providers' prompt caches hit; the material after it, in its fence."""
-    user = GO if prompt.constant else fenced(prompt.material)
+    user = GO if prompt.constant else wrap_untrusted(prompt.material)
     return [{"role": "system", "content": prompt.instructions}, {"role": "user", "content": user}]

@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from collector.evaluate.budget import Limits
-from collector.evaluate.marks import Mark
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.rates import Rates
+from collector.evaluate.budget.windows import Budget
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
-from collector.evaluate.purse import Purse
-from collector.evaluate.rates import Rates
-from collector.evaluate.strata import Boost, Strata, failed
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.sampling.strata import Boost, Strata, failed
 from collector.logs.log import partition_of
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.outcome import Score
+from evaluators.results import Score
 
 MINUTES = 1440
 EVALUATIONS_PER_HOUR = 240
 USD = 0.004
-LIMITS = Limits(usd_per_hour=EVALUATIONS_PER_HOUR * USD, hard_cap=1.25)
+LIMITS = Budget(usd_per_hour=EVALUATIONS_PER_HOUR * USD, hard_cap=1.25)
 BEGIN = 1_760_000_400.0  # a full hour
 
 
@@ -118,12 +118,12 @@ def day(seed: int, partitions: int = 1, processes: int = 1) -> Day:
     chance = random.Random(seed)
     assignment = Assignment(Graded(name="graded"), Named(), "v", expected_usd=USD * 1.5)
     strata = Strata((Boost("error", 4.0, failed),))
-    monitor = Monitor(name="m", assignments=(assignment,), match={}, limits=LIMITS, strata=strata)
+    monitor = Monitor(name="m", assignments=(assignment,), match={}, budget=LIMITS, strata=strata)
     plan = Plan((monitor,), salt=f"day {seed}")
-    purses = [Purse(plan, partitions) for _ in range(processes)]
+    purses = [BudgetController(plan, partitions) for _ in range(processes)]
     for each in range(partitions):
-        purses[each % processes].open(each, BEGIN, None, ())
-    rates: list[Rates] = [purses[0].first()] * partitions
+        purses[each % processes].add_partition(each, BEGIN, None, ())
+    rates: list[Rates] = [purses[0].initial_rates()] * partitions
     weighted, plain = Sums(), Sums()
     truth, count, spent, refused = 0.0, 0, [0.0] * 24, 0
     for minute, mean in enumerate(load(chance)):
@@ -133,20 +133,20 @@ def day(seed: int, partitions: int = 1, processes: int = 1) -> Day:
             now = BEGIN + 60.0 * (minute + number / arrivals)
             partition = partition_of(f"{minute}-{number}".encode(), partitions)
             purse = purses[partition % processes]
-            if purse.due(partition, now):
-                rates[partition], _ = purse.decide(partition, now)
+            if purse.is_decision_due(partition, now):
+                rates[partition], _ = purse.decide_rates(partition, now)
             turn = FAILED if chance.random() < 0.04 else FINE
             score = min(1.0, max(0.0, quality - 0.35 * (turn is FAILED) + 0.25 * chance.gauss(0, 1)))
             truth += score
             count += 1
             boost, _ = monitor.strata.of(turn, {})
-            purse.demand(partition, monitor, assignment, monitor.chance(assignment, 1.0, boost))
-            probability = monitor.chance(assignment, rates[partition].of("m").factor, boost)
+            purse.add_demand(partition, monitor, assignment, monitor.probability(assignment, 1.0, boost))
+            probability = monitor.probability(assignment, rates[partition].of("m").factor, boost)
             if plan.draw(assignment, f"{minute}-{number}") >= probability:
                 continue
             job = Job(
                 evaluation_id=f"{minute}-{number}", monitor=monitor, assignment=assignment, case=lambda: FINE,
-                needs=Mark(0), emitted=0,
+                replay_point=ReplayPoint(0), trigger_offset=0,
             )  # fmt: skip
             if not purse.reserve(job, now):
                 refused += 1

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from collector.evaluate.conversations import Conversations, Ends
-from collector.evaluate.kept import Arrival, heard, keep
-from collector.evaluate.marks import Mark
+from collector.evaluate.conversations.keyed_sessions import KeyedSessions, SessionWindowSettings
+from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
+from collector.evaluate.recovery.replay_point import ReplayPoint
 from evaluators.cases import Message, Turn
 
 TURNS = 6
@@ -72,16 +72,16 @@ class Traffic:
             actual_output=text[cut:],
         )
 
-    def add(self, conversations: Conversations, conversation: int, number: int) -> tuple[float, float]:
+    def add(self, conversations: KeyedSessions, conversation: int, number: int) -> tuple[float, float]:
         """Add a turn; seconds for packing it and for the state machine."""
         turn = self.turn(conversation, number)
         start = time.perf_counter()
-        arrival = Arrival(turn.turn_id, keep(turn, 1e9 + number), heard(turn))
+        arrival = IncomingTurn(turn.turn_id, pack(turn, 1e9 + number), prior_user_hashes(turn))
         packed = time.perf_counter()
         time_now = 1e9 + number
         for _ in conversations.advance(time_now, self._position):
             raise AssertionError("nothing is over yet")
-        conversations.add(f"conversation-{conversation}", arrival, Mark(self._position, time_now), time_now)
+        conversations.add(f"conversation-{conversation}", arrival, ReplayPoint(self._position, time_now), time_now)
         self._position += 1
         return packed - start, time.perf_counter() - packed
 
@@ -91,7 +91,7 @@ def measure(size: int) -> None:
         f"w{n:x}" for n in range(4000)
     ]
     traffic = Traffic(words)
-    conversations = Conversations(Ends())
+    conversations = KeyedSessions(SessionWindowSettings())
     gc.collect()
     before = resident()
     costs: list[tuple[float, float]] = []

@@ -1,7 +1,7 @@
 """False alarms and delays of the alerts on scores, simulated: `python tests/bench/drop_detection.py [--quick]`.
 
-Prints the tables of deploy/ALERTS.md. Scores on five levels, in control of mean 0.80 and standard deviation 0.27, held
-to 0.77; Poisson arrivals; one look a minute. The detector is the service's own (collector.detection): its bets,
+Prints the tables of deploy/docs/alerts.md. Scores on five levels, in control of mean 0.80 and standard deviation 0.27, held
+to 0.77; Poisson arrivals; one look a minute. The detector is the service's own (collector.alerting.detection): its bets,
 coefficients, threshold and ceiling; numpy only runs many streams at once. False alarms are notifications per 30 days
 and series: two belong together if less than five minutes lie between. "edge" is a mean of exactly 0.77: as bad as it may
 be without being wrong.
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "prometheus"))
 
 from streams import LEVELS, MEAN, shares
 
-from collector.detection import FLOOR, TURNS, Detector, threshold
+from collector.alerting.detection import SCORES_PER_CONVERSATION, VARIANCE_FLOOR, DropDetector, threshold
 
 DAY = 1440
 TARGET = 0.77
@@ -42,11 +42,11 @@ class Sums:
     exact: np.ndarray | None = None
 
 
-def detector(scale: float) -> Detector:
-    return Detector(target=TARGET, scale=scale, threshold=threshold(90 * 86400.0, 60.0, 1))
+def detector(scale: float) -> DropDetector:
+    return DropDetector(target=TARGET, scale=scale, threshold=threshold(90 * 86400.0, 60.0, 1))
 
 
-def single(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, of: Detector) -> Sums:
+def single(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, of: DropDetector) -> Sums:
     """Conversations of one turn, all of weight 1."""
     counts = np.zeros((len(path), runs, len(LEVELS)))
     for mean in np.unique(path):
@@ -54,7 +54,7 @@ def single(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndar
         for level, share in enumerate(shares(float(mean))):
             counts[at, :, level] = rng.poisson(per_minute * share, size=(len(at), runs))
     y = np.array(LEVELS)
-    gains = np.array([[of.exact(bet, 1.0, level) for level in LEVELS] for bet in of.bets])
+    gains = np.array([[of.log_gain(bet, 1.0, level) for level in LEVELS] for bet in of.bets])
     n, s, q = counts.sum(2), counts @ y, counts @ y**2
     return Sums(n, s, n, s, q, counts @ gains.T)
 
@@ -78,7 +78,7 @@ def weighted(rng: np.random.Generator, runs: int, per_minute: float, path: np.nd
     return Sums(*sums)
 
 
-def conversations(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, of: Detector) -> Sums:
+def conversations(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, of: DropDetector) -> Sums:
     """Conversations of 3 turns in the mean, 12 at most, that are good or bad as a whole; `per_minute` turns.
 
     Half of the variance of a score is its conversation's.
@@ -104,7 +104,7 @@ def conversations(rng: np.random.Generator, runs: int, per_minute: float, path: 
     return Sums(*(each.reshape(shape) for each in sums), exact.reshape(*shape, len(of.bets)))
 
 
-def evidence_alarms(of: Detector, increments: np.ndarray) -> np.ndarray:
+def evidence_alarms(of: DropDetector, increments: np.ndarray) -> np.ndarray:
     """Where the detector alerts; `increments` are minutes x streams x bets. It is held down, not started afresh."""
     states = np.full(increments.shape[1:], -np.inf)
     alarms = np.zeros(increments.shape[:2], bool)
@@ -114,12 +114,12 @@ def evidence_alarms(of: Detector, increments: np.ndarray) -> np.ndarray:
         states = np.minimum(np.logaddexp(states, 0.0) + increments[minute], of.ceiling)
         highest = states.max(1)
         evidence = highest + np.log(np.exp(states - highest[:, None]).sum(1)) - many
-        on = evidence > np.where(on, of.release, of.threshold)
+        on = evidence > np.where(on, of.clear_threshold, of.threshold)
         alarms[minute] = on
     return alarms
 
 
-def bounds(of: Detector, sums: Sums) -> np.ndarray:
+def bounds(of: DropDetector, sums: Sums) -> np.ndarray:
     linear = (TARGET * sums.w - sums.wy) / of.scale
     squares = (TARGET**2 * sums.w2 - 2 * TARGET * sums.w2y + sums.w2y2) / of.scale**2
     bets = np.array(of.bets)
@@ -134,7 +134,7 @@ def gate_alarms(sums: Sums, errors: float) -> np.ndarray:
         w, wy, w2, w2y, w2y2 = (_rolling(each, window) for each in (sums.w, sums.wy, sums.w2, sums.w2y, sums.w2y2))
         safe = np.maximum(w, 1e-9)
         mean = wy / safe
-        error = np.sqrt(np.maximum(w2y2 - 2 * mean * w2y + mean**2 * w2, 0) + FLOOR * w2) / safe
+        error = np.sqrt(np.maximum(w2y2 - 2 * mean * w2y + mean**2 * w2, 0) + VARIANCE_FLOOR * w2) / safe
         found = (w**2 >= 30 * w2) & (w > 0) & (mean < TARGET - errors * error)
         found[:window] = False
         alarms |= found
@@ -164,7 +164,7 @@ def delay(alarms: np.ndarray, start: int) -> float:
     return float(np.median(found)) / 60
 
 
-def alerts(sums: Sums, exact: Detector, rules: Detector) -> dict[str, np.ndarray]:
+def alerts(sums: Sums, exact: DropDetector, rules: DropDetector) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     if sums.exact is not None:
         found["evidence, exact (watcher)"] = evidence_alarms(exact, sums.exact)
@@ -180,7 +180,7 @@ def main() -> None:
     runs, days = (4, 3) if parser.parse_args().quick else (40, 30)
     rng = np.random.default_rng(7)
     began = time.monotonic()
-    of = detector(TURNS)
+    of = detector(SCORES_PER_CONVERSATION)
     drops = (0.05, 0.1, 0.2)
     print("| judged an hour | alert | in control | edge | " + " | ".join(f"drop {drop}" for drop in drops) + " |")
     print("|---|---|---|---|---|---|---|")

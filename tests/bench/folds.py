@@ -6,14 +6,14 @@ import random
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from collector.evaluate.conversations import Ends
+from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
 from collector.evaluate.plan import Assignment, Monitor, Plan
-from collector.logs.log import Stored
-from collector.records import turn_to_json
+from collector.logs.log import StoredRecord
+from collector.records.json import turn_to_json
 from evaluators.cases import Conversation, Message, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.outcome import Score
+from evaluators.results import Score
 
 
 class OfTurn(Evaluator[Turn]):
@@ -52,18 +52,22 @@ class Named:
         raise NotImplementedError
 
 
-def plan(*, of_turn: int = 1, of_conversation: int = 0, sample: float = 1.0, ends: Ends | None = None) -> Plan:
+def plan(
+    *, of_turn: int = 1, of_conversation: int = 0, sample: float = 1.0, ends: SessionWindowSettings | None = None
+) -> Plan:
     """A monitor with so many evaluators, all drawing one sample."""
     evaluators: list[Evaluator[Any]] = [OfTurn(name=f"turn{number}") for number in range(of_turn)]
     evaluators += [OfConversation(name=f"conversation{number}") for number in range(of_conversation)]
     assignments = tuple(Assignment(each, Named(), "v") for each in evaluators)
-    monitor = Monitor(name="m", assignments=assignments, match={}, rate=sample, ends=ends or Ends())
+    monitor = Monitor(
+        name="m", assignments=assignments, match={}, rate=sample, window_settings=ends or SessionWindowSettings()
+    )
     return Plan((monitor,), salt="bench")
 
 
 def records(
     conversations: int, turns_each: int, *, history: int = 0, text: int = 400, seed: int = 1
-) -> Iterator[Stored]:
+) -> Iterator[StoredRecord]:
     """Turns of many conversations by turns, each with `history` messages before it; one comes every millisecond."""
     chance = random.Random(seed)
     position = 0
@@ -87,4 +91,4 @@ def records(
                 input=f"{conversation} {number} ".ljust(text // 2, "q"),
                 actual_output=f"{number} ".ljust(text, "a"),
             )
-            yield Stored(0, position, 1e9 + position / 1000, name.encode(), turn_to_json(turn))
+            yield StoredRecord(0, position, 1e9 + position / 1000, name.encode(), turn_to_json(turn))

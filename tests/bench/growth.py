@@ -16,14 +16,14 @@ from folds import plan, records
 from ingest import parts_span, put
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.assemble.gather import Piece
-from collector.assemble.open_traces import OpenTraces, Waits
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.open_traces import OpenTraces, TraceLimits
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
-from collector.evaluate.marks import Mark
-from collector.evaluate.state import State
-from collector.logs.log import Stored
-from collector.otlp import request_from_protobuf, split_by_trace
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.logs.log import StoredRecord
+from collector.otlp.decode import request_from_protobuf, split_by_trace
 
 GROUP = "growth"
 TIMES = (1, 4, 16)
@@ -92,14 +92,14 @@ def traffic(size: int) -> float:
     def work() -> None:
         for body in bodies:
             for _, value in split_by_trace(request_from_protobuf(body, "traces"), body).pieces:
-                assert assembler().assemble([Piece("traces", value)]).turns
+                assert assembler().assemble([TracePiece("traces", value)]).turns
 
     return cost(work, len(bodies) * 100)
 
 
 def exchanges(size: int) -> float:
     traces = max(1, 640 // size)
-    piece = Piece("traces", request_of(1, size))
+    piece = TracePiece("traces", request_of(1, size))
 
     def work() -> None:
         for _ in range(traces):
@@ -120,8 +120,8 @@ def request(size: int) -> float:
 
 
 def open_traces(size: int) -> float:
-    held = OpenTraces(Waits(quiet=size / 1000, linger=size / 1000))
-    piece = Piece("traces", b"x" * 100)
+    held = OpenTraces(TraceLimits(quiet=size / 1000, linger=size / 1000))
+    piece = TracePiece("traces", b"x" * 100)
 
     def take(numbers: Iterable[int]) -> None:
         for number in numbers:
@@ -135,7 +135,7 @@ def open_traces(size: int) -> float:
     return cost(lambda: take(range(3 * size, 3 * size + 5000)), 5000)
 
 
-def applied(state: State, given: Sequence[Stored]) -> Callable[[], None]:
+def applied(state: PartitionState, given: Sequence[StoredRecord]) -> Callable[[], None]:
     async def apply() -> None:
         for record in given:
             await state.apply(record)
@@ -143,8 +143,8 @@ def applied(state: State, given: Sequence[Stored]) -> Callable[[], None]:
     return lambda: asyncio.run(apply())
 
 
-def state_of(**options: Any) -> State:
-    return State(plan(**options), Mark(0))
+def state_of(**options: Any) -> PartitionState:
+    return PartitionState(plan(**options), ReplayPoint(0))
 
 
 def turns(size: int) -> float:

@@ -16,17 +16,17 @@ from figures import Figure, arguments, beside, by_turns, cpu_of
 from folds import plan
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.assemble.gather import Gathered, Piece, gather
-from collector.assemble.reading import read_spans
+from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
+from collector.assemble.read_spans import read_spans
 from collector.assemble.trace import Assembler
-from collector.assemble.tree import Tree
+from collector.assemble.tree import SpanTree
 from collector.dialects.registry import Dialects
-from collector.evaluate.marks import Mark
-from collector.evaluate.state import State
-from collector.logs.log import Stored
-from collector.otlp import request_from_protobuf, split_by_trace
-from collector.receive.intake import take_in
-from collector.records import turn_to_json
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.logs.log import StoredRecord
+from collector.otlp.decode import request_from_protobuf, split_by_trace
+from collector.receive.parsed_request import parse
+from collector.records.json import turn_to_json
 
 BATCH = 512
 
@@ -74,8 +74,8 @@ def parts_of(requests: list[bytes], total: int, repeats: int, assembler: Assembl
     """Where the time of a model call goes: each part by itself, on what the part before it made."""
     traces = list(pieces(requests).values())
     gathered = [_gather(held, assembler) for held in traces]
-    trees = [(each, Tree(each.spans)) for each in gathered]
-    made = [each.turn for held in gathered for each in assembler.work(held).assembly.turns]
+    trees = [(each, SpanTree(each.spans)) for each in gathered]
+    made = [each.turn for held in gathered for each in assembler.analyze(held).assembly.turns]
     for name, work in (
         ("reading and cutting up by trace", partial(pieces, requests)),
         ("attributes of the spans that matter", lambda: [_gather(held, assembler) for held in traces]),
@@ -83,22 +83,22 @@ def parts_of(requests: list[bytes], total: int, repeats: int, assembler: Assembl
             "what dialects and messages say",
             lambda: [read_spans(each, tree, assembler.dialects, assembler.identity) for each, tree in trees],
         ),
-        ("the row above, and exchanges and turns", lambda: [assembler.work(each) for each in gathered]),
+        ("the row above, and exchanges and turns", lambda: [assembler.analyze(each) for each in gathered]),
         ("turns as JSON", lambda: [turn_to_json(each) for each in made]),
     ):
         costs = tuple(cpu_of(work) / total * 1e6 for _ in range(repeats))
         Figure(GROUP, f"of model calls, parts as JSON: {name}", "µs CPU/span", costs).show()
 
 
-def _gather(held: list[Piece], assembler: Assembler) -> Gathered:
-    found = gather(held, assembler.dialects, assembler.identity, lambda _error: None)
+def _gather(held: list[TracePiece], assembler: Assembler) -> CollectedTrace:
+    found = collect_trace(held, assembler.dialects, assembler.identity, lambda _error: None)
     assert found is not None
     return found
 
 
 def taken_in(requests: list[bytes]) -> None:
     for request in requests:
-        take_in(request, "traces", "protobuf", max_items=20_000)
+        parse(request, "traces", "protobuf", max_items=20_000)
 
 
 def not_sampled(total: int, repeats: int, assembler: Assembler) -> None:
@@ -106,13 +106,13 @@ def not_sampled(total: int, repeats: int, assembler: Assembler) -> None:
     requests = list(batches(total, parts_span, 1))
     made = [each.turn for held in pieces(requests).values() for each in assembler.assemble(held).turns]
     records = [
-        Stored(0, position, 1e9 + position, (turn.conversation_id or "").encode(), turn_to_json(turn))
+        StoredRecord(0, position, 1e9 + position, (turn.conversation_id or "").encode(), turn_to_json(turn))
         for position, turn in enumerate(made)
     ]
 
     def fold() -> None:
         async def apply() -> None:
-            state = State(plan(sample=1e-9), Mark(0))
+            state = PartitionState(plan(sample=1e-9), ReplayPoint(0))
             for record in records:
                 assert not await state.apply(record)
 
@@ -159,11 +159,11 @@ def dicts(requests: list[bytes]) -> None:
                         attributes[pair.key] = getattr(pair.value, kind) if kind else None
 
 
-def pieces(requests: list[bytes]) -> dict[str, list[Piece]]:
-    traces: dict[str, list[Piece]] = {}
+def pieces(requests: list[bytes]) -> dict[str, list[TracePiece]]:
+    traces: dict[str, list[TracePiece]] = {}
     for request in requests:
         for trace_id, value in split_by_trace(request_from_protobuf(request, "traces"), request).pieces:
-            traces.setdefault(trace_id, []).append(Piece("traces", value))
+            traces.setdefault(trace_id, []).append(TracePiece("traces", value))
     return traces
 
 

@@ -23,7 +23,7 @@ from judge_server import serving
 from peers_env import peers_python
 
 from evaluators import GEval, OpenAIJudge
-from evaluators.run import run
+from evaluators.evaluation import evaluate
 from evaluators.testing import a_moment, a_turn
 
 GROUP = "judge path"
@@ -66,7 +66,7 @@ async def measure(url: str, calls: int, repeats: int) -> None:
         OpenAIJudge("m", base_url=url, api_key="key") as judge,
         aiohttp.ClientSession(connector=connector) as session,
     ):
-        result = await run(EVALUATOR, TURN, judge, now=a_moment)
+        result = await evaluate(EVALUATOR, TURN, judge, now=a_moment)
         assert result.outcome.method == "logprobs", result.outcome
         body = orjson.dumps(REQUEST)
 
@@ -75,7 +75,7 @@ async def measure(url: str, calls: int, repeats: int) -> None:
                 return orjson.loads(await response.read())
 
         async def whole() -> object:
-            return await run(EVALUATOR, TURN, judge, now=a_moment)
+            return await evaluate(EVALUATOR, TURN, judge, now=a_moment)
 
         floors, works = [], []
         for _ in range(repeats):

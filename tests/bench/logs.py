@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from collector.logs.log import Committed, Log, Record, Stored
+from collector.logs.log import Committed, Log, Record, StoredRecord
 
 SIZE = 1000
 VALUE = b"x" * SIZE
@@ -22,14 +22,14 @@ VALUE = b"x" * SIZE
 class Counting:
     due_at = None
     low_watermark = None
-    note = ""
+    metadata = ""
 
     def __init__(self) -> None:
         self.count = 0
 
-    async def replay(self, records: Sequence[Stored]) -> None: ...
+    async def replay(self, records: Sequence[StoredRecord]) -> None: ...
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         self.count += len(records)
 
 

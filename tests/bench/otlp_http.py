@@ -25,7 +25,7 @@ from collector.logs.log import Log
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 CONNECTIONS = 16
 SECONDS = 4.0

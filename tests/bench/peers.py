@@ -25,9 +25,9 @@ from rich.table import Table
 
 from evaluators import OpenAIJudge
 from evaluators.cases import ToolCall
-from evaluators.catalogue import classes
-from evaluators.outcome import Failure, Score, Skipped
-from evaluators.run import run
+from evaluators.catalogue import load_evaluators
+from evaluators.evaluation import evaluate
+from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
 
 SAME = 1e-6
@@ -42,10 +42,10 @@ async def g_eval(case):
     if case["kind"] == "g_eval":
         fields["evaluation_params"] = ["input", "actual_output"]
     subject = a_turn("What?", "Paris.") if case["kind"] == "g_eval" else a_conversation(("What?", "Paris."))
-    evaluator = classes()[case["kind"]](name="g", **fields)
+    evaluator = load_evaluators()[case["kind"]](name="g", **fields)
     with serve(case) as base_url:
         async with OpenAIJudge("gpt-4o", base_url=base_url, api_key="key") as judge:
-            return await run(evaluator, subject, judge, now=a_moment)
+            return await evaluate(evaluator, subject, judge, now=a_moment)
 
 
 async def output(case):
@@ -63,7 +63,7 @@ async def output(case):
             turn = a_turn(tools_called=calls(case["called"]), expected_tools=calls(case["expected"]))
         kind = "tool_calls"
     judge = ScriptedJudge({"reason": "r", "score": case.get("judged")})
-    return await run(classes()[kind](name="e", **fields), turn, judge, now=a_moment)
+    return await evaluate(load_evaluators()[kind](name="e", **fields), turn, judge, now=a_moment)
 
 
 def calls(given):

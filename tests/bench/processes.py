@@ -117,7 +117,7 @@ def configuration(judge: str, *, sample: float = 1.0, quiet: float = 0.5, port: 
     return {
         "log": {"kind": "sqlite", "path": "bench.db"},
         "receive": {"otlp_http": {"port": port}},
-        "assemble": {"quiet": quiet, "linger": 5},
+        "assemble": {"idle_timeout": quiet, "allowed_lateness": 5},
         "judges": {"main": {"model": "m", "base_url": judge, "concurrency": 64}},
         "evaluators": {
             "good": {

@@ -16,13 +16,15 @@ import uvloop
 from figures import Figure, arguments, resident
 from folds import plan, records
 
-from collector.evaluate.dispatch import Dispatcher
-from collector.evaluate.fold import Bounds
-from collector.evaluate.lanes import Room
-from collector.evaluate.marks import Mark, Note
+from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.scheduling.bulkhead import BulkheadLimits
+from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.log import Committed, Record
 from collector.logs.sqlite import SqliteLog
+from collector.telemetry.registry import Telemetry
 
 GROUP = "recovery"
 PARTITIONS = 8
@@ -39,7 +41,9 @@ async def filled(path: Path, turns: int) -> dict[str, SqliteLog]:
             batch = []
     await logs["turns"].append(batch)
     states = {
-        partition: Committed(0, await logs["turns"].end(partition), Note(start=Mark(0)).text())
+        partition: Committed(
+            0, await logs["turns"].end_offset(partition), CommitMetadata(replay_point=ReplayPoint(0)).to_json()
+        )
         for partition in range(PARTITIONS)
     }
     await logs["turns"]._file.write(lambda each: each.commit(logs["turns"]._number, "evaluate", states))
@@ -57,9 +61,9 @@ async def measure(turns: int) -> None:
         stage = EvaluateStage(
             plan(of_turn=0, of_conversation=1),
             logs["evaluations"],
-            Dispatcher(logs["evaluations"], room=Room(places=64)),
+            Dispatcher(logs["evaluations"], EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=64)),
             turns=logs["turns"],
-            bounds=Bounds(conversations=10**9, bytes=10**12),
+            limits=StateLimits(conversations=10**9, bytes=10**12),
         )
         before, started, cpu = resident(), time.monotonic(), time.process_time()
         following = asyncio.create_task(logs["turns"].follow("evaluate", stage.open_fold))
@@ -89,10 +93,10 @@ async def _whole(stage: EvaluateStage, turns: int) -> int:
     while True:
         known = sum(
             len(session.turns)
-            for fold in stage._folds.values()
+            for fold in stage._processors.values()
             for conversations in fold.state.conversations.values()
-            for episode in conversations._episodes.values()
-            for session in episode.sessions
+            for conversation in conversations._conversations.values()
+            for session in conversation.windows
         )
         if known >= turns:
             return known

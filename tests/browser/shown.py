@@ -13,21 +13,21 @@ from typing import Any
 
 from evaluation_samples import failed, scored, skipped
 
-from collector.logs.following import Pace
+from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
-from collector.page.door import Door
+from collector.page.security import Login
 from collector.page.server import Page
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
-from collector.page.view import Watched
-from collector.records import evaluation_to_json, label_from_json, turn_to_json
+from collector.page.view import EvaluatorView
+from collector.records.json import evaluation_to_json, label_from_json, turn_to_json
 from evaluators.cases import Message, ToolCall, Turn
-from evaluators.outcome import Evaluation, Label, Subject, Usage
+from evaluators.results import Evaluation, Label, Subject, Usage
 
 WATCHED = (
-    Watched(monitor="helpdesk", evaluator="answers_question", threshold=0.5),
-    Watched(monitor="helpdesk", evaluator="grounded", threshold=0.5),
+    EvaluatorView(monitor="helpdesk", evaluator="answers_question", threshold=0.5),
+    EvaluatorView(monitor="helpdesk", evaluator="grounded", threshold=0.5),
 )
 
 
@@ -101,7 +101,7 @@ class Shown:
         ]
 
     async def until_listed(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.page.view) < count:
                 await asyncio.sleep(0.01)
 
@@ -110,15 +110,15 @@ class Shown:
 async def showing(
     settings: PageSettings | None = None,
     *,
-    watched: Sequence[Watched] = WATCHED,
+    watched: Sequence[EvaluatorView] = WATCHED,
     sources: Sources | None = None,
-    door: Door | None = None,
+    door: Login | None = None,
 ) -> AsyncIterator[Shown]:
     settings = (settings or PageSettings()).model_copy(update={"port": 0})
-    pace = Pace(commit_interval=0.1)
-    turns, evaluations = MemoryLog("turns", 2, pace=pace), MemoryLog("evaluations", 2, pace=pace)
-    labels = MemoryLog("labels", 2, pace=pace)
-    page = Page(settings, evaluations, labels, watched, sources=sources, door=door)
+    timing = ConsumerTiming(commit_interval=0.1)
+    turns, evaluations = MemoryLog("turns", 2, timing=timing), MemoryLog("evaluations", 2, timing=timing)
+    labels = MemoryLog("labels", 2, timing=timing)
+    page = Page(settings, evaluations, labels, watched, sources=sources, login=door)
     page.view.started -= 60  # what a test says was judged a moment ago counts
     following = asyncio.create_task(page.follow(turns))
     try:

@@ -13,7 +13,7 @@ from shown import a_busy_hour, showing
 
 from collector.page.links import TraceLinkSettings
 from collector.page.settings import PageSettings
-from collector.page.sources import Alert, Budget, DeadLetters, Sources, Traffic
+from collector.page.sources import AlertView, BudgetView, DropView, Sources, TrafficView
 
 PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
 HOSTILE = (
@@ -184,7 +184,7 @@ async def test_the_address_holds_the_filters_and_what_is_open() -> None:
 
 
 async def test_text_that_is_hidden_does_not_reach_the_browser() -> None:
-    async with showing(PageSettings(text=False)) as shown:
+    async with showing(PageSettings(show_text=False)) as shown:
         turn = await shown.put_turn("visit-1", "a secret question", "a secret answer")
         judged = shown.judged(turn, 0.1, explanation="the secret is told")
         await shown.put(judged)
@@ -232,10 +232,10 @@ async def test_nothing_moves_while_it_updates() -> None:
 
 async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are_some() -> None:
     sources = Sources(
-        alerts=lambda: [Alert(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.", since=1.0)],
-        budgets=lambda: [Budget(period="day", limit_usd=10.0, spent_usd=8.5)],
-        dead_letters=lambda: [DeadLetters(stage="assemble", reason="too_large", count=3)],
-        traffic=lambda: [Traffic(monitor="helpdesk", counts={"sampled": 40, "sampled_out": 360})],
+        alerts=lambda: [AlertView(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.", since=1.0)],
+        budgets=lambda: [BudgetView(period="day", limit_usd=10.0, spent_usd=8.5)],
+        dead_letters=lambda: [DropView(stage="assemble", reason="too_large", count=3)],
+        traffic=lambda: [TrafficView(monitor="helpdesk", counts={"sampled": 40, "sampled_out": 360})],
     )  # fmt: skip
     async with showing(sources=sources) as shown, browsing(shown.url()) as tab:
         assert "Mean fell by 0.2." in await tab.locator("#alerts").inner_text()
@@ -279,8 +279,8 @@ async def test_every_text_has_contrast_and_every_control_a_name(scheme: str) -> 
 async def test_pictures_of_it(name: str, scheme: str, height: int, tmp_path: Path) -> None:
     """With EVALSTREAM_PICTURES set they take the place of those in the repository."""
     sources = Sources(
-        budgets=lambda: [Budget(monitor="helpdesk", period="day", limit_usd=4.0, spent_usd=1.42)],
-        traffic=lambda: [Traffic(monitor="helpdesk", counts={"sampled": 360, "sampled_out": 1080})],
+        budgets=lambda: [BudgetView(monitor="helpdesk", period="day", limit_usd=4.0, spent_usd=1.42)],
+        traffic=lambda: [TrafficView(monitor="helpdesk", counts={"sampled": 360, "sampled_out": 1080})],
     )
     async with showing(sources=sources) as shown:
         shown.page.view.started -= 3600

@@ -67,7 +67,7 @@ async def demo() -> AsyncIterator[tuple[str, str]]:
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             said = await process.stdout.readline() + await process.stdout.readline()
         otlp = re.search(rb"OTLP on (\S+)", said)
         page = re.search(rb"page: (http://\S+/)", said)
@@ -89,7 +89,7 @@ async def run_application(name: str, endpoint: str, model_url: str) -> None:
         "OPENAI_API_KEY": "none",
     }
     process = await asyncio.create_subprocess_exec(sys.executable, str(APPLICATIONS / name), env=environment)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await process.wait() == 0
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.outcome import Score
+from evaluators.results import Score
 
 
 class Turns(Evaluator[Conversation]):

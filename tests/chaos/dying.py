@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from workers import evalstream
 
-from collector.evaluate.decisions import DECISION
-from collector.logs.around import FoldAround
-from collector.logs.log import Committed, Fold, Log, OpenFold, Record, Stored
-from collector.opening import Logs
+from collector.evaluate.recovery.control_records import CONTROL_HEADERS
+from collector.logs.fold_wrapper import FoldWrapper
+from collector.logs.log import Committed, Fold, Log, OpenFold, Record, StoredRecord
+from collector.service.open_logs import Logs
 from evaluators.judge import Judge, Prompt, R, Verdict
-from evaluators.outcome import Evaluation
+from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.results import Evaluation
 
 STEPS = ("after_poll", "after_judge", "after_ledger", "after_export", "before_commit")
 """In the order in which a turn comes to them."""
@@ -36,8 +37,8 @@ class Death:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class DyingFold(FoldAround):
-    """The fold of the evaluate stage. What is committed is read from `note` after `low_watermark`."""
+class DyingFold(FoldWrapper):
+    """The fold of the evaluate stage. What is committed is read from `metadata` after `low_watermark`."""
 
     def __init__(self, fold: Fold, death: Death, written: set[bytes]) -> None:
         super().__init__(fold)
@@ -45,13 +46,13 @@ class DyingFold(FoldAround):
         self._written = written
 
     @property
-    def note(self) -> str:
+    def metadata(self) -> str:
         if self._written:  # there is something new to commit
             self._written.clear()
             self._death.reached("before_commit")
-        return super().note
+        return super().metadata
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         if not all(record.is_tick for record in records):
             self._death.reached("after_poll")
         await super().deliver(records)
@@ -65,25 +66,14 @@ class DyingLog:
         self._death = death
         self._written = written
 
-    @property
-    def name(self) -> str:
-        return self._log.name
-
-    @property
-    def partitions(self) -> int:
-        return self._log.partitions
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
 
     async def append(self, records: Sequence[Record]) -> None:
         await self._log.append(records)
-        if self.name == "evaluations" and any(record.headers != DECISION for record in records):
+        if self._log.name == "evaluations" and any(record.headers != CONTROL_HEADERS for record in records):
             self._death.reached("after_ledger")
             self._written.update(record.key or b"" for record in records)
-
-    async def end(self, partition: int) -> int:
-        return await self._log.end(partition)
-
-    def read(self, partition: int, start: int) -> AsyncIterator[Sequence[Stored]]:
-        return self._log.read(partition, start)
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         @asynccontextmanager
@@ -93,26 +83,16 @@ class DyingLog:
 
         await self._log.follow(group, dying if group == "evaluate" else open_fold)
 
-    async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
-        return await self._log.truncate(before, readers)
 
-    async def close(self) -> None:
-        await self._log.close()
-
-
-class DyingJudge:
+class DyingJudge(JudgeWrapper):
     """A judge around a judge."""
 
     def __init__(self, judge: Judge, death: Death) -> None:
-        self._judge = judge
+        super().__init__(judge)
         self._death = death
 
-    @property
-    def model(self) -> str:
-        return self._judge.model
-
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        verdict = await self._judge.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         self._death.reached("after_judge")
         return verdict
 
@@ -124,14 +104,15 @@ class DyingExporter:
         self._exporter = exporter
         self._death = death
 
-    async def export(self, batch: Sequence[Evaluation]) -> None:
-        await self._exporter.export(batch)
+    async def export(self, batch: Sequence[Evaluation]) -> int | None:
+        rejected = await self._exporter.export(batch)
         self._death.reached("after_export")
+        return rejected
 
 
 def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr: str) -> None:
     """What the command `evalstream` does, until the step is reached for the `times`-th time."""
-    from collector import app
+    from collector.service import app
 
     death, written = Death(step, times), set[bytes]()
     real: Any = app

@@ -26,7 +26,7 @@ from workers import Worker, evalstream
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, serve_judge
 from collector.logs.kafka.workarounds import abandon
-from collector.opening import open_logs
+from collector.service.open_logs import open_logs
 
 PREFIX = "chaos"
 SOURCE = "otlp_spans"
@@ -236,7 +236,7 @@ def configuration(name: str, bootstrap: str, judge: str, concurrency: int, *, st
     return {
         "log": log_settings(bootstrap, instance),
         "receive": {"kafka": [source | {"group_instance_id": instance}]},
-        "assemble": {"quiet": "500ms", "linger": "10s"},
+        "assemble": {"idle_timeout": "500ms", "allowed_lateness": "10s"},
         "judges": {
             "main": {
                 "model": "m", "base_url": judge, "api_key": name, "top_logprobs": 0, "timeout": "10s",
@@ -252,7 +252,7 @@ def configuration(name: str, bootstrap: str, judge: str, concurrency: int, *, st
             "brief": {"kind": "length", "maximum": 100},
         },
         "evaluate": {"concurrency": concurrency},
-        "monitors": {"all": {"evaluators": list(EVALUATORS), "idle": "5s", "lateness": "5s"}},
+        "monitors": {"all": {"evaluators": list(EVALUATORS), "idle_timeout": "5s", "allowed_lateness": "5s"}},
     }  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from traffic import trace_id
 
 from collector.logs.log import Log, LogUnavailable
-from collector.records import evaluation_from_json
-from evaluators.outcome import Evaluation
+from collector.records.json import evaluation_from_json
+from evaluators.results import Evaluation
 
 
 class LedgerWatch:
@@ -38,7 +38,7 @@ class LedgerWatch:
                     for record in batch:
                         if not record.headers:  # a decision, or a label
                             self._take(evaluation_from_json(record.value), record.timestamp)
-                    self._next[partition] = batch[-1].position + 1
+                    self._next[partition] = batch[-1].offset + 1
             except LogUnavailable:
                 await asyncio.sleep(0.2)
 

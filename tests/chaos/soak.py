@@ -29,7 +29,7 @@ FLAT = 0.05
 
 def evalstream_of_short_memory(arguments: Sequence[str], stderr: str) -> None:
     """What the command `evalstream` does, with stores that are full within two minutes."""
-    from collector.evaluate.ledger import Ledger
+    from collector.evaluate.recovery.ledger import Ledger
     from collector.export import stage
 
     assert Ledger.__init__.__kwdefaults__["horizon"] == 900.0

@@ -19,15 +19,15 @@ from service import ServiceProcess, until_ledger
 from topics import PARTITIONS, Topics
 from traffic import request, trace_id, turn
 
-from collector.app import running
 from collector.config.loading import check
 from collector.demo.judge import Faults, serve_judge
-from collector.logs.clock import SteadyClock
-from collector.logs.following import Pace
+from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Record
-from collector.records import evaluation_from_json, turn_to_json
+from collector.logs.slewed_clock import SlewedClock
+from collector.records.json import evaluation_from_json, turn_to_json
+from collector.service.app import running
 from evaluators.cases import Turn
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 STEPS = ["Say whether the actual output answers the input."]
 
@@ -35,7 +35,7 @@ STEPS = ["Say whether the actual output answers the input."]
 def configuration(judge: str, **changes: Any) -> dict[str, Any]:
     return {
         "log": {"kind": "sqlite", "path": "evalstream.db"},
-        "assemble": {"quiet": "200ms", "linger": "5s"},
+        "assemble": {"idle_timeout": "200ms", "allowed_lateness": "5s"},
         "judges": {"main": {"model": "m", "base_url": judge, "top_logprobs": 0}},
         "evaluators": {
             "helpful": {
@@ -66,7 +66,7 @@ async def test_a_full_disk_is_waited_for_and_what_was_accepted_is_judged_once(tm
         longest = (tmp_path / "evalstream.db-wal").stat().st_size
         with FilesAtMost(service, longest):
             async with asyncio.timeout(60):  # what is in the file already has room for a few
-                while not await refused(service, range(20, 40)) or "cannot be" not in said(service):
+                while not await refused(service, range(20, 40)) or "; retrying" not in said(service):
                     await asyncio.sleep(0.1)
         await accepted(service, range(20, 60))
         ledger = await until_ledger(service, 60)
@@ -197,7 +197,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     machine = Machine()
-    monkeypatch.setattr("collector.logs.memory.Pace", lambda: Pace(clock=SteadyClock(machine.wall)))
+    monkeypatch.setattr("collector.logs.memory.ConsumerTiming", lambda: ConsumerTiming(clock=SlewedClock(machine.wall)))
     return machine
 
 
@@ -207,7 +207,7 @@ async def test_when_the_clock_jumps_an_hour_conversations_neither_all_close_nor_
 ) -> None:
     config = configuration("http://127.0.0.1:9/v1", log={"kind": "memory"}, judges={}) | {
         "evaluators": {"whole": {"kind": "conversation_length:Turns"}},
-        "monitors": {"all": {"evaluators": ["whole"], "idle": "1500ms", "lateness": "600s"}},
+        "monitors": {"all": {"evaluators": ["whole"], "idle_timeout": "1500ms", "allowed_lateness": "600s"}},
         "export": {"prometheus": {"port": 0}},
     }
     async with running(check(config, "test"), ["evaluate"]) as service:

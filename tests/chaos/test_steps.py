@@ -24,8 +24,8 @@ from workers import Worker
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, serve_judge
 from collector.logs.log import Log, Record
-from collector.opening import open_logs
-from collector.records import turn_to_json
+from collector.records.json import turn_to_json
+from collector.service.open_logs import open_logs
 
 TIMES = 5
 NEW_TURNS = 4

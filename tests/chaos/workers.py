@@ -14,7 +14,7 @@ import yaml
 
 PRELOADED = [
     "collector.cli",
-    "collector.app",
+    "collector.service.app",
     "collector.logs.kafka",
     "collector.logs.sqlite",
     "uvloop",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from evaluators.outcome import ErrorDetail, Evaluation, JudgeStamp, Label, Sampling, Subject, Usage
+from evaluators.results import ErrorDetail, Evaluation, JudgeStamp, Label, Sampling, Subject, Usage
 
 START = datetime(2026, 5, 4, 12, 0, 0, 123456, tzinfo=UTC)
 TRACE = "0af7651916cd43dd8448eb211c80319c"

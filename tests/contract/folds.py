@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from collector.logs.log import Committed, Log, OpenFold, Stored
+from collector.logs.log import Committed, Log, OpenFold, StoredRecord
 
 
 class Recorder:
@@ -17,21 +17,21 @@ class Recorder:
     ) -> None:
         self.partition = partition
         self.committed = committed
-        self.replayed: list[Stored] = []
-        self.delivered: list[Stored] = []
+        self.replayed: list[StoredRecord] = []
+        self.delivered: list[StoredRecord] = []
         self.due_at: float | None = None
         self.low_watermark: int | None = None
-        self.note = committed.note if committed else ""
+        self.metadata = committed.metadata if committed else ""
         self.closed = False
         self.gate = gate
         self._changed = changed
 
-    async def replay(self, records: Sequence[Stored]) -> None:
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
         assert not self.delivered, "replay comes before delivery"
         self.replayed += records
         self._changed.set()
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         await self.gate.wait()
         self.delivered += records
         if self.due_at is not None and records[-1].timestamp >= self.due_at:
@@ -69,18 +69,18 @@ class Recorders:
         return self.gates[partition]
 
     @property
-    def delivered(self) -> list[Stored]:
+    def delivered(self) -> list[StoredRecord]:
         return [record for fold in self.history for record in fold.delivered if not record.is_tick]
 
     @property
-    def replayed(self) -> list[Stored]:
+    def replayed(self) -> list[StoredRecord]:
         return [record for fold in self.history for record in fold.replayed if not record.is_tick]
 
     @property
     def values(self) -> list[bytes]:
         return [record.value for record in self.delivered]
 
-    async def until(self, condition: Callable[[], object], patience: float = 30.0) -> None:
+    async def until(self, condition: Callable[[], object], patience: float = 60.0) -> None:
         """Wait until the condition holds; it is looked at whenever a fold is given something."""
         async with asyncio.timeout(patience):
             while not condition():

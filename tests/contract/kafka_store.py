@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping
 
 from kafka import KafkaAdminClient
-from log_stores import PACE
+from log_stores import TIMING
 
-from collector.logs.following import Pace
+from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.kafka import KafkaLog, KafkaSettings
 from collector.logs.kafka.commits import from_kafka
 from collector.logs.log import Committed, Log
@@ -22,11 +22,13 @@ class KafkaStore:
         self.settings = KafkaSettings(bootstrap_servers=[bootstrap], max_record_bytes=1 << 20)
         self.topic = f"spans-{uuid.uuid4().hex[:12]}"
 
-    async def open(self, partitions: int = 2, pace: Pace = PACE) -> Log:
+    async def open(self, partitions: int = 2, timing: ConsumerTiming = TIMING) -> Log:
         from dataclasses import replace
 
-        self._arguments = partitions, pace
-        logs = await KafkaLog.open(self.settings, {"spans": self.topic}, partitions, pace=replace(pace, patience=30.0))
+        self._arguments = partitions, timing
+        logs = await KafkaLog.open(
+            self.settings, {"spans": self.topic}, partitions, timing=replace(timing, patience=30.0)
+        )
         self._log = logs["spans"]
         return self._log
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from collector.logs.following import Pace
+from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import Committed, Log
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 
-PACE = Pace(tick_interval=0.005, commit_interval=0.02, patience=0.2)
+TIMING = ConsumerTiming(tick_interval=0.005, commit_interval=0.02, patience=0.2)
 
 
 class Store(Protocol):
     """Where logs are kept, through restarts of the process that uses them."""
 
-    async def open(self, partitions: int = 2, pace: Pace = PACE) -> Log: ...
+    async def open(self, partitions: int = 2, timing: ConsumerTiming = TIMING) -> Log: ...
 
     async def restart(self) -> Log:
         """The log as the process finds it when it comes again."""
@@ -31,8 +31,8 @@ class Store(Protocol):
 class MemoryStore:
     max_record_bytes = 1 << 20
 
-    async def open(self, partitions: int = 2, pace: Pace = PACE) -> Log:
-        self._log = MemoryLog("spans", partitions, pace=pace, max_record_bytes=self.max_record_bytes)
+    async def open(self, partitions: int = 2, timing: ConsumerTiming = TIMING) -> Log:
+        self._log = MemoryLog("spans", partitions, timing=timing, max_record_bytes=self.max_record_bytes)
         return self._log
 
     async def restart(self) -> Log:
@@ -51,9 +51,11 @@ class SqliteStore:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "logs.db"
 
-    async def open(self, partitions: int = 2, pace: Pace = PACE) -> Log:
-        self._arguments = partitions, pace
-        logs = await SqliteLog.open(self.path, ["spans"], partitions, pace=pace, max_record_bytes=self.max_record_bytes)
+    async def open(self, partitions: int = 2, timing: ConsumerTiming = TIMING) -> Log:
+        self._arguments = partitions, timing
+        logs = await SqliteLog.open(
+            self.path, ["spans"], partitions, timing=timing, max_record_bytes=self.max_record_bytes
+        )
         self._log = logs["spans"]
         return self._log
 

@@ -10,15 +10,15 @@ import pytest
 from pydantic import ValidationError
 
 from evaluators.cases import Conversation, Message, ToolCall, Turn
-from evaluators.catalogue import classes, example
-from evaluators.contract import breaches
+from evaluators.catalogue import load_evaluators, make_example
+from evaluators.contract import find_breaches
 from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
+from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
-from evaluators.fence import clean_json
-from evaluators.outcome import Failure, Score, Skipped
+from evaluators.prompt_isolation import sanitize_json
 from evaluators.prompts import load
-from evaluators.run import run
-from evaluators.testing import ScriptedJudge, a_moment, obliging
+from evaluators.results import Failure, Score, Skipped
+from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
 
 SECRET = "Zanzibar-4711"
 """Stands in every text of the judged cases, and nowhere else."""
@@ -47,7 +47,7 @@ FULL_CONVERSATION = Conversation(
     expected_outcome=f"{SECRET} is found.",
 )
 
-EVERY = list(classes().values())
+EVERY = list(load_evaluators().values())
 JUDGED = [cls for cls in EVERY if cls.needs_judge]
 
 
@@ -60,7 +60,7 @@ def case_for(cls):
 
 
 async def outcome_of(cls, judge, case=None):
-    return (await run(example(cls), case or case_for(cls), judge, now=a_moment)).outcome
+    return (await evaluate(make_example(cls), case or case_for(cls), judge, now=a_moment)).outcome
 
 
 every = pytest.mark.parametrize("cls", EVERY, ids=named)
@@ -70,7 +70,7 @@ judged = pytest.mark.parametrize("cls", JUDGED, ids=named)
 @every
 def test_is_declared(cls):
     assert issubclass(cls, Evaluator)
-    assert classes()[cls.kind] is cls, "the entry point's name is the kind"
+    assert load_evaluators()[cls.kind] is cls, "the entry point's name is the kind"
     assert cls.__doc__
     assert cls.scope in ("turn", "conversation")
     assert cls.direction in ("higher_is_better", "lower_is_better")
@@ -80,29 +80,29 @@ def test_is_declared(cls):
 
 @every
 async def test_keeps_what_every_evaluator_promises(cls):
-    assert await breaches(example(cls), case_for(cls)) == []
+    assert await find_breaches(make_example(cls), case_for(cls)) == []
 
 
 @every
 def test_is_an_immutable_value(cls):
-    evaluator = example(cls)
-    assert evaluator == example(cls)
+    evaluator = make_example(cls)
+    assert evaluator == make_example(cls)
     with pytest.raises(ValidationError):
         evaluator.name = "other"
     assert len(evaluator.version) == 12
-    assert evaluator.version == example(cls).version == cls(name="other", threshold=0.5, **cls.example).version
+    assert evaluator.version == make_example(cls).version == cls(name="other", threshold=0.5, **cls.example).version
 
 
 @every
 def test_definition_survives_being_written_down(cls):
-    evaluator = example(cls)
+    evaluator = make_example(cls)
     assert cls.model_validate(orjson.loads(evaluator.model_dump_json())) == evaluator
     assert cls.model_json_schema()["additionalProperties"] is False
 
 
 @every
 def test_needs_fields_that_exist(cls):
-    for name in example(cls).requires:
+    for name in make_example(cls).requires:
         if name.startswith("turns."):
             assert cls.scope == "conversation"
             assert hasattr(FULL_TURN, name.removeprefix("turns."))
@@ -112,10 +112,10 @@ def test_needs_fields_that_exist(cls):
 
 @every
 async def test_scores_a_case_that_has_everything(cls):
-    outcome = await outcome_of(cls, ScriptedJudge(obliging()))
+    outcome = await outcome_of(cls, ScriptedJudge(answer_any_form()))
     assert isinstance(outcome, Score)
-    lowest, highest = sorted(example(cls).score_range)
-    assert outcome.range == example(cls).score_range
+    lowest, highest = sorted(make_example(cls).score_range)
+    assert outcome.range == make_example(cls).score_range
     if outcome.raw_score is not None:
         assert lowest <= outcome.raw_score <= highest
     assert outcome.explanation
@@ -123,7 +123,7 @@ async def test_scores_a_case_that_has_everything(cls):
 
 @every
 async def test_is_skipped_for_each_field_it_needs(cls):
-    for name in example(cls).requires:
+    for name in make_example(cls).requires:
         case = case_for(cls)
         if name.startswith("turns."):
             turns = tuple(dataclasses.replace(turn, **{name.removeprefix("turns."): None}) for turn in case.turns)
@@ -131,10 +131,10 @@ async def test_is_skipped_for_each_field_it_needs(cls):
         elif name.startswith("attributes."):
             case = dataclasses.replace(case, attributes={})
         else:
-            case = dataclasses.replace(case, **{name: None})
-        judge = ScriptedJudge(obliging())
+            case = dataclasses.replace(case, **{name: () if name == "retrieval_context" else None})
+        judge = ScriptedJudge(answer_any_form())
         assert await outcome_of(cls, judge, case) == Skipped(reason=f"missing_field: {name}")
-        assert judge.asked == []
+        assert judge.questions == []
 
 
 @judged
@@ -155,7 +155,7 @@ async def test_a_judge_that_fails_makes_no_score(cls, error):
 @judged
 async def test_a_judge_that_answers_one_verdict_too_few_makes_no_score(cls):
     def short(prompt, reply):
-        filled = obliging()(prompt, reply)
+        filled = answer_any_form()(prompt, reply)
         return {
             name: value[:-1] if counted(reply) and isinstance(value, list) else value for name, value in filled.items()
         }
@@ -165,41 +165,41 @@ async def test_a_judge_that_answers_one_verdict_too_few_makes_no_score(cls):
 
     judge = ScriptedJudge(short)
     outcome = await outcome_of(cls, judge)
-    if any(counted(asked.reply) for asked in judge.asked):
+    if any(counted(asked.reply) for asked in judge.questions):
         assert outcome.type == "judge_reply_invalid"
 
 
 @judged
 async def test_judged_texts_reach_the_judge_only_inside_the_fence(cls):
-    judge = ScriptedJudge(obliging())
+    judge = ScriptedJudge(answer_any_form())
     await outcome_of(cls, judge)
-    assert judge.asked
-    for asked in judge.asked:
+    assert judge.questions
+    for asked in judge.questions:
         assert SECRET not in asked.prompt.instructions
         if asked.prompt.constant:
             continue
         match = re.search(r"<<<material (\w{32})>>>\n(.*)\n<<<end of material \1>>>", asked.message)
-        assert orjson.loads(match.group(2)) == clean_json(asked.prompt.material)
+        assert orjson.loads(match.group(2)) == sanitize_json(asked.prompt.material)
         assert SECRET not in asked.message.replace(match.group(2), "")
-    assert any(SECRET in asked.message for asked in judge.asked)
+    assert any(SECRET in asked.message for asked in judge.questions)
 
 
 @judged
 async def test_the_fixed_part_is_the_same_for_every_case(cls):
-    judge = ScriptedJudge(obliging())
+    judge = ScriptedJudge(answer_any_form())
     case = case_for(cls)
     other = dataclasses.replace(case, **({"input": "Else?"} if cls.scope == "turn" else {"turns": case.turns[:1]}))
     await outcome_of(cls, judge, case)
-    fixed = {asked.prompt.instructions for asked in judge.asked}
+    fixed = {asked.prompt.instructions for asked in judge.questions}
     await outcome_of(cls, judge, other)
-    assert {asked.prompt.instructions for asked in judge.asked} == fixed
+    assert {asked.prompt.instructions for asked in judge.questions} == fixed
 
 
 @judged
 async def test_instructions_say_the_form_of_the_answer(cls):
-    judge = ScriptedJudge(obliging())
+    judge = ScriptedJudge(answer_any_form())
     await outcome_of(cls, judge)
-    for asked in judge.asked:
+    for asked in judge.questions:
         assert "JSON" in asked.prompt.instructions
         for name in asked.reply.model_json_schema()["properties"]:
             assert f'"{name}"' in asked.prompt.instructions
@@ -208,9 +208,9 @@ async def test_instructions_say_the_form_of_the_answer(cls):
 
 @judged
 async def test_reasons_come_before_what_they_are_reasons_for(cls):
-    judge = ScriptedJudge(obliging())
+    judge = ScriptedJudge(answer_any_form())
     await outcome_of(cls, judge)
-    for asked in judge.asked:
+    for asked in judge.questions:
         schema = asked.reply.model_json_schema()
         for node in [schema, *schema.get("$defs", {}).values()]:
             names = list(node.get("properties", {}))
@@ -226,9 +226,9 @@ def test_prompts_are_files(cls):
 
 @every
 async def test_many_tasks_share_one(cls):
-    evaluator = example(cls)
-    judge = ScriptedJudge(obliging())
-    results = await asyncio.gather(*(run(evaluator, case_for(cls), judge, now=a_moment) for _ in range(20)))
+    evaluator = make_example(cls)
+    judge = ScriptedJudge(answer_any_form())
+    results = await asyncio.gather(*(evaluate(evaluator, case_for(cls), judge, now=a_moment) for _ in range(20)))
     assert len({result.outcome.value for result in results}) == 1
 
 
@@ -237,4 +237,4 @@ async def test_who_needs_no_judge_asks_none(cls):
     if not cls.needs_judge:
         judge = ScriptedJudge(AssertionError("asked"))
         outcome = await outcome_of(cls, judge)
-        assert (outcome.method, judge.asked) == ("deterministic", [])
+        assert (outcome.method, judge.questions) == ("deterministic", [])

@@ -14,14 +14,17 @@ from prometheus_client import generate_latest
 
 from collector import plugins
 from collector.backoff import Backoff
-from collector.export.exporter import ExportContext, ExporterSettings, Watched
+from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.stage import ExportStage
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
-from collector.records import evaluation_to_json
-from collector.telemetry import EXPORTED, Telemetry
+from collector.records.json import evaluation_to_json
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import EXPORT_EVALUATIONS
 
-WATCHED = Watched(evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", threshold=0.5)
+WATCHED = MonitoredEvaluator(
+    evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", threshold=0.5
+)
 BATCH = [scored(1), skipped(2), failed(3), of_conversation(4)]
 
 
@@ -31,7 +34,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.destination = Destination()
         self.path = folder / "evaluations.jsonl"
-        self.context = ExportContext(telemetry=Telemetry(), watched=(WATCHED,))
+        self.context = ExportContext(telemetry=Telemetry(), evaluators=(WATCHED,))
 
     def settings(self, name: str) -> dict[str, Any]:
         known: dict[str, dict[str, Any]] = {
@@ -118,4 +121,4 @@ async def test_follows_the_evaluations_log(name: str, world: World):
         records = [record async for batch in log.read(0, 0) for record in batch]
         async with stage.open_fold(0, None) as fold:
             await fold.deliver(records)
-    assert world.context.telemetry.counter(EXPORTED, name, "exported")._value.get() == len(BATCH)
+    assert world.context.telemetry.counter(EXPORT_EVALUATIONS, name, "exported")._value.get() == len(BATCH)

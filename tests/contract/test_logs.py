@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from folds import Recorders, following
-from log_stores import PACE, MemoryStore, SqliteStore, Store
+from log_stores import TIMING, MemoryStore, SqliteStore, Store
 
 from collector.logs.log import Committed, Record, RecordTooLarge, partition_of
 
@@ -43,7 +43,7 @@ async def test_records_of_a_key_keep_their_order(store: Store) -> None:
         mine = [record for record in got.delivered if record.key == key]
         assert [r.value for r in mine] == [r.value for r in records(60) if r.key == key]
         assert {r.partition for r in mine} == {partition_of(key or b"", 3)}
-        assert [r.position for r in mine] == sorted({r.position for r in mine})
+        assert [r.offset for r in mine] == sorted({r.offset for r in mine})
         assert [r.timestamp for r in mine] == sorted(r.timestamp for r in mine)
     assert sorted(r.headers for r in got.delivered) == sorted(r.headers for r in records(60))
 
@@ -74,7 +74,7 @@ async def test_what_is_appended_while_following_is_delivered(store: Store) -> No
 
 async def test_commits_what_the_fold_reports(store: Store) -> None:
     log = await store.open(partitions=1)
-    got = Recorders(lambda fold: setattr(fold, "note", "a note"))
+    got = Recorders(lambda fold: setattr(fold, "metadata", "a note"))
     async with following(log, "g", got.open_fold):
         await log.append(records(10))
         await got.until(lambda: len(got.delivered) == 10)
@@ -102,10 +102,10 @@ async def test_delivery_goes_on_where_it_was_after_a_restart(store: Store) -> No
 async def test_open_state_is_replayed_in_silence_after_a_restart(store: Store) -> None:
     log = await store.open(partitions=1)
     await log.append(records(20))
-    first = Recorders(lambda fold: setattr(fold, "note", "seven"))
+    first = Recorders(lambda fold: setattr(fold, "metadata", "seven"))
     async with following(log, "g", first.open_fold):
         await first.until(lambda: len(first.delivered) == 20)
-        first.folds[0].low_watermark = first.delivered[7].position
+        first.folds[0].low_watermark = first.delivered[7].offset
     log = await store.restart()
     second = Recorders()
     async with following(log, "g", second.open_fold):
@@ -114,9 +114,7 @@ async def test_open_state_is_replayed_in_silence_after_a_restart(store: Store) -
         await second.until(lambda: second.delivered)
     assert second.replayed == first.delivered[7:]
     assert second.values == [b"new"]
-    assert second.folds[0].committed == Committed(
-        first.delivered[7].position, first.delivered[19].position + 1, "seven"
-    )
+    assert second.folds[0].committed == Committed(first.delivered[7].offset, first.delivered[19].offset + 1, "seven")
 
 
 async def test_nothing_is_committed_before_the_replay_is_over(store: Store) -> None:
@@ -149,7 +147,7 @@ async def test_a_delivery_under_way_is_not_committed(store: Store) -> None:
         got.gate(0).clear()
         await log.append(records(5))
         await asyncio.sleep(0.1)
-    assert (await store.commits("g"))[0].position == got.delivered[-1].position + 1
+    assert (await store.commits("g"))[0].offset == got.delivered[-1].offset + 1
     assert len(got.delivered) == 3
     again = Recorders()
     async with following(await store.restart(), "g", again.open_fold):
@@ -177,7 +175,7 @@ async def test_time_passes_in_the_log_and_again_on_replay(store: Store) -> None:
     async with following(log, "g", got.open_fold):
         await got.until(lambda: got.delivered)
         fold = got.folds[0]
-        fold.low_watermark = fold.delivered[0].position
+        fold.low_watermark = fold.delivered[0].offset
         fold.due_at = fold.delivered[0].timestamp + 0.05
         await got.until(lambda: any(record.is_tick for record in fold.delivered))
         tick = fold.delivered[-1]
@@ -216,7 +214,7 @@ async def test_an_error_of_a_fold_stops_following_as_it_is(store: Store) -> None
     got = Recorders(lambda fold: setattr(fold, "deliver", fail))
     await log.append(records(1))
     with pytest.raises(Broken):
-        await asyncio.wait_for(log.follow("g", got.open_fold), 30)
+        await asyncio.wait_for(log.follow("g", got.open_fold), 60)
     assert all(fold.closed for fold in got.history)
     again = Recorders()
     async with following(log, "g", again.open_fold):
@@ -224,21 +222,21 @@ async def test_an_error_of_a_fold_stops_following_as_it_is(store: Store) -> None
 
 
 async def test_cancelling_closes_the_folds_and_commits(store: Store) -> None:
-    log = await store.open(pace=replace(PACE, commit_interval=3600.0))
+    log = await store.open(timing=replace(TIMING, commit_interval=3600.0))
     await log.append(records(10))
     got = Recorders()
     async with following(log, "g", got.open_fold):
         await got.until(lambda: len(got.delivered) == 10)
     assert all(fold.closed for fold in got.history)
     committed = await store.commits("g")
-    assert {p: committed[p].position for p in range(2)} == {p: await log.end(p) for p in range(2)}
+    assert {p: committed[p].offset for p in range(2)} == {p: await log.end_offset(p) for p in range(2)}
 
 
 async def test_reads_to_the_end_and_no_further(store: Store) -> None:
     log = await store.open(partitions=1)
     assert [batch async for batch in log.read(0, 0)] == []
     await log.append(records(1200))
-    assert await log.end(0) == 1200
+    assert await log.end_offset(0) == 1200
     got = []
     async for batch in log.read(0, 100):
         if not got:
@@ -261,6 +259,18 @@ async def test_concurrent_appends_all_arrive_each_in_order(store: Store) -> None
         assert [r.value for r in got if r.key == b"%d" % writer] == [b"%d" % n for n in range(20)]
 
 
+async def test_a_probe_appends_nothing_and_a_claim_does_not_hinder_the_consumer(store: Store) -> None:
+    log = await store.open(partitions=1)
+    await log.append([Record(b"k", b"v")])
+    await log.probe()
+    await asyncio.gather(log.claim("g"), log.claim("g"), log.probe())
+    got = Recorders()
+    async with following(log, "g", got.open_fold):
+        await log.claim("g")
+        await got.until(lambda: len(got.delivered) == 1)
+    assert await log.end_offset(0) == 1
+
+
 async def test_a_large_record_arrives_and_a_too_large_one_is_refused(store: Store) -> None:
     log = await store.open(partitions=1)
     large = bytes(range(256)) * 3000
@@ -281,7 +291,7 @@ async def test_truncating_keeps_what_a_group_needs(store: Store) -> None:
     assert await log.truncate(before=0.0) == 0
     assert await log.truncate(before=2e10, readers=["g", "who will come"]) == 0
     assert await log.truncate(before=2e10) == 12
-    assert [record.position async for batch in log.read(0, 0) for record in batch] == list(range(12, 30))
+    assert [record.offset async for batch in log.read(0, 0) for record in batch] == list(range(12, 30))
     assert await log.truncate(before=2e10) == 0
     log = await store.restart()
     again, late = Recorders(), Recorders()
@@ -296,16 +306,16 @@ async def test_positions_go_on_after_everything_was_truncated(store: Store) -> N
     assert await log.truncate(before=2e10) == 3
     log = await store.restart()
     await log.append(records(1))
-    assert [r.position async for batch in log.read(0, 0) for r in batch] == [3]
+    assert [r.offset async for batch in log.read(0, 0) for r in batch] == [3]
 
 
 async def test_appending_nothing_is_nothing(store: Store) -> None:
     log = await store.open(partitions=1)
     await log.append([])
-    assert await log.end(0) == 0
+    assert await log.end_offset(0) == 0
 
 
 async def _until_committed(store: Store, group: str, wanted: object) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await store.commits(group) != wanted:
             await asyncio.sleep(0.01)

@@ -14,8 +14,8 @@ from schemas import KUBERNETES, write_schemas
 from tools import BUILT, DEPLOY, run, tool
 
 from collector.config.loading import check
-from collector.config.reading import substitute
-from collector.telemetry import EVALUATIONS_IN_FLIGHT, STAGE_BACKLOG
+from collector.config.yaml_file import substitute
+from collector.telemetry.series import CONSUMER_LAG_RECORDS, EVALUATIONS_RUNNING
 
 CHART = DEPLOY / "helm" / "evalstream"
 STAGES = ("receive", "assemble", "evaluate", "export")
@@ -187,8 +187,8 @@ def test_keda_scales_what_is_there(everything: tuple[str, ...]):
     assert "replicas" not in resources[target["kind"], target["name"]]["spec"]
     queries = [trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]]
     assert [re.findall(r"evalstream_\w+", query) for query in queries] == [
-        [STAGE_BACKLOG.name],
-        [EVALUATIONS_IN_FLIGHT.name],
+        [CONSUMER_LAG_RECORDS.name],
+        [EVALUATIONS_RUNNING.name],
     ]
 
 
@@ -213,3 +213,10 @@ def test_every_value_is_explained_or_plain():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
     assert set(values) == set(schema["properties"]) - {"global"}
+
+
+def test_a_pod_restarts_only_when_it_does_not_answer_and_gets_no_work_while_its_log_cannot_be_written():
+    for pod in _pods().values():
+        (container,) = pod["spec"]["template"]["spec"]["containers"]
+        assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+        assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}

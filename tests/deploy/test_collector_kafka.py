@@ -18,7 +18,7 @@ from topics import Topics
 from collector.logs.kafka import KafkaSettings, KafkaSource
 from collector.logs.memory import MemoryLog
 from collector.receive.kafka import KafkaReceiver
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 pytestmark = pytest.mark.kafka
 

@@ -63,7 +63,7 @@ async def _service(folder: Path, configuration: str, judge: str) -> AsyncIterato
     try:
         yield
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) == 0, (folder / "service.log").read_text()[-3000:]
+        assert await asyncio.wait_for(process.wait(), 60) == 0, (folder / "service.log").read_text()[-3000:]
     finally:
         if process.returncode is None:
             process.kill()
@@ -117,7 +117,7 @@ async def test_scores_of_what_applications_send(own_broker: Broker, tmp_path: Pa
         ):
             found = await _judged(metrics, len(expected))
             assert await _shown(page, None) is None, "nobody without the token"
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while await _shown(page, TOKEN) != len(expected):
                     await asyncio.sleep(0.2)
     answered = sum(not each["failed"] for each in expected)

@@ -9,9 +9,9 @@ import pytest
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from collector.alerting.dashboards import dashboards, write_dashboards
+from collector.alerting.rules.write import write
 from collector.config.loading import load
-from collector.dashboards import dashboards, write_dashboards
-from collector.rules.command import write
 from deploy.dashboards.generate import DEPLOY, FOLDERS, files
 
 

@@ -1,16 +1,24 @@
-"""deploy/CONFIGURATION.md is what the models say, and the models say what every key means."""
+"""The generated pages and tables are current, and every configuration key is described."""
 
 from __future__ import annotations
 
-from deploy.reference import PATH, document, undescribed
+import re
+from pathlib import Path
+
+import pytest
+
+from collector.telemetry import series
+from deploy.configuration_page import document, undescribed
+from deploy.reference import DOCS, pages
 
 
 def test_every_key_says_what_it_means() -> None:
     assert undescribed() == []
 
 
-def test_the_reference_is_current() -> None:
-    assert PATH.read_text(encoding="utf-8") == document(), "run `make reference`"
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_generated_pages_are_current(page: Path) -> None:
+    assert page.read_text(encoding="utf-8") == pages()[page], "run `make reference`"
 
 
 def test_keys_have_types_units_and_defaults() -> None:
@@ -18,5 +26,15 @@ def test_keys_have_types_units_and_defaults() -> None:
     assert ("| **model**", "text", "") in rows
     assert ("| timeout", "duration", "`1m`") in rows
     assert ("| usd_per_hour", "number above 0, US dollars", "–") in rows
-    assert ("| open_bytes", "integer from 1,048,576, bytes", "`268435456`") in rows
+    assert ("| max_open_bytes", "integer from 1,048,576, bytes", "`268435456`") in rows
     assert ("| when_open", "`pause` or `shed`", "`pause`") in rows
+
+
+@pytest.mark.parametrize("page", [*DOCS.glob("*.md"), *DOCS.parent.glob("runbooks/*.md")], ids=lambda page: page.stem)
+def test_pages_name_only_series_that_exist(page: Path) -> None:
+    named = re.findall(
+        r"\b(?:evalstream|gen_ai_evaluation)_[a-z0-9_]*[a-z0-9]\b(?![:{])", page.read_text(encoding="utf-8")
+    )
+    declared = {each.name for each in series.all_series()}
+    stems = {re.sub(r"_(bucket|count|sum)$", "", name) for name in named} - declared
+    assert stems == set()

@@ -16,10 +16,10 @@ import aiohttp
 import yaml
 
 from collector.config.settings import LogSettings
-from collector.evaluate.decisions import DECISION
-from collector.opening import open_logs
-from collector.records import evaluation_from_json
-from evaluators.outcome import Evaluation
+from collector.evaluate.recovery.control_records import CONTROL_HEADERS
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import open_logs
+from evaluators.results import Evaluation
 
 READY_WITHIN = 150.0
 
@@ -99,7 +99,7 @@ class ServiceProcess:
         assert self._process is not None
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self._process.wait()
 
     async def post(self, name: str, body: bytes, content_type: str = "application/x-protobuf") -> int:
@@ -119,7 +119,7 @@ class ServiceProcess:
                 for partition in range(logs.evaluations.partitions)
                 async for batch in logs.evaluations.read(partition, 0)
                 for record in batch
-                if record.headers != DECISION
+                if record.headers != CONTROL_HEADERS
             ]
 
 

@@ -65,9 +65,9 @@ def test_a_table_for_people(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{nonsense", "labels.jsonl: line 1 is no label"),
-        ('{"human": 7, "score": 0.5}', "labels.jsonl: line 1 is no label"),
-        ('{"human": true, "turn_id": "t"}', "labels.jsonl: none of 1 labels has a judge's score"),
+        ("{nonsense", "labels.jsonl: line 1: not a label"),
+        ('{"human": 7, "score": 0.5}', "labels.jsonl: line 1: not a label"),
+        ('{"human": true, "turn_id": "t"}', "labels.jsonl: no judge's score is known for its 1 label"),
     ],
 )
 def test_labels_that_are_none(line: str, said: str, tmp_path: Path) -> None:
@@ -84,5 +84,5 @@ def test_without_a_file_and_without_labels_on_the_page_it_says_so(tmp_path: Path
     done = calibrate(tmp_path, "--evaluator", "helpful")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "evalstream: nobody has labelled helpful on the page; give some labels there, or name a file of labels\n"
+        "evalstream: the page has no labels of helpful; label some evaluations there, or name a file of labels\n"
     )

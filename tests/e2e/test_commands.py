@@ -77,6 +77,7 @@ def test_check_prints_the_plan(tmp_path: Path) -> None:
     done = evalstream("check", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "helpful (g_eval): each turn, by main" in done.stdout
+    assert "retry until 300 s → rate limit (32 at once) → circuit breaker (20 failures)" in done.stdout
     assert "OTLP/HTTP on http://127.0.0.1:4318" in done.stdout
 
 
@@ -86,7 +87,7 @@ def test_a_stage_that_does_not_exist(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert (
         done.stderr
-        == "evalstream: --stages: judge is no stage; there are receive, assemble, evaluate, export, watch, page\n"
+        == "evalstream: --stages: unknown stage 'judge'; choose from receive, assemble, evaluate, export, watch, page\n"
     )
 
 

@@ -17,7 +17,7 @@ def evalstream(*arguments: str, folder: Path, answers: str = "") -> subprocess.C
 def test_enter_at_every_question_gives_a_configuration_that_is_right(tmp_path: Path) -> None:
     done = evalstream("init", folder=tmp_path, answers="\n" * 6)
     assert done.returncode == 0
-    assert done.stdout.startswith("evalstream.yaml is right.")
+    assert done.stdout.startswith("evalstream.yaml: valid")
     assert done.stderr.endswith("Next: evalstream run -c evalstream.yaml\n")
     assert evalstream("check", folder=tmp_path).returncode == 0
 
@@ -26,7 +26,7 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "evalstream.yaml").write_text("mine")
     done = evalstream("init", folder=tmp_path, answers="\n" * 6)
     assert done.returncode == 2
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert (tmp_path / "evalstream.yaml").read_text() == "mine"
 
 
@@ -35,7 +35,7 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     [
         (
             ["--sample", "1", "--base-url", "example.org"],
-            "judges.main.base_url: does not have the right form; write base_url: The endpoint, like https",
+            "judges.main.base_url: has the wrong form; write base_url: The endpoint, like https",
         ),
         (["-c", "nowhere/evalstream.yaml"], "nowhere/evalstream.yaml: cannot be written (No such file or directory)"),
     ],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from test_judge_faults import helpful, ledger, put
 
-from collector.app import running
 from collector.config.loading import check
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.errors import ConfigError
+from collector.service.app import running
 
 
 def values(first: str, second: str, **jury: object) -> dict[str, object]:
@@ -57,5 +57,5 @@ def test_mistakes_of_a_jury() -> None:
     with pytest.raises(ConfigError) as raised:
         check(values("http://x", "http://y", judges=["a", "nobody"], quorum=3), "test")
     lines = str(raised.value).splitlines()
-    assert lines[0].startswith("test: juries.three.judges: no judge is called 'nobody'")
-    assert lines[1] == "test: juries.three.quorum: 3 of 2 judges cannot be; write fewer"
+    assert lines[0].startswith("test: juries.three.judges: unknown judge 'nobody'")
+    assert lines[1] == "test: juries.three.quorum: must be at most 2, the number of its judges"

@@ -15,7 +15,7 @@ from test_whole_way import EVALUATORS, configuration
 from topics import Topics
 
 from collector.demo.judge import Faults, StandInJudge, serve_judge
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 EXPECTED = EVALUATORS * len(exchanges())
 

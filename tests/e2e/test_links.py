@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def asked(who: str, number: int) -> Trace:
     told = [text.format(who=who) for exchange in ANSWERS for text in exchange]
     before = [(role, text) for role, text in zip(("user", "assistant") * number, told, strict=False)]
     question, answer = told[2 * number : 2 * number + 2]
-    trace = Trace(f"{number + 1:016x}{ord(who[0]):016x}")
+    trace = Trace(f"{number + 1:016x}{ord(who[0]):016x}", start=time.time_ns())
     trace.span(1, "POST /chat", at=10.0 * number, events=[("conversation.ended", {})] if number == 2 else ())
     prompt = {"gen_ai.input.messages": parts(*before, ("user", question))}
     return trace.span(2, "chat", chat(question, answer, **prompt), parent=1, at=10.0 * number)
@@ -35,10 +36,12 @@ def asked(who: str, number: int) -> Trace:
 def configuration(judge: str, log: dict[str, Any]) -> dict[str, Any]:
     return {
         "log": log,
-        "assemble": {"quiet": "200ms", "linger": "5s", "link": {"services": ["shop"]}},
+        "assemble": {"idle_timeout": "200ms", "allowed_lateness": "5s", "link": {"services": ["shop"]}},
         "judges": {"stand-in": {"model": "stand-in", "base_url": judge}},
         "evaluators": {"kind": {"kind": "conversational_g_eval", "criteria": "Is the assistant kind?"}},
-        "monitors": {"all": {"evaluators": ["kind"], "idle": "1d", "end": {"events": ["conversation.ended"]}}},
+        "monitors": {
+            "all": {"evaluators": ["kind"], "idle_timeout": "1d", "end_markers": {"events": ["conversation.ended"]}}
+        },
     }
 
 
@@ -55,7 +58,11 @@ async def talk(process: ServiceProcess, people: Sequence[str], number: int) -> N
 
 async def taken(process: ServiceProcess) -> float:
     lines = (await process.metrics()).splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("evalstream_turns_total{"))
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith(("evalstream_turns_total{", "evalstream_unmatched_turns_total "))
+    )
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.long])])

@@ -16,13 +16,13 @@ from kafka import KafkaAdminClient, KafkaProducer
 from service import ServiceProcess, service
 from topics import Topics
 
+from collector.commands.dead_letters import LetterFilter, redrive_letters
 from collector.config.loading import load
 from collector.dead_letters import letters_in
-from collector.dead_letters_command import Wanted, redrive_letters
 from collector.demo.judge import serve_judge
-from collector.opening import open_logs
-from collector.records import evaluation_from_json
-from evaluators.outcome import Evaluation
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import open_logs
+from evaluators.results import Evaluation
 
 MAIL = "ada@example.com"
 
@@ -40,7 +40,7 @@ def configuration(judge: str, **changes: Any) -> dict[str, Any]:
             "exact": {"kind": "exact_match"},
             "kind": {"kind": "conversational_g_eval", "criteria": "Is the assistant kind?"},
         },
-        "monitors": {"all": {"evaluators": ["exact", "kind"], "idle": "2s", "lateness": "1s"}},
+        "monitors": {"all": {"evaluators": ["exact", "kind"], "idle_timeout": "2s", "allowed_lateness": "1s"}},
         "export": {"jsonl": {"path": "scores.jsonl"}},
     } | changes
 
@@ -110,11 +110,20 @@ async def test_chats_in_files_are_judged_like_traces(judge: str, tmp_path: Path)
             await counted(process, "evalstream_receive_items_total", source="files", signal="turns", result="accepted")
             == TURNS
         )
-        assert await counted(process, "evalstream_assemble_total", dialect="readymade", what="no_content") == 1
+        assert (
+            await counted(
+                process,
+                "evalstream_turns_assembled_total",
+                dialect="readymade",
+                outcome="incomplete",
+                reason="no_content",
+            )
+            == 1
+        )
         assert await counted(process, "evalstream_drops_total", stage="receive", reason="unreadable_file") == 1
         assert await process.stop() == 0
     assert_judged_once(ledger)
-    assert "chats.jsonl:7 is left out: no OTLP request" in process.stderr.read_text()
+    assert "chats.jsonl:7 is skipped: no OTLP request" in process.stderr.read_text()
     assert MAIL.encode() not in (tmp_path / "evalstream.db").read_bytes()
 
 
@@ -160,10 +169,10 @@ async def test_chats_on_a_topic_are_judged_once_and_poison_is_put_aside(
     async with open_logs(load(process.path).settings.log) as logs:
         [letter] = [each async for each in letters_in(logs.dead_letters)]
     assert (letter.source, letter.partition, letter.position, letter.signal) == (chats.name, 1, 2, "turns")
-    assert letter.reason.startswith("not a turn: answer: no such key")
+    assert letter.reason.startswith("answer: unknown key")
     said: list[str] = []
-    assert await redrive_letters(load(process.path), Wanted(stage="receive"), said.append) == 1
-    assert said == [f"{letter.letter_id}: {letter.reason}", "1 stay dead"]
+    assert await redrive_letters(load(process.path), LetterFilter(stage="receive"), said.append) == 1
+    assert said == [f"{letter.letter_id}: {letter.reason}", "1 failed again"]
 
     chats.publish(json.dumps(chat(3)).encode())
     async with service(tmp_path, config) as process:

@@ -18,13 +18,13 @@ from topics import Topics
 
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, StandInJudge, serve_judge
-from collector.evaluate.decisions import DECISION
-from collector.evaluate.sampling import draw
+from collector.evaluate.recovery.control_records import CONTROL_HEADERS
+from collector.evaluate.sampling.draw import draw
 from collector.logs.log import Log, Record
-from collector.opening import open_logs
-from collector.records import evaluation_from_json, turn_to_json
+from collector.records.json import evaluation_from_json, turn_to_json
+from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 CONVERSATIONS, TURNS = 80, 3
 PARTITIONS = 6
@@ -60,7 +60,7 @@ def configuration(judge: str, topics: Topics) -> dict[str, Any]:
         },
         "monitors": {
             "all": {"evaluators": list(FREE)},
-            "paid": {"evaluators": ["costly"], "budget": {"usd_per_hour": USD_PER_HOUR, "hard_cap": 1.0}},
+            "paid": {"evaluators": ["costly"], "budget": {"usd_per_hour": USD_PER_HOUR, "hard_cap_factor": 1.0}},
         },
     }
 
@@ -102,8 +102,10 @@ async def counts(process: ServiceProcess) -> Counter[tuple[str, str]]:
     families = text_string_to_metric_families(await process.metrics())
     found: Counter[tuple[str, str]] = Counter()
     for sample in (each for family in families for each in family.samples):
-        if sample.name == "evalstream_ledger_total":
-            found[sample.labels["evaluator"], sample.labels["what"]] += int(sample.value)
+        if sample.name == "evalstream_evaluations_due_total":
+            found[sample.labels["evaluator"], sample.labels["origin"]] += int(sample.value)
+        if sample.name == "evalstream_evaluations_ended_total":
+            found[sample.labels["evaluator"], sample.labels["reason"] or sample.labels["outcome"]] += int(sample.value)
     return found
 
 
@@ -128,8 +130,8 @@ async def news(log: Log, positions: list[int]) -> list[Evaluation]:
     found: list[Evaluation] = []
     for partition, start in enumerate(positions):
         async for batch in log.read(partition, start):
-            found += [evaluation_from_json(each.value) for each in batch if each.headers != DECISION]
-            positions[partition] = batch[-1].position + 1
+            found += [evaluation_from_json(each.value) for each in batch if each.headers != CONTROL_HEADERS]
+            positions[partition] = batch[-1].offset + 1
     return found
 
 

@@ -14,9 +14,9 @@ import yaml
 from service import free_port
 
 from collector.cli import main
+from collector.commands.plan_json import plan_json
 from collector.config.loading import load
 from collector.demo.judge import Faults, StandInJudge, serve_judge
-from collector.plan_json import plan_json
 
 
 def prepare(folder: Path, url: str, count: int) -> None:
@@ -65,18 +65,18 @@ async def test_scores_files_and_fails_under_a_line(tmp_path: Path) -> None:
         assert tally["interval"][0] < tally["mean"] < tally["interval"][1]
         done = await finished(tmp_path, "turns.jsonl", "--fail-under", "0.99", "-o", "out.csv")
         assert done.returncode == 1
-        assert done.stderr.startswith("evalstream: helpful: the mean")
+        assert done.stderr.startswith("evalstream: helpful: mean")
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 101
         done = await finished(tmp_path, "nowhere*.jsonl")
-        assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: matches no file\n")
+        assert (done.returncode, done.stderr) == (2, "evalstream: nowhere*.jsonl: no file matches\n")
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("hello\n", "turns.jsonl: holds no JSON; give OTLP, or turns with one JSON object a line"),
-        ("", "turns.jsonl: is empty; give OTLP, or turns with one JSON object a line"),
-        ('{"resourceSpans": []}', "turns.jsonl: no turn is in it; evalstream normalize --explain says why"),
+        ("hello\n", "turns.jsonl: not JSON; give OTLP, or turns with one JSON object per line"),
+        ("", "turns.jsonl: is empty; give OTLP, or turns with one JSON object per line"),
+        ('{"resourceSpans": []}', "turns.jsonl: no turns found; evalstream normalize --explain FILE shows why"),
     ],
 )
 def test_files_that_hold_nothing(
@@ -102,12 +102,12 @@ async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert json.loads(done.stdout)["helpful"]["mean"] is None
     assert done.stderr == (
-        "evalstream: helpful: nothing could be scored, 3 failed (judge_reply_invalid), the first one because: "
-        "the answer holds no JSON object; check its judge's base_url, model and key\n"
+        "evalstream: helpful: nothing could be scored: 3 failed (judge_reply_invalid); the first error: "
+        "the answer holds no JSON object; check base_url, model and api_key of its judge\n"
     )
 
 
-async def test_a_judge_where_nobody_listens_is_told_of_at_once(tmp_path: Path) -> None:
+async def test_an_unreachable_judge_is_reported_at_once(tmp_path: Path) -> None:
     url = f"http://localhost:{free_port()}/v1"
     prepare(tmp_path, url, 2)
     done = await finished(tmp_path, "turns.jsonl", "--json", "-o", "out.jsonl")
@@ -119,9 +119,9 @@ async def test_a_judge_where_nobody_listens_is_told_of_at_once(tmp_path: Path) -
     nobody = "no connection to the judge: connection refused"
     assert done.stderr == (
         f"evalstream: judge main at {url} has never answered ({nobody}), so its evaluations fail at once; "
-        "start it, or mend judges.main.base_url\n"
-        "evalstream: helpful: nothing could be scored, 2 failed (judge_unavailable), the first one because: "
-        f"{nobody}; check its judge's base_url, model and key\n"
+        "start it, or correct judges.main.base_url\n"
+        "evalstream: helpful: nothing could be scored: 2 failed (judge_unavailable); the first error: "
+        f"{nobody}; check base_url, model and api_key of its judge\n"
     )
 
 
@@ -143,7 +143,10 @@ async def test_interrupted_and_started_again_nothing_is_judged_twice(tmp_path: P
         first.send_signal(signal.SIGINT)
         _, said = await first.communicate()
         assert first.returncode == 130
-        assert said.decode().splitlines()[-1] == "evalstream: interrupted; the same command goes on from out.jsonl"
+        assert (
+            said.decode().splitlines()[-1]
+            == "evalstream: interrupted; run the same command again to resume from out.jsonl"
+        )
         kept, before = (tmp_path / "out.jsonl").read_bytes().count(b"\n"), judge.calls
         assert before - kept <= 64, "of what was asked only what was under way is lost"
         done = await finished(tmp_path, "turns.jsonl", "-o", "out.jsonl", "--json")

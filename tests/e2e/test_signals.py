@@ -16,23 +16,23 @@ from collector.demo.judge import Faults, StandInJudge, serve_judge
 async def test_a_second_signal_ends_it_now_and_the_next_start_goes_on(tmp_path: Path) -> None:
     judge = StandInJudge(Faults(hang=True))
     async with serve_judge(judge) as url:
-        settings = configuration(url, 0) | {"evaluate": {"grace": "10m"}}
+        settings = configuration(url, 0) | {"evaluate": {"shutdown_grace": "10m"}}
         process = ServiceProcess(tmp_path, settings)
         await process.start()
         for name, body in requests(DIALECT):
             assert await process.post(name, body) == 200
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not judge.calls:
                 await asyncio.sleep(0.05)
         running = process._process
         assert running is not None
         running.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
-            while "a second signal ends it now" not in process.stderr.read_text():
+        async with asyncio.timeout(60):
+            while "signal again to exit now" not in process.stderr.read_text():
                 await asyncio.sleep(0.05)
         assert running.returncode is None, "an evaluation is under way"
         running.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await running.wait() == 1
         judge.faults = Faults()
         await process.start()

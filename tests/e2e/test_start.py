@@ -24,14 +24,14 @@ HEAVY = {
 NOT_FOR_RUN = {
     "evaluators.judges.connection", "openai", "httpx2", "kafka", "grpc", "rich", "jsonschema", "rapidfuzz",
     "json_repair", "numpy", "requests", "opentelemetry.sdk", "opentelemetry.exporter", "collector.logs.kafka",
-    "collector.demo", "collector.replay", "collector.scoring", "collector.export.otlp", "collector.redact.presidio",
+    "collector.demo", "collector.commands.replay", "collector.commands.score", "collector.export.otlp", "collector.redact.presidio",
 }  # fmt: skip
 UNTIL_READY = """
 import asyncio, sys
 from pathlib import Path
 import collector.cli
 from collector.config.loading import load
-from collector.app import running, stages_of, STAGES
+from collector.service.app import running, stages_of, STAGES
 
 async def start():
     async with running(load(Path(sys.argv[1])), STAGES):
@@ -72,6 +72,6 @@ def test_run_is_ready_before_it_imports_what_it_may_never_need(tmp_path: Path) -
     }
     path.write_text(yaml.safe_dump(configuration))
     ready, later = printed("-c", UNTIL_READY, str(path))
-    assert {"aiohttp", "collector.app", "evaluators.output.g_eval"} <= ready
+    assert {"aiohttp", "collector.service.app", "evaluators.turn.g_eval"} <= ready
     assert ready & NOT_FOR_RUN == set()
     assert {"openai", "evaluators.judges.connection"} <= later, "what questions to a judge need comes when it is ready"

@@ -64,8 +64,8 @@ def test_explanations_as_json_say_what_the_words_say() -> None:
     words = data("normalize", "--explain", str(GOLDEN))
     assert [each["trace_id"] for each in traces] == re.findall(r"^trace (\w+)$", words, re.MULTILINE)
     spans = [span for each in traces for span in each["spans"]]
-    assert [span["fate"] for span in spans if span["dialect"]] == re.findall(
-        r"^    (makes .*|is part .*)$", words, re.MULTILINE
+    assert [span["outcome"] for span in spans if span["dialect"]] == re.findall(
+        r"^    (becomes .*|no turn: .*|is part .*)$", words, re.MULTILINE
     )
     assert [turn["turn_id"] for each in traces for turn in each["turns"]] == re.findall(
         r"^  turn (\w+)", words, re.MULTILINE

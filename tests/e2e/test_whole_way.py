@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from service import free_port, service, until_ledger
 from topics import Topics
 
 from collector.demo.judge import serve_judge
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 EXCHANGES = exchanges()
 ANSWERED = [each for each in EXCHANGES if not each["failed"]]
@@ -32,7 +33,7 @@ async def judge() -> AsyncIterator[str]:
 def configuration(judge: str, **changes: Any) -> dict[str, Any]:
     return {
         "log": {"kind": "sqlite", "path": "evalstream.db"},
-        "assemble": {"quiet": "1s", "linger": "30s"},
+        "assemble": {"idle_timeout": "1s", "allowed_lateness": "30s"},
         "judges": {"stand-in": {"model": "stand-in", "base_url": judge}},
         "evaluators": {
             "helpful": {
@@ -95,10 +96,14 @@ async def test_a_conversation_ends_by_an_event_of_the_applications_own(judge: st
     config = configuration(judge)
     config["evaluators"] = {"kind": {"kind": "conversational_g_eval", "criteria": "Is the assistant kind?"}}
     config["monitors"] = {
-        "all": {"evaluators": ["kind"], "idle": "1d", "end": {"events": ["conversation.ended", "session.end"]}}
+        "all": {
+            "evaluators": ["kind"],
+            "idle_timeout": "1d",
+            "end_markers": {"events": ["conversation.ended", "session.end"]},
+        }
     }
     conversations = ("by a span", "by a record", "not yet")
-    traces = [Trace(f"{number + 1:032x}") for number in range(len(conversations))]
+    traces = [Trace(f"{number + 1:032x}", start=time.time_ns()) for number in range(len(conversations))]
     for trace, conversation in zip(traces, conversations, strict=True):
         events = [("conversation.ended", {})] if conversation == "by a span" else [("saved", {})]
         trace.span(1, "POST /chat", events=events)

@@ -88,5 +88,5 @@ def test_a_file_without_turns_is_no_mistake(
         main()
     assert (ended.value.code, capsys.readouterr().err) == (
         0,
-        f"evalstream: {path}: no turn is in it; --explain says why\n",
+        f"evalstream: {path}: no turns found; --explain shows why\n",
     )

@@ -18,12 +18,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from truth import PAYLOADS
 
-from collector.assemble.gather import Gathered, Piece, gather
-from collector.assemble.identity import CONVERSATION_KEYS, USER_KEYS, Identity
+from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
+from collector.assemble.identity import CONVERSATION_KEYS, USER_KEYS, IdentityLookup
 from collector.dialects.dialect import Dialect
 from collector.dialects.registry import Dialects
-from collector.otlp import records_of, request_from_protobuf, spans_of, split_by_trace
-from collector.span import Span
+from collector.otlp.decode import records_of, request_from_protobuf, spans_of, split_by_trace
+from collector.otlp.span import Span
 from evaluators.cases import Json
 
 DEEP = 3000
@@ -107,13 +107,13 @@ DIALECTS = Dialects.installed()
 
 
 @cache
-def captured_traces(dialect: str) -> tuple[Gathered, ...]:
+def captured_traces(dialect: str) -> tuple[CollectedTrace, ...]:
     """The captured traces in which a dialect reads something."""
-    pieces: dict[str, list[Piece]] = {}
+    pieces: dict[str, list[TracePiece]] = {}
     for signal, data in requests():
         for trace_id, piece in split_by_trace(request_from_protobuf(data, signal), data).pieces:
-            pieces.setdefault(trace_id, []).append(Piece(signal, piece))
-    found = (gather(each, DIALECTS, Identity(), _no_bad) for each in pieces.values())
+            pieces.setdefault(trace_id, []).append(TracePiece(signal, piece))
+    found = (collect_trace(each, DIALECTS, IdentityLookup(), _no_bad) for each in pieces.values())
     return tuple(each for each in found if each is not None and any(_reads(dialect, span) for span in each.spans))
 
 
@@ -253,15 +253,15 @@ class Hostile:
             made[self.dice.choice(_KINDS)] = self.dice.choice(OPERATIONS)
         return made
 
-    def trace(self, dialect: Dialect) -> Gathered:
+    def trace(self, dialect: Dialect) -> CollectedTrace:
         """A captured trace of a dialect, or one span of it, with other attributes than it should have."""
         dice = self.dice
         traces = captured_traces(dialect.name)
         if not traces or dice.random() < 0.6:
-            return Gathered((self._spoilt(typical(dialect), dialect),), ())
+            return CollectedTrace((self._spoilt(typical(dialect), dialect),), ())
         trace = dice.choice(traces)
         spans = [self._spoilt(span, dialect) if dice.random() < 0.4 else span for span in trace.spans]
-        return Gathered(tuple(spans), () if dice.random() < 0.2 else trace.records)
+        return CollectedTrace(tuple(spans), () if dice.random() < 0.2 else trace.records)
 
     def _spoilt(self, span: Span, dialect: Dialect) -> Span:
         dice = self.dice
@@ -287,12 +287,12 @@ class Hostile:
             evidence=0,
         )
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[TracePiece]:
         """The pieces of a trace: a few spans in one request each, and log records."""
         dice = self.dice
-        pieces = [Piece("traces", self._traces()) for _ in range(dice.choice((1, 1, 1, 2)))]
+        pieces = [TracePiece("traces", self._traces()) for _ in range(dice.choice((1, 1, 1, 2)))]
         if dice.random() < 0.4:
-            pieces.append(Piece("logs", self._logs()))
+            pieces.append(TracePiece("logs", self._logs()))
         return pieces
 
     def _traces(self) -> bytes:

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from collector.assemble.gather import Piece
+from collector.assemble.collect_trace import TracePiece
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
 from evaluators.cases import Turn
@@ -53,10 +53,14 @@ def put(target: Any, attributes: Mapping[str, Any]) -> None:
 
 
 class Trace:
-    """One trace in the making. Ids are numbers; a span starts at its number in seconds unless `at` says otherwise."""
+    """One trace in the making. Ids are numbers; a span starts at its number in seconds unless `at` says otherwise.
 
-    def __init__(self, trace_id: str = TRACE, resource: Mapping[str, Any] | None = None) -> None:
+    Times count from `start` (ns since the epoch). What a running service gets starts now: it compares with its own clock.
+    """
+
+    def __init__(self, trace_id: str = TRACE, resource: Mapping[str, Any] | None = None, *, start: int = START) -> None:
         self.trace_id = bytes.fromhex(trace_id)
+        self.start = start
         self.resource = {"service.name": "shop", **(resource or {})}
         self.spans = ExportTraceServiceRequest()
         self.logs = ExportLogsServiceRequest()
@@ -82,7 +86,7 @@ class Trace:
         span = scoped.spans.add(name=name, trace_id=self.trace_id, span_id=number.to_bytes(8, "big"))
         if parent is not None:
             span.parent_span_id = parent.to_bytes(8, "big")
-        span.start_time_unix_nano = START + int((number if at is None else at) * SECOND)
+        span.start_time_unix_nano = self.start + int((number if at is None else at) * SECOND)
         span.end_time_unix_nano = span.start_time_unix_nano + int(took * SECOND)
         span.dropped_attributes_count = dropped
         if error is not None:
@@ -110,15 +114,15 @@ class Trace:
         record = scoped.log_records.add(event_name=name, trace_id=self.trace_id)
         if span is not None:
             record.span_id = span.to_bytes(8, "big")
-        record.time_unix_nano = START + int(at * SECOND)
+        record.time_unix_nano = self.start + int(at * SECOND)
         if body is not None:
             record.body.CopyFrom(any_value(body))
         put(record.attributes, attributes or {})
         return self
 
-    def pieces(self) -> list[Piece]:
-        found = [Piece("traces", self.spans.SerializeToString())] if self.spans.resource_spans else []
-        return [*found, Piece("logs", self.logs.SerializeToString())] if self.logs.resource_logs else found
+    def pieces(self) -> list[TracePiece]:
+        found = [TracePiece("traces", self.spans.SerializeToString())] if self.spans.resource_spans else []
+        return [*found, TracePiece("logs", self.logs.SerializeToString())] if self.logs.resource_logs else found
 
     def turns(self, assembler: Assembler = ASSEMBLER) -> list[Turn]:
         return [each.turn for each in assembler.assemble(self.pieces(), _no_bad).turns]

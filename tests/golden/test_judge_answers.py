@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.output.pairwise_dimensions import DIMENSIONS, PairwiseDimensions
+from evaluators.evaluation import evaluate
 from evaluators.plain_rating import plain_rating
-from evaluators.run import run
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
+from evaluators.turn.pairwise_dimensions import DIMENSIONS, PairwiseDimensions
 
 HERE = Path(__file__).parent / "judge_answers"
 FIVE = Scale(1, 5)
@@ -41,7 +41,7 @@ async def replayed(pair, model):
     """The label of the first answer, and its mean score less the other's in each of the two orders."""
     turn = a_turn("Request", "first answer", attributes={"other": "second answer"})
     evaluator = PairwiseDimensions(name="p", other_output_attribute="other")
-    outcome = (await run(evaluator, turn, recorded(pair["answers"][model]), now=a_moment)).outcome
+    outcome = (await evaluate(evaluator, turn, recorded(pair["answers"][model]), now=a_moment)).outcome
     scores = outcome.details["dimensions"]["accuracy"]
     rounds = [a - b for a, b in zip(scores["actual_output"]["scores"], scores["other_output"]["scores"], strict=True)]
     return outcome.label, rounds

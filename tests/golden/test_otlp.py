@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from truth import PAYLOADS, complaints, folders, truth_of
 
-from collector.assembling import linked
+from collector.commands.normalize import main, normalize
 from collector.config.settings import AssembleSettings
-from collector.normalize import main, normalize
-from collector.records import turn_from_json
+from collector.records.json import turn_from_json
+from collector.service.assembly_builder import link_turns
 
 
 @pytest.mark.parametrize("folder", folders())
@@ -46,7 +46,9 @@ def test_no_path_of_a_machine_is_in_the_payloads() -> None:
 
 @pytest.mark.parametrize("folder", ["litellm-v1", "mlflow-openai", "ms-agent-framework"])
 def test_a_conversation_that_the_library_does_not_name_is_known_by_its_history(folder: str) -> None:
-    turns = [*linked(normalize([PAYLOADS / folder]), AssembleSettings.model_validate({"link": {"services": ["*"]}}))]
+    turns = [
+        *link_turns(normalize([PAYLOADS / folder]), AssembleSettings.model_validate({"link": {"services": ["*"]}}))
+    ]
     assert {turn.conversation_id for turn in normalize([PAYLOADS / folder])} == {None}
     by_conversation = Counter(turn.conversation_id for turn in turns)
     assert sorted(by_conversation.values()) == [1, 1, 3], "the talk of three turns, a question by itself, a failure"

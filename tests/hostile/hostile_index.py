@@ -44,7 +44,7 @@ CASES = {
         "400",
         (
             _HTTP + "test_broken_gzip_is_400",
-            "unit/receive/test_inflate.py::test_broken_streams_are_bad_input",
+            "unit/receive/test_body.py::test_broken_streams_are_bad_input",
             _GRPC + "test_broken_gzip_is_invalid",
         ),
     ),
@@ -86,7 +86,7 @@ CASES = {
             "hostile/test_socket_fuzz.py::test_senders_of_anything_are_answered_or_hung_up_on",
         ),
     ),
-    9: Case("two million empty spans", "413", (_HTTP + "test_two_million_empty_spans_are_413_at_once",)),
+    9: Case("two million empty spans", "413", (_HTTP + "test_items_beyond_the_limit_are_413_at_once",)),
     10: Case("deep AnyValue", "400", (_HTTP + "test_deep_protobuf_is_400",)),
     11: Case(
         "deep, huge, odd JSON",
@@ -102,7 +102,7 @@ CASES = {
             "hostile/test_fuzz.py::test_every_attribute_with_every_wrong_type",
             _HTTP + "test_large_attributes_pass",
             "unit/evaluators/test_g_eval.py::test_long_texts_are_cut_visibly",
-            "unit/evaluate/test_conversations.py::test_limits_close_let_the_texts_go_and_what_comes_later_opens_afresh",
+            "unit/evaluate/conversations/test_keyed_sessions.py::test_limits_close_let_the_texts_go_and_what_comes_later_opens_afresh",
         ),
     ),
     15: Case(
@@ -175,7 +175,7 @@ CASES = {
             _FAULTS + "test_a_judge_that_hangs_ends_at_the_deadline",
             "property/test_scores.py::test_no_text_makes_the_reader_fail_otherwise",
             "property/test_scores.py::test_nor_does_almost_json",
-            "unit/evaluators/judges/test_breaker.py::test_opens_after_failures_in_a_row_and_asks_nothing_then",
+            "unit/evaluators/judges/test_circuit_breaker.py::test_opens_after_failures_in_a_row_and_asks_nothing_then",
         ),
     ),
     23: Case(
@@ -226,7 +226,7 @@ CASES = {
         "conversations neither all close nor hang",
         (
             _AROUND + "test_when_the_clock_jumps_an_hour_conversations_neither_all_close_nor_hang",
-            "unit/logs/test_clock.py::test_a_jump_is_made_good_bit_by_bit",
+            "unit/logs/test_slewed_clock.py::test_a_jump_is_made_good_bit_by_bit",
         ),
     ),
     30: Case(

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from collector.errors import ConfigError
 from collector.logs.memory import MemoryLog
-from collector.receive.access import LOOK_EVERY, AuthSettings, Tokens
+from collector.receive.access import LOOK_EVERY, AuthSettings, BearerTokens, SenderAuthSettings
 from collector.receive.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 GOOD, ALSO = "a-good-token-0123456789", "another-token-0123456789"
 HEADERS = {"Content-Type": "application/x-protobuf"}
@@ -55,9 +55,9 @@ async def test_only_a_whole_token_lets_in(header, status):
 def test_every_token_is_compared_whole(monkeypatch):
     compared = []
     monkeypatch.setattr("hmac.compare_digest", lambda one, two: compared.append((one, two)) or one == two)
-    tokens = Tokens(AuthSettings(tokens=(GOOD, ALSO)), "receive.otlp_http")
+    tokens = BearerTokens(AuthSettings(tokens=(GOOD, ALSO)), "receive.otlp_http")
 
-    assert tokens.know(GOOD)
+    assert tokens.is_valid(GOOD)
     assert len(compared) == 2, "finding the first does not end the comparison"
     assert {len(each) for pair in compared for each in pair} == {32}, "hashes, so that length tells nothing"
 
@@ -66,17 +66,17 @@ def test_token_files_rotate_without_a_restart(tmp_path):
     now = [0.0]
     file = tmp_path / "tokens"
     file.write_text(GOOD + "\n")
-    tokens = Tokens(AuthSettings(token_files=(file,)), "receive.otlp_http", clock=lambda: now[0])
+    tokens = BearerTokens(AuthSettings(token_files=(file,)), "receive.otlp_http", clock=lambda: now[0])
     file.write_text(f"{ALSO}\n\n")
 
     now[0] = LOOK_EVERY
-    assert tokens.know(ALSO)
-    assert not tokens.know(GOOD)
-    assert not tokens.know("")
+    assert tokens.is_valid(ALSO)
+    assert not tokens.is_valid(GOOD)
+    assert not tokens.is_valid("")
 
     file.unlink()
     now[0] = 2 * LOOK_EVERY
-    assert tokens.know(ALSO), "while a file is being replaced the old tokens hold"
+    assert tokens.is_valid(ALSO), "while a file is being replaced the old tokens hold"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
@@ -84,7 +84,7 @@ def test_nothing_listens_beyond_loopback_without_authentication(host, tmp_path):
     with pytest.raises(ValidationError, match="insecure: true"):
         OtlpHttpSettings(host=host)
     OtlpHttpSettings(host=host, insecure=True)
-    OtlpHttpSettings(host=host, auth=AuthSettings(tokens=(GOOD,)))
+    OtlpHttpSettings(host=host, auth=SenderAuthSettings(tokens=(GOOD,)))
 
 
 def test_short_tokens_are_refused_without_being_shown():
@@ -97,7 +97,7 @@ def test_a_file_of_short_tokens_says_what_is_wrong_with_them(tmp_path):
     file = tmp_path / "tokens"
     file.write_text("hunter2\n")
     with pytest.raises(ConfigError, match="no token of 16 characters or more") as raised:
-        Tokens(AuthSettings(token_files=(file,)), "receive.otlp_http")
+        BearerTokens(AuthSettings(token_files=(file,)), "receive.otlp_http")
     assert "hunter2" not in str(raised.value)
 
 

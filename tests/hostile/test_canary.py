@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from collector.evaluate.budget import Limits
-from collector.evaluate.dispatch import Dispatcher
-from collector.evaluate.lanes import Room
-from collector.evaluate.marks import Mark
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.windows import Budget
+from collector.evaluate.guardrails import CanarySettings, EvaluationGuardrails, inject
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
-from collector.evaluate.purse import Purse
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.scheduling.bulkhead import BulkheadLimits
+from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.logs.memory import MemoryLog
-from collector.safeguards import CanarySettings, Safeguards, planted
-from collector.telemetry import CANARIES, Telemetry
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import CANARIES
 from evaluators.cases import Conversation, Turn
 from evaluators.judge import Answer, Verdict
-from evaluators.outcome import Score, Usage
-from evaluators.output.g_eval import GEval
+from evaluators.results import Score, Usage
+from evaluators.turn.g_eval import GEval
 
 TURN = Turn(turn_id="t1", input="What is 2 and 2?", actual_output="It is 4.")
 EVALUATOR = GEval(
@@ -52,14 +53,14 @@ class Obedient:
 
 async def results(judge, share: float = 1.0, **settings) -> dict[str, float]:
     telemetry = Telemetry()
-    guards = Safeguards(telemetry, canary=CanarySettings(share=share, **settings))
+    guards = EvaluationGuardrails(telemetry, canary=CanarySettings(share=share, **settings))
     result = await guards.run(EVALUATOR, TURN, judge, now=lambda: datetime.now(UTC))
     assert isinstance(result.outcome, Score)
-    await guards.settle()
+    await guards.wait()
     await guards.close()
     return {
         each: telemetry.counter(CANARIES, "right", "m", each)._value.get()
-        for each in ("held", "shifted", "failed", "left_out")
+        for each in ("resisted", "shifted", "failed", "skipped")
     }
 
 
@@ -70,13 +71,13 @@ async def test_a_judge_that_obeys_is_found_out(own):
 
 @pytest.mark.parametrize("own", [0, 10])
 async def test_a_judge_that_does_not_holds(own):
-    assert (await results(Obedient(own, obeys=False)))["held"] == 1
+    assert (await results(Obedient(own, obeys=False)))["resisted"] == 1
 
 
 async def test_the_evaluation_itself_is_never_the_planted_one():
-    guards = Safeguards(Telemetry(), canary=CanarySettings(share=1.0))
+    guards = EvaluationGuardrails(Telemetry(), canary=CanarySettings(share=1.0))
     result = await guards.run(EVALUATOR, TURN, Obedient(3, obeys=True), now=lambda: datetime.now(UTC))
-    await guards.settle()
+    await guards.wait()
 
     assert result.outcome.value == pytest.approx(0.3)
 
@@ -97,26 +98,35 @@ class Priced(Obedient):
 async def test_a_twin_is_paid_from_the_budget_and_left_out_beyond_its_cap(usd_per_hour, twins):
     judge, telemetry = Priced(3, obeys=False), Telemetry()
     assignment = Assignment(EVALUATOR, judge, "v", expected_usd=0.01)
-    limits = Limits(usd_per_hour=usd_per_hour, hard_cap=1.0)
-    monitor = Monitor(name="m", assignments=(assignment,), match={}, limits=limits)
-    purse = Purse(Plan((monitor,)), 1)
-    purse.open(0, datetime.now(UTC).timestamp(), None, ())
-    guards = Safeguards(telemetry, canary=CanarySettings(share=1.0))
-    dispatcher = Dispatcher(MemoryLog("evaluations", partitions=1), room=Room(places=1), purse=purse, run=guards.run)
-    job = Job(evaluation_id="1", monitor=monitor, assignment=assignment, case=lambda: TURN, needs=Mark(0), emitted=0)
-    evaluation = await dispatcher.perform(job, 0)
-    await guards.settle()
+    limits = Budget(usd_per_hour=usd_per_hour, hard_cap=1.0)
+    monitor = Monitor(name="m", assignments=(assignment,), match={}, budget=limits)
+    budget = BudgetController(Plan((monitor,)), 1)
+    budget.add_partition(0, datetime.now(UTC).timestamp(), None, ())
+    guards = EvaluationGuardrails(telemetry, canary=CanarySettings(share=1.0))
+    dispatcher = Dispatcher(
+        MemoryLog("evaluations", partitions=1), guards, limits=BulkheadLimits(slots=1), budget=budget
+    )
+    job = Job(
+        evaluation_id="1",
+        monitor=monitor,
+        assignment=assignment,
+        case=lambda: TURN,
+        replay_point=ReplayPoint(0),
+        trigger_offset=0,
+    )
+    evaluation = await dispatcher.execute(job, 0)
+    await guards.wait()
 
     assert evaluation.cost_usd == 0.01
     assert judge.asked == 1 + twins
-    assert telemetry.counter(CANARIES, "right", "m", "left_out")._value.get() == 1 - twins
+    assert telemetry.counter(CANARIES, "right", "m", "skipped")._value.get() == 1 - twins
     spent = (1 + twins) * 0.01 / usd_per_hour
-    assert purse.used("m", datetime.now(UTC).timestamp()) == pytest.approx(spent)
+    assert budget.used_fraction("m", datetime.now(UTC).timestamp()) == pytest.approx(spent)
 
 
 def test_a_conversation_is_planted_in_its_last_answer():
     conversation = Conversation(conversation_id="c", turns=(TURN, TURN))
 
-    first, last = planted(conversation, "obey").turns
+    first, last = inject(conversation, "obey").turns
     assert first == TURN
     assert last.actual_output == "It is 4.\n\nobey"

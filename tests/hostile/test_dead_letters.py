@@ -8,23 +8,31 @@ from contextlib import asynccontextmanager
 import pytest
 
 from collector.backoff import Backoff
-from collector.dead_letters import DeadLetters, DeadLetterSettings, TooManyDeadLetters, letters_in, put, record_of
+from collector.dead_letters import (
+    DeadLetterSettings,
+    DeadLetterWriter,
+    TooManyDeadLetters,
+    append_letters,
+    letters_in,
+    record_of,
+)
 from collector.errors import BadInput
-from collector.logs.log import LogUnavailable, Record, Stored, Unreadable
+from collector.logs.log import LogUnavailable, Record, StoredRecord, UnreadableRecords
 from collector.logs.memory import MemoryLog
 from collector.receive.kafka import KafkaReceiver
-from collector.receive.refusal import NotRedacted
-from collector.telemetry import DEAD_LETTERS, Telemetry
+from collector.receive.rejection import NotRedacted
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import DEAD_LETTERS
 
 BAD, GOOD = b"\xff\xff\xff", b""
 
 
-def stored(position: int, value: bytes = BAD) -> Stored:
-    return Stored(0, position, 100.0, b"k", value, (("h", b"v"),))
+def stored(position: int, value: bytes = BAD) -> StoredRecord:
+    return StoredRecord(0, position, 100.0, b"k", value, (("h", b"v"),))
 
 
-def letters(log, telemetry=None, *, keep=True, **settings) -> DeadLetters:
-    return DeadLetters(
+def letters(log, telemetry=None, *, keep=True, **settings) -> DeadLetterWriter:
+    return DeadLetterWriter(
         "receive",
         "otlp_spans",
         log,
@@ -36,9 +44,9 @@ def letters(log, telemetry=None, *, keep=True, **settings) -> DeadLetters:
 
 
 @asynccontextmanager
-async def fold_of(dead: DeadLetters, spans, signal="traces"):
-    receiver = KafkaReceiver("otlp_spans", signal, spans, Telemetry(), on_poison=dead.poisoned)
-    async with dead.guarding(receiver.open_fold)(0, None) as fold:
+async def fold_of(dead: DeadLetterWriter, spans, signal="traces"):
+    receiver = KafkaReceiver("otlp_spans", signal, spans, Telemetry(), on_unreadable=dead.take_async)
+    async with dead.wrap(receiver.open_fold)(0, None) as fold:
         yield fold
 
 
@@ -58,13 +66,15 @@ async def test_a_bad_record_is_put_aside_and_the_rest_goes_on():
 async def test_a_delivery_of_which_nothing_can_be_read_stops_no_source(signal):
     log = MemoryLog("dead_letters", partitions=1)
     async with fold_of(letters(log), MemoryLog("there", partitions=1), signal) as fold:
-        await fold.deliver([Unreadable(0, 7, 100.0, None, b"", end=12, reason="the checksum is wrong")])
+        await fold.deliver([UnreadableRecords(0, 7, 100.0, None, b"", end_offset=12, reason="the checksum is wrong")])
     assert [each.position async for each in letters_in(log)] == [7]
 
 
 async def test_what_could_not_even_be_read_is_put_aside_with_its_place_and_stops_a_stage_like_the_rest():
     log, telemetry = MemoryLog("dead_letters", partitions=1), Telemetry()
-    unreadable = [Unreadable(0, at, 100.0, None, b"", end=at + 5, reason="the checksum is wrong") for at in (7, 20)]
+    unreadable = [
+        UnreadableRecords(0, at, 100.0, None, b"", end_offset=at + 5, reason="the checksum is wrong") for at in (7, 20)
+    ]
     async with fold_of(letters(log, telemetry), MemoryLog("spans", partitions=1)) as fold:
         await fold.replay(unreadable)
         await fold.deliver([unreadable[0], stored(12, GOOD)])
@@ -153,7 +163,7 @@ async def test_while_the_dead_letter_log_cannot_be_written_the_delivery_does_not
         await working(records)
 
     log.append = append
-    dead = DeadLetters(
+    dead = DeadLetterWriter(
         "receive", "t", log, Telemetry(), DeadLetterSettings(), keep=True,
         backoff=Backoff(sleep=lambda _seconds: may_work.wait()),
     )  # fmt: skip
@@ -187,4 +197,4 @@ async def test_what_is_too_large_for_the_log_goes_in_without_its_value():
 
     assert letter.value is None
     assert letter.size == 3000
-    await put(log, [])
+    await append_letters(log, [])

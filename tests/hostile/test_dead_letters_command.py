@@ -8,16 +8,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from collector.commands.dead_letters import LetterFilter, list_letters, redrive_letters, show_letter
 from collector.config.loading import Config, check
-from collector.dead_letters import letter_of, letters_in, put
-from collector.dead_letters_command import Wanted, list_letters, redrive_letters, show_letter
+from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.errors import BadInput
-from collector.logs.log import Stored
-from collector.opening import open_logs
+from collector.logs.log import StoredRecord
 from collector.receive.kafka import KafkaReceiver
-from collector.records import turn_from_json, turn_to_json
-from collector.redact.opening import open_redactor
-from collector.telemetry import Telemetry
+from collector.records.json import turn_from_json, turn_to_json
+from collector.redact.open_redactor import open_redactor
+from collector.service.open_logs import open_logs
+from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 
 TURN = turn_to_json(Turn(turn_id="t", input="a", actual_output="b"))
@@ -36,14 +36,19 @@ def config(folder: Path) -> Config:
 
 async def left_behind(made: Config) -> list[str]:
     letters = [
-        letter_of("evaluate", "turns", Stored(0, 1, 1.0, b"c", TURN), BadInput("not a turn\x1b[2J"), keep=True),
+        letter_of("evaluate", "turns", StoredRecord(0, 1, 1.0, b"c", TURN), BadInput("not a turn\x1b[2J"), keep=True),
         letter_of(
-            "receive", "otlp_spans", Stored(0, 2, 1.0, None, b"\xff"), BadInput("no OTLP"), keep=True, signal="traces"
+            "receive",
+            "otlp_spans",
+            StoredRecord(0, 2, 1.0, None, b"\xff"),
+            BadInput("no OTLP"),
+            keep=True,
+            signal="traces",
         ),
-        letter_of("assemble", "spans", Stored(0, 3, 1.0, b"k", b"x"), BadInput("no OTLP"), keep=False),
+        letter_of("assemble", "spans", StoredRecord(0, 3, 1.0, b"k", b"x"), BadInput("no OTLP"), keep=False),
     ]
     async with open_logs(made.settings.log) as logs:
-        await put(logs.dead_letters, letters)
+        await append_letters(logs.dead_letters, letters)
     return [letter.letter_id for letter in letters]
 
 
@@ -53,7 +58,7 @@ async def test_list_show_and_redrive(tmp_path):
     said: list[str] = []
 
     table = io.StringIO()
-    assert await list_letters(made, Wanted(), Console(file=table, width=200), as_json=False) == 0
+    assert await list_letters(made, LetterFilter(), Console(file=table, width=200), as_json=False) == 0
     assert all(each in table.getvalue() for each in (evaluate, receive, assemble))
     assert "\x1b[2J" not in table.getvalue()
 
@@ -62,8 +67,8 @@ async def test_list_show_and_redrive(tmp_path):
     assert not any("\x1b" in line for line in said)
 
     said.clear()
-    assert await redrive_letters(made, Wanted(), said.append) == 1
-    assert said[-1] == "1 redriven, 2 stay dead"
+    assert await redrive_letters(made, LetterFilter(), said.append) == 1
+    assert said[-1] == "1 redriven, 2 failed again"
     async with open_logs(made.settings.log) as logs:
         turns = [record async for batch in logs.turns.read(0, 0) for record in batch]
         letters = {each.letter_id: each async for each in letters_in(logs.dead_letters)}
@@ -72,20 +77,22 @@ async def test_list_show_and_redrive(tmp_path):
     assert letters[evaluate].value is None
     assert letters[receive].attempts == 2
 
-    assert await redrive_letters(made, Wanted(ids=(evaluate,)), said.append) == 0, "what was processed again is done"
+    assert await redrive_letters(made, LetterFilter(ids=(evaluate,)), said.append) == 0, (
+        "what was processed again is done"
+    )
 
 
 async def test_ready_made_turns_are_redriven_into_the_turns_log_with_the_ids_that_the_topic_gave(tmp_path):
     """A letter whose message can be processed now, as after an update. Twice: the second gives the same turns."""
     made = config(tmp_path)
-    message = Stored(3, 5, 1_700_000_000.0, None, b'[{"input": "ada@example.com", "actual_output": "b"}]')
+    message = StoredRecord(3, 5, 1_700_000_000.0, None, b'[{"input": "ada@example.com", "actual_output": "b"}]')
     letter = letter_of("receive", "chats", message, BadInput("was not read"), keep=True, signal="turns")
     said: list[str] = []
     async with open_logs(made.settings.log) as logs:
         turns, telemetry = logs.turns, Telemetry()
         for _ in range(2):
-            await put(logs.dead_letters, [letter])
-            assert await redrive_letters(made, Wanted(), said.append) == 0
+            await append_letters(logs.dead_letters, [letter])
+            assert await redrive_letters(made, LetterFilter(), said.append) == 0
         redactor = open_redactor(made.settings.redact, lambda _kind, _count: None, lambda: None)
         receiver = KafkaReceiver("chats", "turns", turns, telemetry, redactor=redactor)
         async with receiver.open_fold(3, None) as fold:

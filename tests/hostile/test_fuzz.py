@@ -19,13 +19,13 @@ from hostile import DIALECTS, Hostile, names_of, typical, wrong_values
 from made_up import ASSEMBLER
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.assemble.explain import explain, lines_of
-from collector.assemble.gather import Gathered, Piece
+from collector.assemble.collect_trace import CollectedTrace, TracePiece
+from collector.assemble.explain import explain, format_lines
 from collector.assemble.trace import Assembly
 from collector.dialects.dialect import Dialect
 from collector.errors import BadInput
-from collector.receive.intake import take_in
-from collector.records import turn_from_json, turn_to_json
+from collector.receive.parsed_request import parse
+from collector.records.json import turn_from_json, turn_to_json
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 from evaluators.cases import Feedback
@@ -106,7 +106,7 @@ def test_requests(form, signal):
     for number in share(15_000):
         data = chance.randbytes(chance.randint(0, 60)) if number % 4 == 0 else mutated(chance, originals[number % 2])
         try:
-            intake = take_in(data, signal, form, max_items=100, redactor=REDACTOR)
+            intake = parse(data, signal, form, max_items=100, redactor=REDACTOR)
         except BadInput:
             outcomes[False] += 1
         else:
@@ -121,7 +121,7 @@ def test_a_string_that_is_no_utf_8_is_refused(bad, form):
     body = valid().replace(b"chat", bad)
     assert body != valid()
     with pytest.raises(BadInput):
-        take_in(body, "traces", form, max_items=100, redactor=REDACTOR)
+        parse(body, "traces", form, max_items=100, redactor=REDACTOR)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -133,12 +133,12 @@ def test_changed_payloads(part: int):
             data = hostile.any_bytes()
             for signal in ("traces", "logs"):
                 try:
-                    records = take_in(data, signal, redactor=REDACTOR if part == 0 else None).records
+                    records = parse(data, signal, redactor=REDACTOR if part == 0 else None).records
                 except BadInput:
                     outcomes[False] += 1
                 else:
                     outcomes[True] += 1
-                    readable(ASSEMBLER.assemble([Piece(signal, record.value) for record in records]))
+                    readable(ASSEMBLER.assemble([TracePiece(signal, record.value) for record in records]))
     assert min(outcomes.values()) > 0
 
 
@@ -150,7 +150,7 @@ def test_every_attribute_with_every_wrong_type(dialect: Dialect):
         for number, value in enumerate(wrong_values()):
             try:
                 spoilt = span._replace(attributes={**span.attributes, key: value}, evidence=0)
-                readable(ASSEMBLER.work(Gathered((spoilt,), ())).assembly)
+                readable(ASSEMBLER.analyze(CollectedTrace((spoilt,), ())).assembly)
             except Exception as error:
                 raise AssertionError(f"{type(error).__name__} with wrong value {number} in {key}") from error
 
@@ -161,7 +161,7 @@ def test_spoilt_traces_of(dialect: Dialect):
     turns = 0
     for number in share(1300):
         with case(f"{dialect.name} {number}") as hostile:
-            turns += readable(ASSEMBLER.work(hostile.trace(dialect)).assembly)
+            turns += readable(ASSEMBLER.analyze(hostile.trace(dialect)).assembly)
     assert turns > 0
 
 
@@ -174,5 +174,5 @@ def test_traces_of_every_dialect_at_once(part: int):
             pieces = hostile.pieces()
             turns += readable(ASSEMBLER.assemble(pieces))
             if number % 8 == 0:
-                assert list(lines_of(explain("1" * 32, pieces, ASSEMBLER)))
+                assert list(format_lines(explain("1" * 32, pieces, ASSEMBLER)))
     assert turns > 0

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collector.errors import BadInput
-from collector.receive.turns import TurnIntake, take_in_turns
-from collector.records import turn_from_json
+from collector.receive.turn_ingest import ParsedTurns, parse_turns
+from collector.records.json import turn_from_json
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
 from evaluators.cases import Conversation, Feedback, Message, TokenCount, ToolCall, Turn
@@ -138,11 +138,11 @@ class Documents:
         return text[: len(text) - self.chance.choice((0,) * 12 + (1, 7))].encode()
 
 
-def taken_in(body: bytes, redactor: Redactor | None) -> TurnIntake | None:
+def taken_in(body: bytes, redactor: Redactor | None) -> ParsedTurns | None:
     """What comes of it; None if it is refused."""
     problem = ""
     try:
-        return take_in_turns(body, "t/0/1", at=lambda: WHEN, max_items=1000, redactor=redactor)
+        return parse_turns(body, "t/0/1", at=lambda: WHEN, max_items=1000, redactor=redactor)
     except BadInput as error:
         problem = str(error)
     assert SECRET not in problem
@@ -150,7 +150,7 @@ def taken_in(body: bytes, redactor: Redactor | None) -> TurnIntake | None:
 
 
 @pytest.mark.parametrize("redactor", [REDACTOR, None], ids=["redacted", "as it is"])
-@settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=CASES, database=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**63))
 def test_documents(redactor: Redactor | None, seed: int) -> None:
     body = Documents(seed).written()

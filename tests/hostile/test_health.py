@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import aiohttp
 from prometheus_client import CollectorRegistry
 
 from collector.export.scrape import serve_metrics
-from collector.health import Health
+from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
 
 
 async def test_ready_from_the_start_until_it_drains():
-    health = Health()
+    health, problems = Health(), dict[str, str]()
     async with serve_metrics(CollectorRegistry(), host="127.0.0.1", port=0, health=health) as port:
 
         async def ask(path: str) -> tuple[int, list[str]]:
@@ -21,8 +24,38 @@ async def test_ready_from_the_start_until_it_drains():
         assert await ask("/readyz") == (503, ["starting"])
         health.start()
         assert await ask("/readyz") == (200, [])
-        health.add(lambda: "no broker")
-        assert await ask("/readyz") == (503, ["no broker"])
+        health.add("log", lambda: problems.get("log"), vital=True)
+        health.add("judges", lambda: problems.get("judges"), vital=False)
+        assert await ask("/readyz") == (200, [])
+        problems["judges"] = "unavailable: judge.example"
+        assert await ask("/readyz") == (200, []), "no other process could reach it either"
+        problems["log"] = "no broker"
+        assert await ask("/readyz") == (503, ["log: no broker"])
         health.drain()
         assert await ask("/readyz") == (503, ["draining"])
         assert (await ask("/healthz"))[0] == 200
+
+
+async def test_each_check_is_named_with_what_it_finds_and_has_a_metric():
+    telemetry = Telemetry()
+    health, problems = Health(telemetry), {"judges": "unavailable: judge.example"}
+    for name in ("log", "judges"):
+        health.add(name, partial(problems.get, name), vital=name == "log")
+    health.start()
+    async with (
+        serve_metrics(telemetry.registry, host="127.0.0.1", port=0, health=health) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+        async with session.get("/readyz") as response:
+            assert await response.json() == {
+                "status": "degraded",
+                "problems": [],
+                "checks": {
+                    "log": {"status": "ok", "detail": ""},
+                    "judges": {"status": "degraded", "detail": "unavailable: judge.example"},
+                },
+            }
+        async with session.get("/metrics") as response:
+            metrics = await response.text()
+    assert 'evalstream_health_check_ok{check="log"} 1.0' in metrics
+    assert 'evalstream_health_check_ok{check="judges"} 0.0' in metrics

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collector.telemetry import EVALUATIONS, LABEL_OVERFLOW, OTHER, Telemetry
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import EVALUATIONS, LABEL_OVERFLOW, OTHER
 
 
 def test_a_million_distinct_values_end_in_other():

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from collector.logging_json import JsonLines
+from collector.telemetry.logging import JsonLines
 
 
 def line(message: str, *arguments: object, name: str = "collector.x", error: BaseException | None = None) -> str:
@@ -61,10 +61,10 @@ def test_a_request_to_a_judge_is_no_line_of_the_log(capfd):
     """In a process of its own: it changes the whole process's logging."""
     script = (
         "import logging\n"
-        "from collector.logging_json import log_as_json\n"
+        "from collector.telemetry.logging import log_as_json\n"
         "log_as_json()\n"
         "logging.getLogger('httpx2').info('HTTP Request: POST %s', 'https://judge.example/v1?key=secret')\n"
-        "logging.getLogger('collector.app').info('ready')\n"
+        "logging.getLogger('collector.service.app').info('ready')\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
     assert [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()] == ["ready"]

@@ -11,11 +11,11 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client import generate_latest
 
-from collector.app import running
 from collector.config.loading import check
-from collector.records import evaluation_from_json
+from collector.records.json import evaluation_from_json
 from collector.redact.finding import Finding
-from collector.telemetry import SUSPICIOUS
+from collector.service.app import running
+from collector.telemetry.series import INJECTION_SIGNS
 
 PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\n-----END PRIVATE KEY-----"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
@@ -87,7 +87,7 @@ def config(url: str, folder, **more):
         {
             "log": {"kind": "sqlite", "path": str(folder / "logs.db")},
             "receive": {"otlp_http": {"port": 0}},
-            "assemble": {"quiet": "100ms", "linger": "100ms"},
+            "assemble": {"idle_timeout": "100ms", "allowed_lateness": "100ms"},
             "judges": {"main": {"model": "m", "base_url": url, "api_key": JUDGE_KEY}},
             "evaluators": {"helpful": {"kind": "g_eval", "evaluation_steps": ["Say whether it helps."], "evaluation_params": ["input", "actual_output"]}},
             "monitors": {"all": {"evaluators": ["helpful"]}},
@@ -110,7 +110,7 @@ async def through(tmp_path, body: bytes, status: int = 200, **more):
             async with aiohttp.ClientSession() as session, session.post(target, data=body, headers=headers) as response:
                 assert response.status == status
                 said = await response.read()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while status == 200 and not evaluations:
                     await asyncio.sleep(0.05)
                     evaluations = [
@@ -146,7 +146,7 @@ async def test_a_text_that_speaks_to_the_judge_is_flagged_and_counted(tmp_path):
     _, [evaluation], metrics, _, _ = await through(tmp_path, request())
 
     assert "asks_to_ignore_instructions" in evaluation.details["suspicious"]
-    assert f"{SUSPICIOUS.name}{{" in metrics
+    assert f"{INJECTION_SIGNS.name}{{" in metrics
 
 
 async def test_a_redactor_that_fails_lets_nothing_through(tmp_path, monkeypatch, caplog):

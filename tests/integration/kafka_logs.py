@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
-from log_stores import PACE
+from log_stores import TIMING
 
-from collector.logs.following import Pace
-from collector.logs.kafka import KafkaLog, KafkaSettings, Poison
+from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.kafka import KafkaLog, KafkaSettings, UnreadableRange
 from collector.logs.kafka.commits import from_kafka
 from collector.logs.log import Committed, Record
 
@@ -32,18 +32,18 @@ async def open_log(
     *,
     topic: str | None = None,
     partitions: int = 1,
-    pace: Pace = PACE,
-    on_poison: Callable[[Poison], None] | None = None,
+    timing: ConsumerTiming = TIMING,
+    on_unreadable: Callable[[UnreadableRange], None] | None = None,
     on_stall: Callable[[], None] | None = None,
     **changes: Any,
 ) -> AsyncIterator[KafkaLog]:
     """A log in a new topic, or in the one that is named."""
-    hooks = {"on_poison": on_poison, "on_stall": on_stall}
+    hooks = {"on_unreadable": on_unreadable, "on_stall": on_stall}
     logs = await KafkaLog.open(
         settings_for(broker, **changes),
         {"spans": topic or fresh("spans")},
         partitions,
-        pace=pace,
+        timing=timing,
         **{name: hook for name, hook in hooks.items() if hook},
     )
     try:

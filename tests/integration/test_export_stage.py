@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from evaluation_samples import scored
-from log_stores import PACE
+from log_stores import TIMING
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
 from collector.export.stage import ExportStage
 from collector.logs.log import Log, Record
 from collector.logs.sqlite import SqliteLog
-from collector.records import evaluation_to_json
-from collector.telemetry import Telemetry
-from evaluators.outcome import Evaluation
+from collector.records.json import evaluation_to_json
+from collector.telemetry.registry import Telemetry
+from evaluators.results import Evaluation
 
 
 class Outside:
@@ -40,14 +40,14 @@ class Outside:
             self.count.release()
 
     async def took(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for _ in range(count):
                 await self.count.acquire()
 
 
 @asynccontextmanager
 async def evaluations(folder: Path):
-    logs = await SqliteLog.open(folder / "logs.db", ["evaluations"], 2, pace=PACE)
+    logs = await SqliteLog.open(folder / "logs.db", ["evaluations"], 2, timing=TIMING)
     yield logs["evaluations"]
     await logs["evaluations"].close()
 

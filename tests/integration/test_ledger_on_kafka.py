@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from kafka_logs import open_log
 
-from collector.evaluate.ledger import Ledger, persistently
+from collector.backoff import Backoff
+from collector.evaluate.recovery.ledger import Ledger, append_with_retry
 from collector.logs.log import Record
 
 
@@ -20,14 +21,14 @@ async def test_what_was_appended_without_an_answer_is_not_appended_again(own_bro
         await log.append([Record(b"before", b"{}", partition=0)])
         own_broker.pause()
         again = Record(b"evaluation", b"{}", partition=0)
-        writing = asyncio.create_task(persistently(log, again, 0.5, since=ledger.end))
-        async with asyncio.timeout(30):
-            while not any("cannot be written" in each.message for each in caplog.records):
+        writing = asyncio.create_task(append_with_retry(log, again, Backoff(cap=0.5), since=ledger.end_offset))
+        async with asyncio.timeout(60):
+            while not any("writing to" in each.message for each in caplog.records):
                 await asyncio.sleep(0.05)
         own_broker.go_on()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await writing
         keys = [each.key async for batch in log.read(0, 0) for each in batch]
         assert keys == [b"before", b"evaluation"], "the broker had it before the wait was over"
-        await persistently(log, Record(b"evaluation", b"{}", partition=0), since=await log.end(0))
-        assert await log.end(0) == 3, "an append that succeeds is not looked for"
+        await append_with_retry(log, Record(b"evaluation", b"{}", partition=0), since=await log.end_offset(0))
+        assert await log.end_offset(0) == 3, "an append that succeeds is not looked for"

@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import math
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -7,11 +9,19 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from chat_server import completion, rating, refusal, serving
 
-from evaluators import GEval, OpenAIJudge
-from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable, JudgeUnreachable
+from evaluators import GEval, Limited, OpenAIJudge, evaluate_many
+from evaluators.errors import (
+    ENDPOINT_ERRORS,
+    JudgeDenied,
+    JudgeRejected,
+    JudgeReplyInvalid,
+    JudgeUnavailable,
+    JudgeUnreachable,
+    NoCompletion,
+)
+from evaluators.evaluation import evaluate, evaluate_sync
 from evaluators.judge import Prompt
 from evaluators.judges.connection import Connection
-from evaluators.run import run
 from evaluators.scale import Scale
 from evaluators.testing import a_moment, a_turn
 
@@ -42,7 +52,7 @@ async def ask(respond, prompt=PROMPT, times=1, *, logprobs=False, samples=1, **o
     async with judging(respond, **options) as (server, judge):
         for _ in range(times):
             verdict = await judge.ask(prompt, REPLY, logprobs=logprobs, samples=samples)
-        server.features = judge.features
+        server.features = judge.capabilities
         return verdict, server
 
 
@@ -50,6 +60,53 @@ async def failing(respond, kind, **options):
     with pytest.raises(kind) as caught:
         await ask(respond, **options)
     return caught.value
+
+
+def test_a_judge_outlives_its_event_loop():
+    """Scripts call `asyncio.run` more than once with one judge; nothing is left open, for a warning would fail this."""
+
+    async def serve(respond):
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", respond)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return runner
+
+    async def respond(_request):
+        return web.json_response(completion(rating(9)))
+
+    with _Thread() as elsewhere:
+        runner = elsewhere.run(serve(respond))
+        judge = OpenAIJudge("m", base_url=f"http://127.0.0.1:{runner.addresses[0][1]}/v1", api_key="k")
+        evaluator = GEval(name="good", evaluation_steps=["Look."], evaluation_params=["actual_output"])
+        limited = Limited(judge, concurrency=1)
+        assert [evaluate_sync(evaluator, a_turn(), judge).outcome.value for _ in range(2)] == [0.9, 0.9]
+        cases = [a_turn(turn_id=str(number)) for number in range(3)]
+        for _ in range(2):
+            made = asyncio.run(evaluate_many([evaluator], cases, limited))
+            assert [each.score for each in made] == [0.9] * 3
+        elsewhere.run(runner.cleanup())
+        gc.collect()
+
+
+class _Thread:
+    """An event loop in a thread of its own, for a server that tests without a loop ask."""
+
+    def __enter__(self):
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        return self
+
+    def run(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+
+    def __exit__(self, *_error):
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 async def test_a_question_and_its_answer():
@@ -88,7 +145,7 @@ async def test_tokens_and_the_weighted_score():
     ]
     evaluator = GEval(name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
     async with judging(lambda body, n: completion(text, logprobs={"content": entries})) as (server, judge):
-        result = await run(evaluator, a_turn(), judge, now=a_moment)
+        result = await evaluate(evaluator, a_turn(), judge, now=a_moment)
     assert (result.outcome.method, result.outcome.value) == ("logprobs", pytest.approx(0.76))
     assert (server.requests[0]["logprobs"], server.requests[0]["top_logprobs"]) == (True, 20)
 
@@ -183,14 +240,14 @@ async def test_after_a_success_a_refusal_is_about_the_question():
         await judge.ask(PROMPT, REPLY)
         with pytest.raises(JudgeRejected):
             await judge.ask(PROMPT, REPLY)
-        assert (len(server.requests), judge.features.format) == (2, "json_schema")
+        assert (len(server.requests), judge.capabilities.format) == (2, "json_schema")
 
 
 async def test_where_nothing_helps_nothing_is_learnt():
     async with judging(lambda body, n: refusal(400, "no such thing")) as (_, judge):
         with pytest.raises(JudgeRejected):
             await judge.ask(PROMPT, REPLY, logprobs=True)
-        assert (judge.features.format, judge.features.top_logprobs) == ("json_schema", 20)
+        assert (judge.capabilities.format, judge.capabilities.top_logprobs) == ("json_schema", 20)
 
 
 # Samples
@@ -233,11 +290,65 @@ async def test_rate_limited():
     assert "429 (rate_limit)" in str(error)
 
 
-@pytest.mark.parametrize("status", [401, 402, 403, 404, 413])
+@pytest.mark.parametrize("status", [400, 413, 422])
 async def test_rejected(status):
     error = await failing(lambda body, n: refusal(status, "the judged answer is bad"), JudgeRejected)
     assert error.type == "judge_rejected"
     assert "judged answer" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "remedy"),
+    [
+        (401, None, "the judged answer is bad", "key"),
+        (403, None, "the judged answer is bad", "key"),
+        (407, None, "", "key"),
+        (402, None, "", "credit"),
+        (429, "insufficient_quota", "", "credit"),
+        (429, "billing_hard_limit_reached", "", "credit"),
+        (400, None, "Your credit balance is too low", "credit"),
+        (400, None, "API key not valid. Please pass a valid API key.", "key"),
+        (404, "model_not_found", "", "model or address"),
+        (404, None, "<html>", "model or address"),
+        (405, None, "", "address"),
+        (307, None, "", "address"),
+    ],
+)
+async def test_denied_whatever_the_question(status, code, message, remedy):
+    error = await failing(lambda body, n: refusal(status, message, code=code), JudgeDenied)
+    assert (error.type, error.remedy) == ("judge_denied", remedy)
+    assert "judged answer" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "kind"),
+    [
+        (400, "context_length_exceeded", "", JudgeRejected),
+        (403, "context_length_exceeded", "", JudgeRejected),
+        (403, None, "your input was flagged", JudgeReplyInvalid),
+        (404, "content_filter", "", JudgeReplyInvalid),
+    ],
+)
+async def test_what_concerns_one_question_is_not_laid_to_the_endpoint(status, code, message, kind):
+    error = await failing(lambda body, n: refusal(status, message, code=code), kind)
+    assert not isinstance(error, ENDPOINT_ERRORS)
+
+
+@pytest.mark.parametrize(
+    ("inside", "kind", "type_"),
+    [
+        ({"message": "busy"}, NoCompletion, "judge_no_completion"),
+        ({"message": "no", "code": 401}, JudgeDenied, "judge_denied"),
+        ({"message": "no", "code": "insufficient_quota"}, JudgeDenied, "judge_denied"),
+        ({"message": "later", "code": "429"}, JudgeUnavailable, "judge_rate_limited"),
+        ({"message": "down", "status": 503}, JudgeUnavailable, "judge_unavailable"),
+        ({"message": "long", "code": "context_length_exceeded"}, JudgeRejected, "judge_rejected"),
+        ({"message": "no", "code": "content_filter"}, JudgeReplyInvalid, "judge_refused"),
+    ],
+)
+async def test_an_error_inside_a_response_of_status_200_means_what_its_code_says(inside, kind, type_):
+    error = await failing(lambda body, n: {"error": inside}, kind)
+    assert error.type == type_
 
 
 async def test_redirects_are_not_followed():
@@ -320,7 +431,7 @@ async def test_the_deadline_is_for_the_whole_question_and_what_was_paid_is_known
             await asyncio.Event().wait()
         return "prose"
 
-    error = await failing(lambda body, n: second_never(n), JudgeUnavailable, timeout=0.3)
+    error = await failing(lambda body, n: second_never(n), JudgeUnavailable, timeout=1.5)
     assert (error.type, error.usage.calls, error.usage.input_tokens) == ("judge_timeout", 1, 1000)
 
 
@@ -336,18 +447,21 @@ async def test_the_deadline_is_for_the_whole_question_and_what_was_paid_is_known
         ('{"reason": "x", "score": NaN}', "judge_reply_invalid"),
         ('{"reason": "x", "score": 5, "extra": 1}', "judge_reply_invalid"),
         ("x" * 2**20, "judge_reply_invalid"),
-        (b'{"choices": [{"message": {"content": "\xff"}}]}', "judge_reply_invalid"),
-        (b"<html>", "judge_reply_invalid"),
-        (b'{"error": {"message": "busy"}}', "judge_reply_invalid"),
         (completion('{"reason": "cut', finish_reason="length"), "judge_reply_truncated"),
         (completion("", message={"content": None, "refusal": "I cannot"}), "judge_refused"),
         (completion("", finish_reason="content_filter"), "judge_refused"),
     ],
-    ids=range(12),
+    ids=range(9),
 )
 async def test_no_verdict(answer, type_):
     error = await failing(lambda body, n: answer, JudgeReplyInvalid)
     assert error.type == type_
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b'{"choices": []}', b'{"choices": [{"message": "\xff"}]}'])
+async def test_no_completion(body):
+    error = await failing(lambda _, n: body, NoCompletion)
+    assert error.type == "judge_no_completion"
 
 
 async def test_a_content_filter_that_refuses_the_question():
@@ -367,7 +481,7 @@ async def test_a_response_without_end():
         return response
 
     async with judging_by(endless) as judge:
-        with pytest.raises(JudgeReplyInvalid, match="larger than"):
+        with pytest.raises(NoCompletion, match="larger than"):
             await judge.ask(PROMPT, REPLY)
 
 

@@ -16,9 +16,10 @@ from otlp_destination import Destination
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
-from collector.export.otlp import OtlpExporter, OtlpSettings
+from collector.export.otlp import OtlpExporter, OtlpExportSettings
 from collector.export.otlp_client import retry_after
-from collector.telemetry import DROPS, EXPORT_FAILURES, Telemetry
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import DROPS, EXPORT_FAILURES
 
 
 class Sent:
@@ -28,17 +29,19 @@ class Sent:
         self.destination = Destination()
         self.telemetry = Telemetry()
         self.waits: list[float] = []
+        self.now, self.tick = 0.0, 0.0
 
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
+        self.now += self.tick
         await asyncio.sleep(0)
 
     @asynccontextmanager
     async def exporter(self, **settings) -> AsyncIterator[OtlpExporter]:
         fields = {"endpoint": self.destination.endpoint, **settings}
-        backoff = Backoff(sleep=self.sleep, chance=lambda: 0.0)
+        backoff = Backoff(sleep=self.sleep, chance=lambda: 0.0, clock=lambda: self.now)
         context = ExportContext(telemetry=self.telemetry)
-        async with OtlpExporter.open(OtlpSettings(**fields), context, backoff=backoff) as exporter:
+        async with OtlpExporter.open(OtlpExportSettings(**fields), context, backoff=backoff) as exporter:
             yield exporter
 
     def dropped(self, reason: str) -> float:
@@ -96,7 +99,7 @@ async def test_skipped_evaluations_stay_at_home_unless_wanted(sent: Sent):
 
 
 async def test_large_batches_are_sent_in_parts(sent: Sent):
-    async with sent.exporter(batch=10) as exporter:
+    async with sent.exporter(batch_size=10) as exporter:
         await exporter.export([scored(number) for number in range(25)])
     assert len(sent.destination.requests) == 6
     assert len({span.span_id for span in sent.destination.spans}) == 25
@@ -121,15 +124,38 @@ async def test_events_that_were_taken_are_not_sent_again_with_the_spans(sent: Se
     assert len(sent.destination.events) == 1
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 413, 500, 307])
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
 async def test_other_answers_are_final_and_counted(sent: Sent, status: int, caplog: pytest.LogCaptureFixture):
     elsewhere = {"Location": f"{sent.destination.endpoint}/v1/logs"}
     sent.destination.answers = [web.Response(status=status, headers=elsewhere, text="judged text") for _ in range(2)]
     async with sent.exporter() as exporter:
-        await exporter.export([scored(), scored(2)])
+        assert await exporter.export([scored(), scored(2)]) == 2
     assert sent.dropped(f"http_{status}") == 4  # two events, two spans
     assert len(sent.destination.requests) == 2
     assert "judged text" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 407, 500, 501, 307])
+async def test_what_an_operator_mends_is_held_and_nothing_is_lost(sent: Sent, status: int, caplog):
+    sent.destination.answers = [web.Response(status=status, text="judged text") for _ in range(30)]
+    async with sent.exporter() as exporter:
+        assert await exporter.export([scored(), scored(2)]) == 0
+    assert sent.failures(f"http_{status}") == 30
+    assert sent.dropped(f"http_{status}") == 0
+    assert len(sent.destination.events) == len(sent.destination.spans) == 2
+    [line] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert f"status {status}" in line
+    assert "judged text" not in caplog.text
+
+
+async def test_after_the_limit_it_is_dropped_and_counted_and_the_next_is_sent(sent: Sent):
+    sent.destination.answers = [web.Response(status=401) for _ in range(8)]
+    async with sent.exporter(spans=False, give_up_after=60.0) as exporter:
+        sent.tick = 10.0
+        assert await exporter.export([scored(), scored(2)]) == 2
+        assert (sent.failures("http_401"), sent.dropped("http_401")) == (6, 2)
+        assert await exporter.export([scored(3)]) == 0
+    assert len(sent.destination.events) == 1
 
 
 async def test_a_broken_connection_is_tried_again(sent: Sent):
@@ -155,7 +181,7 @@ async def test_an_endpoint_that_comes_late_gets_everything():
 
 
 async def test_a_slow_endpoint_is_given_up_and_tried_again(sent: Sent):
-    async with sent.exporter(timeout=0.05) as exporter:
+    async with sent.exporter(timeout=0.5) as exporter:
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
@@ -187,7 +213,7 @@ async def test_an_odd_answer_with_status_200_counts_as_taken(sent: Sent, content
 
 
 def test_the_secret_in_a_header_is_not_shown():
-    assert "secret" not in repr(OtlpSettings(headers={"Authorization": "Bearer secret"}))
+    assert "secret" not in repr(OtlpExportSettings(headers={"Authorization": "Bearer secret"}))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
 from collector.receive.otlp_grpc import OtlpGrpcReceiver
 from collector.receive.settings import OtlpGrpcSettings
-from collector.telemetry import RECEIVE_PENDING_BYTES, RECEIVED_ITEMS, RECEIVED_REQUESTS, Telemetry
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import RECEIVE_ITEMS, RECEIVE_PENDING_BYTES, RECEIVE_REJECTED, RECEIVE_REQUESTS
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
@@ -70,7 +71,7 @@ class Sender:
         return Code.OK
 
     def counted(self, status: str, signal: str = "traces") -> float:
-        return self.telemetry.counter(RECEIVED_REQUESTS, signal, status)._value.get()
+        return self.telemetry.counter(RECEIVE_REQUESTS, "otlp_grpc", signal, status)._value.get()
 
     def pending(self) -> float:
         return self.telemetry.gauge(RECEIVE_PENDING_BYTES)._value.get()
@@ -105,7 +106,7 @@ async def test_spans_are_durable_when_the_answer_comes():
         log.gate.set()
         assert ExportTraceServiceResponse.FromString(await answer) == ExportTraceServiceResponse()
         assert sender.counted("OK") == 1
-        assert sender.telemetry.counter(RECEIVED_ITEMS, "otlp_grpc", "traces", "accepted")._value.get() == 2
+        assert sender.telemetry.counter(RECEIVE_ITEMS, "otlp_grpc", "traces", "accepted")._value.get() == 2
     assert [(record.key, record.headers) for record in await stored(log)] == [
         (ONE.hex().encode(), (("signal", b"traces"),)),
         (TWO.hex().encode(), (("signal", b"traces"),)),
@@ -190,7 +191,7 @@ async def test_a_log_that_hangs_is_unavailable_and_frees_the_place():
 
 async def test_beyond_the_bounds_is_resource_exhausted_with_a_time_to_come_again():
     log = GatedLog()
-    async with receiving(log, max_requests=2) as sender:
+    async with receiving(log, max_requests=4) as sender:  # of which one sender may hold two
         running = [asyncio.create_task(sender.code(REQUEST)) for _ in range(2)]
         for _ in running:
             await log.arrived.acquire()
@@ -219,7 +220,9 @@ async def test_a_trace_too_large_for_the_log_is_invalid_for_good(size: int):
 async def test_giant_requests_are_refused_for_good():
     async with receiving() as sender:
         refused = await sender.refused(bytes(5 * MIB))
-        assert refused.code() == Code.RESOURCE_EXHAUSTED  # the library's own word, without a time to come again
+        assert (refused.code(), "4194304 bytes" in refused.details()) == (Code.INVALID_ARGUMENT, True)
+        refused = await sender.refused(bytes(9 * MIB))
+        assert refused.code() == Code.RESOURCE_EXHAUSTED  # the library's own status, without a time to come again
         assert "google.rpc.retryinfo-bin" not in dict(refused.trailing_metadata())
         assert await sender.code(bytes(5 * MIB), compression=grpc.Compression.Gzip) == Code.INVALID_ARGUMENT
         empty_spans = b"\x0a\x86\x89\x7a\x12\x82\x89\x7a" + b"\x12\x00" * 1_000_001
@@ -263,7 +266,7 @@ async def answer_to(port: int, frames: list[bytes]) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"".join(frames))
     answer = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while b"grpc-status" not in answer and (some := await reader.read(65_536)):
             answer += some
     writer.close()
@@ -373,7 +376,7 @@ async def test_a_sender_that_goes_away_leaves_nothing_behind():
             call = sender.channel.unary_unary(TRACES)(REQUEST)
             await log.arrived.acquire()
             call.cancel()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while sender.pending():
                     await asyncio.sleep(0.01)
         log.gate.set()
@@ -390,7 +393,7 @@ async def test_stopping_refuses_new_requests_and_ends_running_ones():
         sender = Sender(port, channel, telemetry)
         running = asyncio.create_task(sender.code(REQUEST))
         await log.arrived.acquire()
-        receiver.refuse()
+        receiver.stop_accepting()
         refused = await sender.refused(REQUEST)
         assert (refused.code(), retry_of(refused)) == (Code.UNAVAILABLE, 1.0)
         leaving = asyncio.create_task(serving.__aexit__(None, None, None))
@@ -455,7 +458,7 @@ async def test_the_exporter_of_the_sdk_is_understood(compression):
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(LogUnavailable("disk full"), "UNAVAILABLE"), (Overloaded("full", retry_after=0.05), "RESOURCE_EXHAUSTED")],
+    [(LogUnavailable("disk full"), "UNAVAILABLE"), (Overloaded("full"), "RESOURCE_EXHAUSTED")],
 )
 async def test_the_exporter_comes_again_when_it_is_told_to(error: Exception, code: str):
     log = FailingLog(*[error] * 5)  # by its own waits it would not come a sixth time within its 20 s
@@ -471,3 +474,35 @@ async def test_the_exporter_does_not_come_again_with_what_is_bad():
         async with application(sender) as app:
             await app.trace()
         assert (sender.counted("INVALID_ARGUMENT", "logs"), sender.counted("INVALID_ARGUMENT")) == (1, 1)
+
+
+async def open_call(port: int, body: bytes) -> grpc.aio.Channel:
+    """A call on a connection of its own that sends its request and does not end."""
+    channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", [("grpc.use_local_subchannel_pool", 1)])
+    call = channel.stream_unary(TRACES)()
+    await asyncio.wait([asyncio.create_task(call.write(body))], timeout=0.05)
+    return channel
+
+
+async def test_every_byte_of_open_calls_is_in_the_account():
+    """The library collects messages that nobody has asked for yet: what it may hold is taken before it begins."""
+    async with receiving(max_body_bytes=MIB, max_pending_bytes=16 * MIB) as sender:
+        with PeakMemory() as memory:
+            channels = [await open_call(sender.port, bytes(MIB)) for _ in range(60)]
+            assert 4 * MIB <= sender.pending() <= 8 * MIB + 1, "half of it, for one sender"
+        assert memory.grown < 120 * MIB, "60 requests of the clients, and 8 of the server"
+        for channel in channels:
+            await channel.close(None)
+        async with asyncio.timeout(60):
+            while sender.pending():
+                await asyncio.sleep(0.01)
+        assert await sender.code(REQUEST) == Code.OK
+
+
+async def test_a_tenant_over_its_rate_must_come_again():
+    token = {"name": "team-a", "token": TOKEN, "rate": 0.1}
+    async with receiving(auth={"tenants": [token]}) as sender:
+        assert await sender.code(REQUEST, authorization=f"Bearer {TOKEN}") == Code.OK
+        refused = await sender.refused(REQUEST, authorization=f"Bearer {TOKEN}")
+        assert (refused.code(), retry_of(refused) > 5) == (Code.RESOURCE_EXHAUSTED, True)
+        assert sender.telemetry.counter(RECEIVE_REJECTED, "otlp_grpc", "rate", "team-a")._value.get() == 1

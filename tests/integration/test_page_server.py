@@ -58,7 +58,7 @@ async def test_a_name_that_was_pointed_here_is_not_answered(shown: Shown, host: 
 
 
 async def test_a_name_out_of_the_configuration_is() -> None:
-    async with showing(PageSettings(hosts=["Eval.example"])) as shown:
+    async with showing(PageSettings(allowed_hosts=["Eval.example"])) as shown:
         assert (await ask(shown, "api/overview", headers={"Host": "eval.example"}))[0] == 200
 
 
@@ -107,10 +107,10 @@ async def test_the_stream_tells_of_changes_and_ends_with_the_server(shown: Shown
         assert b"event: changed" in first
         version = int(await response.content.readline())
         turn = await shown.put_turn("visit-2", "And now?", "Yes.")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await response.content.readuntil(b"data: ")
             assert int(await response.content.readline()) > version
-        assert turn.turn_id in [each.turn_id for each in shown.page.view.texts.turns("visit-2")]
+        assert turn.turn_id in [each.turn_id for each in shown.page.view.turn_cache.turns("visit-2")]
 
 
 async def test_streams_are_bounded(shown: Shown) -> None:
@@ -132,10 +132,10 @@ async def test_after_a_restart_the_page_is_as_it_was() -> None:
         turns, evaluations, labels = shown.turns, shown.evaluations, shown.given
     again = Page(PageSettings(port=0), evaluations, labels)
     following = asyncio.create_task(again.follow(turns))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while again.view.get(judged.evaluation_id) is None or again.view.get(judged.evaluation_id).label is None:
             await asyncio.sleep(0.01)
-        while not again.view.texts.turns("visit-1"):
+        while not again.view.turn_cache.turns("visit-1"):
             await asyncio.sleep(0.01)
     following.cancel()
     await asyncio.wait([following])

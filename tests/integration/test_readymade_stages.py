@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from collector.app import running
 from collector.config.loading import Config, check
 from collector.demo.judge import serve_judge
 from collector.logs.log import Log
-from collector.records import evaluation_from_json, turn_from_json
-from collector.starting import retention
-from evaluators.outcome import Evaluation
+from collector.records.json import evaluation_from_json, turn_from_json
+from collector.service import retention
+from collector.service.app import running
+from evaluators.results import Evaluation
 
 TURN = {"conversation_id": "c", "input": "Hi", "actual_output": "Hello", "expected_output": "Hello"}
 
@@ -77,7 +77,7 @@ async def test_what_is_said_of_a_conversation_reaches_its_judge(tmp_path: Path) 
             "receive": {"files": [str(tmp_path / "conversation.json")]},
             "judges": {"stand-in": {"model": "stand-in", "base_url": judge}},
             "evaluators": {"role": {"kind": "role_adherence"}},
-            "monitors": {"all": {"evaluators": ["role"], "idle": "100ms"}},
+            "monitors": {"all": {"evaluators": ["role"], "idle_timeout": "100ms"}},
             "export": {},
         }
         async with running(check(values, "test")) as service:

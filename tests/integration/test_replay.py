@@ -18,18 +18,18 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from collector.app import running
 from collector.cli import app
+from collector.commands.replay.replay import INTERIM
 from collector.config.loading import load
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import ConfigError, EvalstreamError
 from collector.logs.log import Log, LogUnavailable, Record
 from collector.logs.sqlite import SqliteLog
-from collector.opening import open_logs
-from collector.records import evaluation_from_json, evaluation_to_json, turn_to_json
-from collector.replay.replay import INTERIM
+from collector.records.json import evaluation_from_json, evaluation_to_json, turn_to_json
+from collector.service.app import running
+from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
-from evaluators.outcome import Evaluation
+from evaluators.results import Evaluation
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 CONVERSATIONS = 8
@@ -188,8 +188,13 @@ async def test_a_second_configuration(world: World) -> None:
 
 async def test_into_the_log_if_asked_and_only_once(world: World) -> None:
     before = await world.ledger()
-    for _ in range(2):
-        await world.figures("--judge", "small", "--into-log")
+    await world.figures("--judge", "small", "--into-log")
+    calls = world.judge.calls
+    for judge in ("small", "main"):
+        again = await world.replay("--judge", judge, "--into-log")
+        assert isinstance(again.exception, ConfigError), "it could write nothing, so it asks nothing"
+        assert "are in the evaluations log already" in str(again.exception)
+    assert world.judge.calls == calls
     after = await world.ledger()
     assert after[: len(before)] == before
     added = after[len(before) :]
@@ -207,7 +212,7 @@ async def test_the_money_ends_it(world: World) -> None:
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD
     done = await world.replay("--evaluator", "helpful", "--judge", "small", "--max-usd", f"{limit:.6f}", "--json")
     assert done.exit_code == 1
-    assert "is spent: " in done.stderr
+    assert " reached: " in done.stderr
     report = json.loads(done.stdout)
     assert 0 < report["evaluators"][0]["pairs"] < 2 * CONVERSATIONS
     assert report["left_out"]["no_money"] == 2 * CONVERSATIONS - report["evaluators"][0]["pairs"]
@@ -241,14 +246,14 @@ async def test_into_a_log_that_is_away_for_a_while(world: World, monkeypatch: py
 
 async def test_into_a_log_that_stays_away_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(world.folder)
-    monkeypatch.setattr("collector.replay.replay.PATIENCE", 0.5)
+    monkeypatch.setattr("collector.commands.replay.replay.PATIENCE", 0.5)
     away = Away(monkeypatch, math.inf)
     done = await world.replay("--judge", "small", "--into-log", "--json")
     assert done.exit_code == 1
     assert len(json.loads(done.stdout)["evaluators"]) == 2, "the comparison is there all the same"
     assert done.stderr.endswith(
-        "evalstream: the evaluations log does not take what was judged (disk full); "
-        "the same command goes on from evalstream-replay.jsonl\n"
+        "evalstream: the new evaluations could not be written to the log (disk full); "
+        "run the same command again to resume from evalstream-replay.jsonl\n"
     )
     assert len(await world.ledger()) == 3 * CONVERSATIONS
     calls, away.times = world.judge.calls, 0
@@ -273,15 +278,15 @@ async def test_files_instead_of_logs(world: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "changes", "said"),
     [
-        (["--from", "yesterday"], {}, "--from: 'yesterday' is no time; write a time like 2026-11-20T09:00"),
-        (["--to", "2020-01-01"], {}, "none of 24 evaluations is in this stretch; widen --from and --to"),
-        (["--judge", "smal"], {}, "--judge: no judge is called 'smal'; did you mean 'small'?"),
-        (["--evaluator", "helpful", "--by", "shrt"], {}, "no evaluator is called 'shrt'; did you mean 'short'?"),
-        (["--evaluator", "complete", "--by", "short"], {}, "short scores a turn, and complete a conversation"),
-        (["--by", "short"], {}, "--by: say with one --evaluator"),
+        (["--from", "yesterday"], {}, "--from: 'yesterday' is not a time; write a time like 2026-11-20T09:00"),
+        (["--to", "2020-01-01"], {}, "none of 24 evaluations is selected; widen --from and --to"),
+        (["--judge", "smal"], {}, "--judge: unknown judge 'smal'; did you mean 'small'?"),
+        (["--evaluator", "helpful", "--by", "shrt"], {}, "unknown evaluator 'shrt'; did you mean 'short'?"),
+        (["--evaluator", "complete", "--by", "short"], {}, "short scores a turn, but complete scores a conversation"),
+        (["--by", "short"], {}, "--by: name the one evaluator"),
         (["-o", "new.csv"], {}, "write a name that ends in .jsonl"),
-        ([], {"store_text": False}, "store_text is false, so what was judged is not kept"),
-        ([], {"log": {"kind": "memory"}}, "log.kind is memory: its past is gone"),
+        ([], {"store_text": False}, "store_text is false, so the texts are not stored"),
+        ([], {"log": {"kind": "memory"}}, "log.kind is memory, so there are no past evaluations"),
         (["--evaluations", "/nowhere.jsonl"], {}, "/nowhere.jsonl: cannot be read"),
     ],
 )
@@ -299,4 +304,4 @@ async def test_turns_that_are_gone(world: World) -> None:
     (world.folder / "turns.jsonl").write_bytes(turn_to_json(Turn(turn_id="x", input="a", actual_output="b")) + b"\n")
     done = await world.replay(str(world.folder / "turns.jsonl"))
     assert isinstance(done.exception, EvalstreamError)
-    assert "none of the 24 evaluations has its turns any more" in str(done.exception)
+    assert "the turns of all 24 evaluations have expired" in str(done.exception)

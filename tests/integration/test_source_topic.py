@@ -6,25 +6,25 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from log_stores import PACE
+from log_stores import TIMING
 from otlp_samples import trace_id, traces_request
 
 from collector.backoff import Backoff
 from collector.logs.log import Record
 from collector.logs.sqlite import SqliteLog
 from collector.receive.kafka import KafkaReceiver
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 
 async def test_messages_without_keys_end_up_by_trace(tmp_path: Path):
-    logs = await SqliteLog.open(tmp_path / "logs.db", ["otlp_spans", "spans"], 3, pace=PACE)
+    logs = await SqliteLog.open(tmp_path / "logs.db", ["otlp_spans", "spans"], 3, timing=TIMING)
     source, spans = logs["otlp_spans"], logs["spans"]
     message = traces_request(*map(trace_id, (1, 2, 1))).SerializeToString()
     await source.append([Record(None, message), Record(None, b"\xff"), Record(None, b""), Record(None, message)])
     receiver = KafkaReceiver("otlp_spans", "traces", spans, Telemetry(), backoff=Backoff())
     task = asyncio.create_task(source.follow("evalstream", receiver.open_fold))
-    async with asyncio.timeout(10):
-        while sum([await spans.end(partition) for partition in range(3)]) < 4:
+    async with asyncio.timeout(60):
+        while sum([await spans.end_offset(partition) for partition in range(3)]) < 4:
             await asyncio.sleep(0.01)
     task.cancel()
     with suppress(asyncio.CancelledError):

@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from broker import free_ports
 
-from collector.app import running
 from collector.config.loading import Config, check
+from collector.service.app import running
 
 
 def _config(port: int) -> Config:

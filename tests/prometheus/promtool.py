@@ -13,10 +13,10 @@ import pytest
 import yaml
 from streams import Stream, values
 
+from collector.alerting.rules.formats import prometheus, text
+from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.scores import COUNTERS
 from collector.config.loading import Config, check
-from collector.rules.formats import prometheus, text
-from collector.rules.generate import rules_of
-from collector.rules.scores import COUNTERS
 
 VERSION = "0123456789ab"
 SERIES = {"evaluator": "helpful", "evaluator_version": VERSION, "monitor": "chatbot", "segment": "all"}
@@ -90,7 +90,7 @@ def traffic(
         series("evalstream_turns_total", sampled, **labels, outcome="sampled"),
         series("evalstream_turns_total", sampled_out, **labels, outcome="sampled_out"),
         series(
-            "evalstream_evaluations_begun_total", sampled if begun is None else begun, **labels, evaluator="helpful"
+            "evalstream_evaluations_started_total", sampled if begun is None else begun, **labels, evaluator="helpful"
         ),
         series("evalstream_build_info", "1x" + str(len(sampled) - 1), version="1"),
     ]

@@ -24,33 +24,34 @@ import yaml
 from broker import free_ports
 from evaluation_samples import failed, scored, skipped
 
-from collector.export.exporter import ExportContext, Watched
+from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
-from collector.telemetry import Series, Telemetry, series
-from evaluators.outcome import Evaluation, Sampling, Subject, Usage
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import Series, all_series
+from evaluators.results import Evaluation, Sampling, Subject, Usage
 
 WATCHED = tuple(
-    Watched(evaluator=evaluator, evaluator_version="0123456789ab", monitor=monitor, threshold=0.7)
+    MonitoredEvaluator(evaluator=evaluator, evaluator_version="0123456789ab", monitor=monitor, threshold=0.7)
     for evaluator, monitor in (("helpful", "chatbot"), ("grounded", "chatbot"), ("helpful", "search"))
 )
 SEGMENTS = ("free", "paid")
 BY_HAND = {
     "monitor": ("chatbot", "search"),
-    "outcome": ("sampled", "sampled_out", "unmatched"),
+    "outcome": ("sampled", "sampled_out", "complete"),
     "exporter": ("prometheus", "otlp"),
     "result": ("accepted", "rejected", "hit", "miss"),
     "signal": ("traces", "logs"),
-    "source": ("http", "kafka"),
+    "source": ("otlp_http", "kafka"),
     "status": ("200", "503"),
     "stage": ("receive",),
-    "reason": ("unreadable",),
+    "reason": ("unreadable", "over_budget"),
     "label": ("segment",),
     "evaluator": ("helpful", "grounded"),
     "direction": ("input", "output"),
     "judge": ("main",),
-    "reader": ("assemble", "evaluate"),
+    "consumer": ("assemble", "evaluate"),
     "period": ("hour", "day"),
-    "what": ("matched", "over_budget"),
+    "origin": ("matched", "resumed"),
     "statistic": ("cohen_kappa", "spearman"),
     "bound": ("low", "high"),
 }
@@ -149,7 +150,9 @@ def _fed() -> Iterator[int]:
     async def feed() -> None:
         telemetry = Telemetry()
         settings = PrometheusSettings(port=0, segment_by="plan", segments=SEGMENTS)
-        async with PrometheusExporter.open(settings, ExportContext(telemetry=telemetry, watched=WATCHED)) as exporter:
+        async with PrometheusExporter.open(
+            settings, ExportContext(telemetry=telemetry, evaluators=WATCHED)
+        ) as exporter:
             _touch_all(telemetry, 0)
             port.append(exporter.port or 0)
             ready.set()
@@ -182,7 +185,7 @@ def _batch(number: int) -> list[Evaluation]:
     return made
 
 
-def _of(watched: Watched, evaluation: Evaluation) -> Evaluation:
+def _of(watched: MonitoredEvaluator, evaluation: Evaluation) -> Evaluation:
     names = {
         "evaluator": watched.evaluator,
         "evaluator_version": watched.evaluator_version,
@@ -206,7 +209,7 @@ def _subject(number: int, each: int) -> dict[str, Any]:
 
 
 def _touch_all(telemetry: Telemetry, amount: float) -> None:
-    for each in series():
+    for each in all_series():
         fed = each.labels[:2] == ("evaluator", "evaluator_version") and not re.search("golden|agreement", each.name)
         if not fed:  # by the exporter
             for labels in itertools.product(*(BY_HAND.get(label, ("some",)) for label in each.labels)):

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from collector.detection import Sums
+from collector.alerting.detection import EstimatorSums
 from collector.export.estimator import Clusters
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -45,7 +45,7 @@ class Stream:
     weight: float = 1.0
     turns: int = 1
     seed: int = 1
-    totals: list[tuple[Sums, int, float]] = field(default_factory=list)
+    totals: list[tuple[EstimatorSums, int, float]] = field(default_factory=list)
     """After each minute, the first at 0: the sums, how many scores, and the weight of those that pass 0.5."""
     scores: list[list[tuple[str, float]]] = field(default_factory=list)
     """The scores of each minute, with their conversation."""
@@ -53,13 +53,13 @@ class Stream:
     def run(self, minutes: int) -> Stream:
         chance = random.Random(self.seed)
         clusters = Clusters()
-        total, count, passed = Sums(), 0, 0.0
+        total, count, passed = EstimatorSums(), 0, 0.0
         self.totals.append((total, count, passed))
         for minute in range(minutes):
             self.scores.append(list(self._minute(chance, minute)))
             for key, score in self.scores[-1]:
                 grown = clusters.add(key, weight=self.weight, score=score, time=minute * 60.0)
-                total += Sums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
+                total += EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
                 passed += self.weight * (score >= 0.5)
                 count += 1
             self.totals.append((total, count, passed))
@@ -71,13 +71,15 @@ class Stream:
             for _ in range(self.turns):
                 yield f"{minute}-{number}", chance.choices(LEVELS, weights)[0]
 
-    def deltas(self) -> list[Sums]:
+    def deltas(self) -> list[EstimatorSums]:
         """The sums of each minute."""
         return [_minus(after[0], before[0]) for before, after in zip(self.totals, self.totals[1:], strict=False)]
 
 
-def _minus(one: Sums, other: Sums) -> Sums:
-    return Sums(one.w - other.w, one.wy - other.wy, one.w2 - other.w2, one.w2y - other.w2y, one.w2y2 - other.w2y2)
+def _minus(one: EstimatorSums, other: EstimatorSums) -> EstimatorSums:
+    return EstimatorSums(
+        one.w - other.w, one.wy - other.wy, one.w2 - other.w2, one.w2y - other.w2y, one.w2y2 - other.w2y2
+    )
 
 
 def drop_at(minute: int, by: float) -> Callable[[int], float]:

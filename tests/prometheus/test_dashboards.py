@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from scraped import WATCHED, Prometheus, PrometheusUnavailable, scraped
 
+from collector.alerting.rules.formats import prometheus as prometheus_rules
+from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.model import Timing
 from collector.config.loading import check
-from collector.rules.formats import prometheus as prometheus_rules
-from collector.rules.generate import rules_of
-from collector.rules.model import Timing
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 BOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}

@@ -10,26 +10,26 @@ import pytest
 from promtool import SERIES, configured, estimator, firing, run, series, tool, traffic
 from streams import MEAN, Stream, drop_at
 
+from collector.alerting.detection import DropDetector, EstimatorSums, evidence
+from collector.alerting.rules.formats import FORMATS, text
+from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.targets import detector, targets
 from collector.config.loading import Config, check
-from collector.detection import Detector, Sums, evidence
-from collector.rules.formats import FORMATS, text
-from collector.rules.generate import rules_of
-from collector.rules.targets import detector, targets
 
 DAY = 1440
 EVERYTHING = ".+"
 
 
-def detector_of(config: Config) -> Detector:
+def detector_of(config: Config) -> DropDetector:
     held = targets(config)
     return detector(held[0], held, config.settings.alerts, 1)
 
 
-def by_plain_reference(of: Detector, stream: Stream) -> list[float]:
+def by_plain_reference(of: DropDetector, stream: Stream) -> list[float]:
     """The evidence after each minute, from the sums, without any Prometheus."""
     states, path = of.start(), []
     for sums in stream.deltas():
-        states = of.advance(states, [of.bound(bet, sums) for bet in of.bets])
+        states = of.advance(states, [of.log_gain_bound(bet, sums) for bet in of.bets])
         path.append(evidence(states))
     return path
 
@@ -126,7 +126,7 @@ def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_p
     ]
     deltas = one.deltas()
 
-    def delta_is(minute: int, sums: Sums) -> dict[str, object]:
+    def delta_is(minute: int, sums: EstimatorSums) -> dict[str, object]:
         labels = ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment")
         sample = {"labels": f"evalstream:estimator_wy:delta{{{labels}}}", "value": sums.wy}
         return {"expr": "evalstream:estimator_wy:delta", "eval_time": f"{minute}m", "exp_samples": [sample]}
@@ -239,6 +239,23 @@ def test_a_single_drop_is_seen_and_ends(tmp_path: Path):
     run(tmp_path, configured(), [{"inputs": [one], "alerts": alerts}])
 
 
+def test_records_that_retention_deletes_alert_and_so_do_those_that_are_next(tmp_path: Path):
+    """A first loss, and a backlog whose age passes half of its topic's retention; a log that never deletes is silent."""
+    labels = {"consumer": "evaluate", "log": "turns"}
+    first = series("evalstream_records_lost_total", "_x20 7428x60", **labels, reason="retention")
+    lost = {"alertname": "EvalstreamRecordsLost", "severity": "page"}
+    alerts = [firing(19, lost["alertname"]), firing(25, lost["alertname"], lost), firing(60, lost["alertname"])]
+    age = [60.0 * minute for minute in range(121)]
+    needed = [series("evalstream_oldest_needed_seconds", age, consumer=each, log=each) for each in ("turns", "labels")]
+    ends = [
+        series("evalstream_log_retention_seconds", " ".join([limit] * 121), log=log)
+        for log, limit in (("turns", "7200"), ("labels", "Inf"))
+    ]
+    near = {"alertname": "EvalstreamRetentionNear", "severity": "page"}
+    before = [firing(59, near["alertname"]), firing(62, near["alertname"], near)]
+    run(tmp_path, configured(), [{"inputs": [first], "alerts": alerts}, {"inputs": [*needed, *ends], "alerts": before}])
+
+
 def test_too_many_unscored_are_noticed(tmp_path: Path):
     stream = Stream(2.0, seed=6).run(200)
     labels = {**SERIES, "instance": "a", "job": "evalstream"}
@@ -277,10 +294,10 @@ def test_a_budget_of_errors_that_burns_too_fast_warns(tmp_path: Path):
 
 
 def test_where_lower_is_better_a_rise_is_bad():
-    up = Detector(target=0.3, scale=1.0, threshold=10.0, lower_is_better=True)
-    mirrored = Detector(target=0.7, scale=1.0, threshold=10.0)
+    up = DropDetector(target=0.3, scale=1.0, threshold=10.0, lower_is_better=True)
+    mirrored = DropDetector(target=0.7, scale=1.0, threshold=10.0)
     for w, wy in ((3.0, 2.5), (3.0, 0.1), (1.0, 1.0)):
-        sums = Sums(w, wy, w, wy, wy)
-        opposite = Sums(w, w - wy, w, w - wy, w - wy)
+        sums = EstimatorSums(w, wy, w, wy, wy)
+        opposite = EstimatorSums(w, w - wy, w, w - wy, w - wy)
         for bet in up.bets:
-            assert math.isclose(up.bound(bet, sums), mirrored.bound(bet, opposite), abs_tol=1e-12)
+            assert math.isclose(up.log_gain_bound(bet, sums), mirrored.log_gain_bound(bet, opposite), abs_tol=1e-12)

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from servers import Webhook, alertmanager, free_port, webhook
 
-from collector.app import Running, running
+from collector.alerting.rules import formats
+from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.model import Timing
 from collector.config.loading import Config, check
 from collector.logs.log import Record
-from collector.records import evaluation_to_json
-from collector.rules import formats
-from collector.rules.generate import rules_of
-from collector.rules.model import Timing
-from evaluators.outcome import Evaluation, Subject
+from collector.records.json import evaluation_to_json
+from collector.service.app import Running, running
+from evaluators.results import Evaluation, Subject
 
 pytestmark = pytest.mark.timeout(300)  # deadlines within are for busy machines
 

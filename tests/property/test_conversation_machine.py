@@ -17,24 +17,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pydantic import BaseModel
 
-from collector.evaluate.budget import Limits
-from collector.evaluate.conversations import Ends
-from collector.evaluate.dispatch import Dispatcher
-from collector.evaluate.fold import Bounds, EvaluateFold
-from collector.evaluate.lanes import Room
-from collector.evaluate.plan import Assignment, Monitor, NoJudge, Plan
-from collector.evaluate.purse import Purse
-from collector.evaluate.sampling import draw
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.windows import Budget
+from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.evaluate.partition_processor import PartitionProcessor, StateLimits
+from collector.evaluate.plan import Assignment, Monitor, Plan
+from collector.evaluate.sampling.draw import draw
+from collector.evaluate.scheduling.bulkhead import BulkheadLimits
+from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import EvaluateStage
-from collector.logs.following import Pace
-from collector.logs.log import TICK, Committed, Record, Stored
+from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.records import evaluation_from_json, turn_to_json
+from collector.records.json import evaluation_from_json, turn_to_json
+from collector.telemetry.registry import Telemetry
 from evaluators.cases import Conversation, Turn
 from evaluators.errors import JudgeUnavailable
 from evaluators.evaluator import Evaluator
-from evaluators.judge import Answer, Judge, Prompt, Verdict
-from evaluators.outcome import Evaluation, Score, Skipped, Usage
+from evaluators.judge import Answer, Judge, NoJudge, Prompt, Verdict
+from evaluators.results import Evaluation, Score, Skipped, Usage
 
 IDLE, LATENESS = 10.0, 50.0
 APART = IDLE + LATENESS
@@ -118,68 +120,69 @@ class Counts:
     def __init__(self) -> None:
         self.turns: Counter[str] = Counter()
         self.life: Counter[tuple[str, str]] = Counter()
-        self.closings: Counter[str] = Counter()
+        self.closed_by: Counter[str] = Counter()
 
-    def turn(self, monitor: str, outcome: str) -> None:
+    def count_turn(self, monitor: str, outcome: str) -> None:
         self.turns[outcome] += 1
 
-    def evaluation(self, monitor: str, evaluator: str, what: str, reason: str = "", number: int = 1) -> None:
-        self.life[evaluator, what] += number
+    def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
+        self.life[evaluator, outcome] += number
 
-    def begun(self, monitor: str, evaluator: str) -> None:
+    def count_started(self, monitor: str, evaluator: str) -> None:
         """Counted in tests/unit/evaluate/test_stage.py."""
 
-    def closed(self, monitor: str, by: str, gaps: int) -> None:
-        self.closings[by] += 1
+    def count_closed(self, monitor: str, by: str, missing: int) -> None:
+        self.closed_by[by] += 1
 
-    def silent(self, monitor: str, number: int) -> None:
+    def count_idle(self, monitor: str, number: int) -> None:
         """Counted in tests/unit/evaluate/test_population.py."""
 
 
 class Service:
     """The evaluate stage over logs in memory, moved by hand: delivers, commits and dies when told."""
 
-    def __init__(self, monitor: Monitor, bounds: Bounds, shed_after: float | None) -> None:
+    def __init__(self, monitor: Monitor, bounds: StateLimits, shed_after: float | None) -> None:
         self.now = 1000.0
-        pace = Pace(clock=lambda: self.now)
-        self.turns = MemoryLog("turns", partitions=1, pace=pace)
-        self.evaluations = MemoryLog("evaluations", partitions=1, pace=pace)
-        self.tally = Counts()
+        timing = ConsumerTiming(clock=lambda: self.now)
+        self.turns = MemoryLog("turns", partitions=1, timing=timing)
+        self.evaluations = MemoryLog("evaluations", partitions=1, timing=timing)
+        self.outcomes = Counts()
         self.committed: Committed | None = None
         self.position = 0
-        self.fold: EvaluateFold | None = None
+        self.fold: PartitionProcessor | None = None
         self.delivered = 0
         self._plan = Plan((monitor,))
-        self._bounds = bounds
+        self._limits = bounds
         self._shed_after = shed_after
-        self._work: asyncio.Queue[tuple[Sequence[Stored], bool]] = asyncio.Queue()
+        self._work: asyncio.Queue[tuple[Sequence[StoredRecord], bool]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         GATE[:] = [Gate()]
-        self.tally.life.clear()
+        self.outcomes.life.clear()
         self.delivered = 0
-        purse = Purse(self._plan, 1)
+        budget = BudgetController(self._plan, 1)
         stage = EvaluateStage(
             self._plan,
             self.evaluations,
             Dispatcher(
                 self.evaluations,
-                room=Room(places=10_000),
+                EvaluationGuardrails(Telemetry()),
+                limits=BulkheadLimits(slots=10_000),
                 now=lambda: datetime.fromtimestamp(self.now, UTC),
-                purse=purse,
+                budget=budget,
                 shed_after=self._shed_after,
             ),
             turns=self.turns,
-            bounds=self._bounds,
-            tally=self.tally,
-            purse=purse,
+            limits=self._limits,
+            outcomes=self.outcomes,
+            budget=budget,
             clock=lambda: self.now,
         )
         self._task = asyncio.create_task(self._live(stage))
-        self.position = self.committed.position if self.committed else 0
+        self.position = self.committed.offset if self.committed else 0
         low = self.committed.low_watermark if self.committed else 0
-        await self._give([each for each in await self._records(low) if each.position < self.position], replay=True)
+        await self._give([each for each in await self._records(low) if each.offset < self.position], replay=True)
 
     async def _live(self, stage: EvaluateStage) -> None:
         async with stage.open_fold(0, self.committed) as self.fold:
@@ -188,7 +191,7 @@ class Service:
                 await (self.fold.replay(records) if replay else self.fold.deliver(records))
                 self._work.task_done()
 
-    async def _give(self, records: Sequence[Stored], *, replay: bool = False) -> None:
+    async def _give(self, records: Sequence[StoredRecord], *, replay: bool = False) -> None:
         self._work.put_nowait((records, replay))
         done = asyncio.create_task(self._work.join())
         await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
@@ -196,22 +199,22 @@ class Service:
             done.cancel()
             self._task.result()
 
-    async def _records(self, start: int) -> list[Stored]:
+    async def _records(self, start: int) -> list[StoredRecord]:
         return [each async for batch in self.turns.read(0, start) for each in batch]
 
     async def deliver(self, most: int) -> int:
         records = (await self._records(self.position))[:most]
         if records:
             await self._give(records)
-            self.position = records[-1].position + 1
+            self.position = records[-1].offset + 1
             self.delivered += sum(not each.headers for each in records)
         return len(records)
 
     def commit(self) -> None:
         low = self.fold.low_watermark
-        self.committed = Committed(min(low, self.position), self.position, self.fold.note)
-        assert len(self.fold.note) <= 2000
-        assert self.fold.note.isascii()
+        self.committed = Committed(min(low, self.position), self.position, self.fold.metadata)
+        assert len(self.fold.metadata) <= 2000
+        assert self.fold.metadata.isascii()
 
     async def crash(self) -> None:
         self._task.cancel()
@@ -242,12 +245,12 @@ class Service:
     def assert_conserved(self) -> None:
         """Every turn of this life fell due for its evaluators, and what fell due has ended or is under way."""
         due, ended = Counter[str](), Counter[str]()
-        for (evaluator, what), number in self.tally.life.items():
+        for (evaluator, what), number in self.outcomes.life.items():
             (due if what in ("matched", "resumed") else ended)[evaluator] += number
         assert due.total() == ended.total() + len(self.fold.jobs)
         assert all(number <= due[evaluator] for evaluator, number in ended.items())
         for each in self._plan.monitors[0].of_scope("turn"):
-            assert self.tally.life[each.evaluator.name, "matched"] == self.delivered
+            assert self.outcomes.life[each.evaluator.name, "matched"] == self.delivered
 
 
 class World(RuleBasedStateMachine):
@@ -257,9 +260,9 @@ class World(RuleBasedStateMachine):
         name="m",
         assignments=tuple(Assignment(each, NoJudge(), each.version) for each in (Words(name="w"), Whole(name="c"))),
         match={},
-        ends=Ends(idle=IDLE, lateness=LATENESS),
+        window_settings=SessionWindowSettings(idle_gap=IDLE, allowed_lateness=LATENESS),
     )
-    bounds = Bounds(records=6, seconds=40.0)
+    bounds = StateLimits(snapshot_records=6, snapshot_seconds=40.0)
     shed_after: float | None = None
     twice = True
 
@@ -425,8 +428,10 @@ TestWorld.settings = settings(
 class SmallWorld(World):
     """With limits so low that conversations are cut and evicted: the memory is bounded, and each turn is judged."""
 
-    monitor = replace(World.monitor, ends=Ends(idle=IDLE, lateness=LATENESS, max_turns=3))
-    bounds = Bounds(conversations=2, records=6, seconds=40.0)
+    monitor = replace(
+        World.monitor, window_settings=SessionWindowSettings(idle_gap=IDLE, allowed_lateness=LATENESS, max_turns=3)
+    )
+    bounds = StateLimits(conversations=2, snapshot_records=6, snapshot_seconds=40.0)
     twice = False
 
     @invariant()
@@ -456,7 +461,7 @@ class PricedWorld(World):
             *(replace(each, rate=0.6) for each in World.monitor.assignments),
             Assignment(Moody(name="p"), Priced(), "v", expected_usd=Priced.usd),
         ),
-        limits=Limits(usd_per_hour=6 * Priced.usd, hard_cap=1.0),
+        budget=Budget(usd_per_hour=6 * Priced.usd, hard_cap=1.0),
     )
     shed_after = 1000.0
 

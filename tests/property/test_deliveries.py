@@ -21,17 +21,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from truth import PAYLOADS, folders
 
-from collector.assemble.gather import Piece
-from collector.assemble.open_traces import Waits
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleStage
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
-from collector.link.outlet import Outlet
-from collector.logs.log import TICK, Stored
+from collector.link.turn_router import TurnRouter
+from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
-from collector.otlp import Signal, request_from_protobuf
-from collector.receive.intake import take_in
-from collector.records import turn_to_json
+from collector.otlp.decode import Signal, request_from_protobuf
+from collector.receive.parsed_request import parse
+from collector.records.json import turn_to_json
 
 ASSEMBLER = Assembler(Dialects.installed())
 IDS = {"traceId", "spanId", "parentSpanId"}
@@ -123,11 +123,11 @@ def _with_hex_ids(value: Any) -> Any:
 
 def turns(requests: Iterable[Request], *, json: bool = False) -> list[bytes]:
     """The turns of all traces, each as its record holds it, in order of their ids."""
-    traces: dict[bytes, list[Piece]] = {}
+    traces: dict[bytes, list[TracePiece]] = {}
     for each in requests:
         body, form = (as_json(each), "json") if json else (each.body, "protobuf")
-        for record in take_in(body, each.signal, form).records:
-            traces.setdefault(record.key or b"", []).append(Piece(each.signal, record.value))
+        for record in parse(body, each.signal, form).records:
+            traces.setdefault(record.key or b"", []).append(TracePiece(each.signal, record.value))
     made = [each.turn for pieces in traces.values() for each in ASSEMBLER.assemble(pieces, bad).turns]
     return sorted(map(turn_to_json, made))
 
@@ -136,18 +136,21 @@ async def turns_of_the_stage(batches: Sequence[Iterable[Request]]) -> list[bytes
     """The turns that the assemble stage gives of one batch of requests after the other, a pause after each."""
     log = MemoryLog("turns", partitions=1)
     stage = AssembleStage(
-        ASSEMBLER, Outlet(log), Waits(quiet=10.0, linger=3600.0), on_bad_record=lambda _record, error: bad(error)
+        ASSEMBLER,
+        TurnRouter(log),
+        TraceLimits(quiet=10.0, linger=3600.0),
+        on_bad_record=lambda _record, error: bad(error),
     )
     async with stage.open_fold(0, None) as fold:
         position, time = 0, 0.0
         for batch in batches:
             for each in batch:
-                for record in take_in(each.body, each.signal, "protobuf").records:
-                    stored = Stored(0, position, time, record.key, record.value, record.headers)
+                for record in parse(each.body, each.signal, "protobuf").records:
+                    stored = StoredRecord(0, position, time, record.key, record.value, record.headers)
                     await fold.deliver([stored])
                     position, time = position + 1, time + 0.01
             time += 60.0
-            await fold.deliver([Stored(0, position, time, None, b"", TICK)])
+            await fold.deliver([StoredRecord(0, position, time, None, b"", TICK)])
             position += 1
     return sorted([record.value or b"" async for batch in log.read(0, 0) for record in batch])
 
@@ -162,7 +165,7 @@ def plainly(folder: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("folder", folders())
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(delivery=deliveries)
 def test_the_same_turns_however_delivered(folder: str, delivery: Delivery) -> None:
     assert plainly(folder), "the payload has turns"
@@ -170,7 +173,7 @@ def test_the_same_turns_however_delivered(folder: str, delivery: Delivery) -> No
 
 
 @pytest.mark.parametrize("folder", folders())
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(one=deliveries, other=deliveries)
 def test_what_comes_again_when_its_traces_are_closed_gives_nothing_new(
     folder: str, one: Delivery, other: Delivery

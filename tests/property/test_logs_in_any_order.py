@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from log_stores import MemoryStore, SqliteStore, Store
 
-from collector.logs import following as driver
-from collector.logs.following import Pace
-from collector.logs.log import Committed, Log, LogUnavailable, Record, Stored
+from collector.logs import consumer_runner as driver
+from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.log import Committed, Log, LogUnavailable, Record, StoredRecord
 
 PARTITIONS = 2
-PACE = Pace(commit_interval=3600.0, tick_interval=3600.0, chunk_records=3)
+TIMING = ConsumerTiming(commit_interval=3600.0, tick_interval=3600.0, batch_records=3)
 
 
 @dataclass
 class Conversations:
     """What records lead to, as a pure function: the open ones with their records, and those that were closed."""
 
-    open: dict[bytes, list[Stored]] = field(default_factory=dict)
+    open: dict[bytes, list[StoredRecord]] = field(default_factory=dict)
     closed: list[tuple[bytes, tuple[int, ...]]] = field(default_factory=list)
 
-    def take(self, record: Stored) -> None:
+    def take(self, record: StoredRecord) -> None:
         assert record.key is not None
         if record.value == b"close":
             members = self.open.pop(record.key, [])
-            self.closed.append((record.key, tuple(each.position for each in members)))
+            self.closed.append((record.key, tuple(each.offset for each in members)))
         else:
             self.open.setdefault(record.key, []).append(record)
 
@@ -54,33 +54,33 @@ class FoldingConsumer:
 
     def __init__(self, partition: int, committed: Committed | None, world: World, gate: asyncio.Event) -> None:
         self.partition = partition
-        self.position = committed.position if committed else 0
+        self.offset = committed.offset if committed else 0
         self.state = Conversations()
         self._world = world
         self._gate = gate
 
     @property
     def low_watermark(self) -> int | None:
-        return min((members[0].position for members in self.state.open.values()), default=None)
+        return min((members[0].offset for members in self.state.open.values()), default=None)
 
     @property
-    def note(self) -> str:
-        return f"after {self.position}"
+    def metadata(self) -> str:
+        return f"after {self.offset}"
 
-    async def replay(self, records: Sequence[Stored]) -> None:
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
         for record in records:
             await self._gate.wait()
             self.state.take(record)
 
-    async def deliver(self, records: Sequence[Stored]) -> None:
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
         for record in records:
             await self._gate.wait()
             known = len(self.state.closed)
             self.state.take(record)
             for key, members in self.state.closed[known:]:
                 self._world.effects.add((self.partition, key, members))
-            self._world.delivered.add((record.partition, record.position))
-            self.position = record.position + 1
+            self._world.delivered.add((record.partition, record.offset))
+            self.offset = record.offset + 1
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -98,10 +98,10 @@ class LogMachine(RuleBasedStateMachine):
         self.world = World()
         self.folds: dict[int, FoldingConsumer] = {}
         self.follow: asyncio.Task[None] | None = None
-        self.following: list[driver.Following] = []
+        self.following: list[driver.ConsumerRunner] = []
         self.gate = self.run(self.make_gate())
         self.store = self.make_store()
-        self.log = self.run(self.store.open(PARTITIONS, PACE))
+        self.log = self.run(self.store.open(PARTITIONS, TIMING))
 
     def run(self, coroutine):
         return self.runner.run(coroutine)
@@ -136,7 +136,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.follow is not None)
     @rule()
     def commit(self) -> None:
-        self.run(self.following[-1].commit_changes())
+        self.run(self.following[-1].commit())
 
     @rule()
     def hold_deliveries(self) -> None:
@@ -186,20 +186,20 @@ class LogMachine(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         self.folds.clear()
-        made = driver.Following.__init__
+        made = driver.ConsumerRunner.__init__
 
-        def kept(following: driver.Following, *arguments: object) -> None:
+        def kept(following: driver.ConsumerRunner, *arguments: object) -> None:
             made(following, *arguments)
             self.following.append(following)
 
-        driver.Following.__init__ = kept
+        driver.ConsumerRunner.__init__ = kept
         try:
             self.follow = asyncio.create_task(self.log.follow("g", self.open_fold))
             await asyncio.sleep(0.002)
             while len(self.folds) < PARTITIONS:
                 await asyncio.sleep(0.001)
         finally:
-            driver.Following.__init__ = made
+            driver.ConsumerRunner.__init__ = made
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncIterator[FoldingConsumer]:
@@ -229,7 +229,7 @@ class LogMachine(RuleBasedStateMachine):
     async def _catch_up(self) -> None:
         async with asyncio.timeout(20):
             for partition in range(PARTITIONS):
-                while self.folds[partition].position < await self.log.end(partition):
+                while self.folds[partition].offset < await self.log.end_offset(partition):
                     await asyncio.sleep(0.001)
             await self._turn(5)  # the replay of an empty stretch has no end to wait for
 
@@ -237,7 +237,7 @@ class LogMachine(RuleBasedStateMachine):
         expected = [Conversations() for _ in range(PARTITIONS)]
         places = self._places()
         for record, (partition, position) in zip(self.world.appended, places, strict=True):
-            expected[partition].take(Stored(partition, position, 0.0, record.key, record.value))
+            expected[partition].take(StoredRecord(partition, position, 0.0, record.key, record.value))
         for partition, conversations in enumerate(expected):
             state = self.folds[partition].state.open
             assert positions(state) == positions(conversations.open)
@@ -259,8 +259,8 @@ class LogMachine(RuleBasedStateMachine):
         return places
 
 
-def positions(conversations: dict[bytes, list[Stored]]) -> dict[bytes, list[int]]:
-    return {key: [member.position for member in members] for key, members in conversations.items()}
+def positions(conversations: dict[bytes, list[StoredRecord]]) -> dict[bytes, list[int]]:
+    return {key: [member.offset for member in members] for key, members in conversations.items()}
 
 
 class MemoryMachine(LogMachine):
@@ -279,7 +279,7 @@ class SqliteMachine(LogMachine):
             self.folder.cleanup()
 
 
-few = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=40, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
 TestMemoryLog = MemoryMachine.TestCase
 TestMemoryLog.settings = few
 TestSqliteLog = SqliteMachine.TestCase

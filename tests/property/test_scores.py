@@ -8,19 +8,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evaluators.errors import JudgeReplyInvalid
-from evaluators.evidence import occurs
-from evaluators.fence import clean, fenced
+from evaluators.expected_score import score_distribution
+from evaluators.item_verdicts import RatioSpec, score_ratio
 from evaluators.judge import Prompt, Token
-from evaluators.material import cut, fitting
-from evaluators.output.json_similarity import likeness
-from evaluators.output.llm_judge_strict_json import score_of
+from evaluators.judge_input import cut, fit_both_ends
+from evaluators.prompt_isolation import sanitize, wrap_untrusted
 from evaluators.prompts import fill
-from evaluators.reading import read
+from evaluators.quote_check import contains_quote
+from evaluators.reply_parser import parse_reply
 from evaluators.scale import Scale
 from evaluators.scoring import ask_score
-from evaluators.testing import Said, ScriptedJudge
-from evaluators.verdicts import Share, share_of
-from evaluators.weighting import distribution
+from evaluators.testing import ScriptedAnswer, ScriptedJudge
+from evaluators.turn.json_similarity import likeness
+from evaluators.turn.llm_judge_strict_json import score_of
 
 scales = st.builds(lambda low, span: Scale(low, low + span), st.integers(-50, 200), st.integers(1, 200))
 json_values = st.recursive(
@@ -43,8 +43,8 @@ async def test_lowest_is_0_and_highest_is_1(scale):
 def test_between_them_it_grows(scale, data):
     within = st.integers(scale.lowest, scale.highest)
     less, more = sorted((data.draw(within), data.draw(within)))
-    assert 0.0 <= scale.normal(less) <= scale.normal(more) <= 1.0
-    assert less == more or scale.normal(less) < scale.normal(more)
+    assert 0.0 <= scale.normalize(less) <= scale.normalize(more) <= 1.0
+    assert less == more or scale.normalize(less) < scale.normalize(more)
 
 
 @given(scales, st.integers() | st.floats() | st.text() | st.booleans() | st.none())
@@ -56,7 +56,7 @@ async def test_off_the_scale_there_is_no_score(scale, raw):
     )
     text = '{"reason": "r", "score": ' + _as_json(raw) + "}"
     try:
-        reply = read(text, scale.reply)
+        reply = parse_reply(text, scale.reply)
     except JudgeReplyInvalid:
         return
     raise AssertionError(f"read as {reply.score}")
@@ -91,7 +91,7 @@ def test_a_weighted_score_stays_on_the_scale(scale, weights, data):
         Token(written, chosen, alternatives),
         Token("}", 0.0, (("}", 0.0),)),
     ]
-    weighed = distribution("".join(token.text for token in tokens), tokens, scale)
+    weighed = score_distribution("".join(token.text for token in tokens), tokens, scale)
     if weighed is not None:
         assert scale.lowest <= weighed.mean <= scale.highest
         assert 0.0 < weighed.kept_mass <= 1.0
@@ -102,20 +102,20 @@ def test_a_weighted_score_stays_on_the_scale(scale, weights, data):
 async def test_how_an_answer_is_cut_into_tokens_does_not_matter(scale, reason, data):
     """With certain tokens the expected score is the one written, wherever the tokeniser cuts."""
     number = data.draw(st.integers(scale.lowest, scale.highest))
-    text = orjson.dumps({"reason": clean(reason), "score": number}).decode()
+    text = orjson.dumps({"reason": sanitize(reason), "score": number}).decode()
     cuts = sorted(data.draw(st.sets(st.integers(1, len(text) - 1), max_size=12)))
     parts = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    said = Said(text, [Token(part, 0.0, ((part, 0.0),)) for part in parts])
+    said = ScriptedAnswer(text, [Token(part, 0.0, ((part, 0.0),)) for part in parts])
     score = await ask_score(ScriptedJudge(said), PROMPT, scale)
     assert score.raw_score == number
-    assert math.isclose(score.value, scale.normal(number), abs_tol=1e-9)
+    assert math.isclose(score.value, scale.normalize(number), abs_tol=1e-9)
 
 
 @given(st.lists(st.sampled_from(["yes", "no", "unclear"]), min_size=1, max_size=50), st.sampled_from(["yes", "no"]))
 async def test_a_share_is_between_0_and_1(words, counts):
     judge = ScriptedJudge({"verdicts": [{"reason": "r", "verdict": word} for word in words]})
-    share = Share(counts=frozenset({counts}), without_items=1.0, noun="items", holds="count")
-    score = await share_of(judge, share, "bias_verdicts.txt", words, {})
+    share = RatioSpec(counting_verdicts=frozenset({counts}), empty_score=1.0, noun="items", predicate="count")
+    score = await score_ratio(judge, share, "bias_verdicts.txt", words, {})
     assert score.value == words.count(counts) / len(words)
 
 
@@ -138,7 +138,7 @@ def test_likeness_is_a_share_of_the_expected_leaves(expected, actual):
 @given(st.text())
 def test_no_text_makes_the_reader_fail_otherwise(text):
     try:
-        reply = read(text, Scale(0, 10).reply)
+        reply = parse_reply(text, Scale(0, 10).reply)
     except JudgeReplyInvalid:
         return
     assert 0 <= reply.score <= 10
@@ -147,18 +147,18 @@ def test_no_text_makes_the_reader_fail_otherwise(text):
 @given(st.text(alphabet='{}[]",:\\ \n`ab"reason"score0123456789', max_size=200))
 def test_nor_does_almost_json(text):
     with contextlib.suppress(JudgeReplyInvalid):
-        assert 0 <= read(text, Scale(0, 10).reply).score <= 10
+        assert 0 <= parse_reply(text, Scale(0, 10).reply).score <= 10
 
 
 @given(st.text(), st.integers(0, 10))
 def test_whatever_the_reason_says_the_score_is_the_score(reason, score):
     reason = reason.encode("utf-8", "replace").decode()
-    assert read(orjson.dumps({"reason": reason, "score": score}).decode(), Scale(0, 10).reply).score == score
+    assert parse_reply(orjson.dumps({"reason": reason, "score": score}).decode(), Scale(0, 10).reply).score == score
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=4))
 def test_what_is_fenced_stays_on_its_line(material):
-    lines = fenced(material, nonce="f" * 32).split("\n")
+    lines = wrap_untrusted(material, nonce="f" * 32).split("\n")
     start = lines.index(f"<<<material {'f' * 32}>>>")
     assert lines[start + 2] == f"<<<end of material {'f' * 32}>>>"
     assert isinstance(orjson.loads(lines[start + 1]), dict)
@@ -167,12 +167,12 @@ def test_what_is_fenced_stays_on_its_line(material):
 
 @given(st.text())
 def test_cleaning_twice_is_cleaning_once(text):
-    assert clean(clean(text)) == clean(text)
+    assert sanitize(sanitize(text)) == sanitize(text)
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="<[")))
 def test_plain_text_is_left_alone(text):
-    assert clean(text) == text
+    assert sanitize(text) == text
 
 
 @given(st.text(), st.integers(2, 50))
@@ -183,7 +183,7 @@ def test_a_cut_text_keeps_its_ends(text, longest):
 
 @given(st.lists(st.integers(0, 100)), st.integers(0, 1000))
 def test_what_fits_fits(sizes, budget):
-    head, tail = fitting(sizes, budget)
+    head, tail = fit_both_ends(sizes, budget)
     assert head + tail <= len(sizes)
     assert sum(sizes[:head]) + sum(sizes[len(sizes) - tail :]) <= max(budget, 0)
     assert head + tail < len(sizes) or sum(sizes) <= budget
@@ -197,4 +197,4 @@ def test_a_value_is_never_a_placeholder(first, second):
 
 @given(st.text(alphabet="abc .", min_size=1), st.text(alphabet="abc ."), st.text(alphabet="abc ."))
 def test_what_was_said_is_found(quote, before, after):
-    assert occurs(quote.upper(), before + quote + after) or "..." in quote
+    assert contains_quote(quote.upper(), before + quote + after) or "..." in quote

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.backoff import Backoff
+from collector.backoff import Backoff, FailureLog
 
 
 class Down(Exception):
@@ -27,7 +27,7 @@ async def waits(*errors: Exception, **options) -> list[float]:
         waited.append(seconds)
 
     backoff = Backoff(sleep=sleep, chance=lambda: 1.0, **options)
-    assert await backoff.repeat(attempts(*errors), Down, what="it") == "done"
+    assert await backoff.repeat(attempts(*errors), Down, action="reading it") == "done"
     return waited
 
 
@@ -54,6 +54,34 @@ async def test_one_line_when_it_fails_and_one_when_it_works_again(caplog: pytest
     caplog.set_level("INFO")
     await waits(*[Down("refused")] * 3)
     assert [record.getMessage() for record in caplog.records] == [
-        "it does not work now (refused); trying again until it does",
-        "it works again after 3 failed attempts",
+        "reading it failed (refused); retrying",
+        "reading it succeeded after 3 failed attempts",
+    ]
+
+
+async def test_the_deadline_counts_from_the_first_failure_and_then_raises_the_last_error():
+    now = 100.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    errors = [Down(str(number)) for number in range(9)]
+    backoff = Backoff(first=1.0, cap=4.0, deadline=10.0, sleep=sleep, chance=lambda: 1.0, clock=lambda: now)
+    with pytest.raises(Down, match="4"):  # after 1, 3, 7 and 11 s
+        await backoff.repeat(attempts(*errors), Down, action="reading it")
+
+
+async def test_a_failure_log_has_a_line_for_each_row_of_failures(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    log = FailureLog("committing offsets")
+    for error in ("no leader", "no leader", None, None, "timeout"):
+        if error is None:
+            log.succeeded()
+        else:
+            log.failed(error)
+    assert [record.getMessage() for record in caplog.records] == [
+        "committing offsets failed (no leader); retrying",
+        "committing offsets succeeded after 2 failed attempts",
+        "committing offsets failed (timeout); retrying",
     ]

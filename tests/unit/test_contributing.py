@@ -20,14 +20,14 @@ import pytest
 from aiohttp import web
 from made_up import Trace
 
-from collector.app import running
 from collector.config.loading import check
-from collector.evaluate.plan import NoJudge
 from collector.logs.log import Record
-from collector.records import evaluation_from_json, evaluation_to_json
+from collector.records.json import evaluation_from_json, evaluation_to_json
+from collector.service.app import running
 from evaluators.cases import Turn
-from evaluators.outcome import Evaluation, Score, Subject
-from evaluators.run import run
+from evaluators.evaluation import evaluate
+from evaluators.judge import NoJudge
+from evaluators.results import Evaluation, Score, Subject
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -79,7 +79,7 @@ def test_the_worked_dialect_in_a_package_of_its_own(tmp_path: Path) -> None:
     assert answered["usage"] == {"input_tokens": 7, "output_tokens": 2}
     assert (failed["input"], failed["error"]) == ("And now?", "out of tokens")
     explained = normalized(path, "--explain", packages=packages)
-    assert "acme reads it as model: input in acme.question, output in acme.answer" in explained
+    assert "read by acme as model: input from acme.question, output from acme.answer" in explained
 
 
 async def test_the_worked_evaluator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ async def test_the_worked_evaluator(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     brevity = worked.Brevity(name="short", limit=10)
     for length, expected in ((5, 1.0), (10, 1.0), (15, 0.5), (20, 0.0), (99, 0.0)):
         turn = Turn(turn_id="t", input="?", actual_output="x" * length)
-        result = await run(brevity, turn, NoJudge(), now=lambda: datetime.now(UTC))
+        result = await evaluate(brevity, turn, NoJudge(), now=lambda: datetime.now(UTC))
         assert isinstance(result.outcome, Score)
         assert result.outcome.value == expected
 
@@ -119,7 +119,7 @@ async def test_the_worked_exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         async with running(check(values, "evalstream.yaml"), {"export"}) as service:
             made = an_evaluation()
             await service.logs.evaluations.append([Record(made.evaluation_id.encode(), evaluation_to_json(made))])
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while len(got) < 2:
                     await asyncio.sleep(0.01)
     assert [evaluation_from_json(each) for each in got] == [made, made]

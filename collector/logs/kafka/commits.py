@@ -1,4 +1,8 @@
-"""What a group has committed, as Kafka keeps it: the low watermark as the offset, the rest in the metadata."""
+"""A group's commit as Kafka stores it: the low watermark as the offset, the rest as JSON in the metadata.
+
+The offset is the low watermark, not the offset up to which records were delivered: `topics.truncate` and whoever knows
+only Kafka then keep what a replay needs, and without readable metadata too much is read rather than too little.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,26 @@ from kafka.structs import OffsetAndMetadata
 from collector.logs.log import Committed, LogError
 
 MAX_METADATA = 4000
-"""Bytes of metadata; a broker takes 4,096 unless told otherwise."""
+"""Bytes of metadata; a broker accepts 4,096 by default."""
 
 
 def to_kafka(state: Committed) -> OffsetAndMetadata:
     """A state as offset and metadata.
 
     Raises:
-        LogError: the note is too long; it may have 2,000 characters.
+        LogError: the metadata are too long; a fold may have 2,000 characters.
     """
-    metadata = orjson.dumps({"p": state.position, "n": state.note})
+    metadata = orjson.dumps({"p": state.offset, "n": state.metadata})
     if len(metadata) > MAX_METADATA:
-        raise LogError(f"the note of a fold has {len(state.note)} characters; 2,000 of ASCII are the most")
+        raise LogError(f"the metadata of a fold have {len(state.metadata)} characters; 2,000 of ASCII are the most")
     return OffsetAndMetadata(state.low_watermark, metadata.decode(), -1)
 
 
 def from_kafka(committed: OffsetAndMetadata) -> Committed:
-    """The state that was committed; of a commit that is not ours only the offset is known."""
+    """The state that was committed; of a commit that is not ours only the offset, so all from there is new."""
     offset: int = committed.offset
     try:
-        found = orjson.loads(committed.metadata or "")
-        return Committed(offset, max(offset, int(found["p"])), str(found["n"]))
+        stored = orjson.loads(committed.metadata or "")
+        return Committed(offset, max(offset, int(stored["p"])), str(stored["n"]))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return Committed(offset, offset)

@@ -7,32 +7,33 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 
 from kafka.structs import TopicPartition
 
-from collector.logs.following import Pace
-from collector.logs.kafka.owning import Owning
-from collector.logs.kafka.producing import Producing
-from collector.logs.kafka.reading import Reading
-from collector.logs.kafka.records import OnPoison, log_poison
+from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.kafka.group_consumer import GroupConsumer
+from collector.logs.kafka.losses import OnLost, log_lost
+from collector.logs.kafka.producer import SharedProducer
+from collector.logs.kafka.range_reader import RangeReader
+from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
-from collector.logs.kafka.subscription import Subscription, Topics
-from collector.logs.kafka.topics import ensure_topics, truncate
+from collector.logs.kafka.subscription import PartitionNumbering, Subscription
+from collector.logs.kafka.topics import ensure_topics, retention, truncate
 from collector.logs.kafka.watchdog import exit_stalled
-from collector.logs.log import OpenFold, Record, Stored
-from collector.logs.placing import Placing
+from collector.logs.log import OpenFold, Record, StoredRecord
+from collector.logs.partitioner import Partitioner
 
 
 class _Shared:
-    """What the logs of a process have in common: the producer and the readers. The last log closes them."""
+    """What the logs of a process share: the producer and the range reader. The last log closes them."""
 
-    def __init__(self, settings: KafkaSettings, on_poison: OnPoison, users: int) -> None:
-        self.producing = Producing(settings)
-        self.reading = Reading(settings, on_poison)
+    def __init__(self, settings: KafkaSettings, on_unreadable: OnUnreadable, users: int) -> None:
+        self.producer = SharedProducer(settings)
+        self.range_reader = RangeReader(settings, on_unreadable)
         self._users = users
 
     async def release(self) -> None:
         self._users -= 1
         if not self._users:
-            await self.producing.close()
-            await self.reading.close()
+            await self.producer.close()
+            await self.range_reader.close()
 
 
 class KafkaLog:
@@ -46,8 +47,9 @@ class KafkaLog:
         *,
         settings: KafkaSettings,
         shared: _Shared,
-        pace: Pace,
-        on_poison: OnPoison,
+        timing: ConsumerTiming,
+        on_unreadable: OnUnreadable,
+        on_lost: OnLost,
         on_stall: Callable[[], None],
     ) -> None:
         """See `open`."""
@@ -56,10 +58,11 @@ class KafkaLog:
         self._partitions = partitions
         self._settings = settings
         self._shared = shared
-        self._pace = pace
-        self._on_poison = on_poison
+        self._timing = timing
+        self._on_unreadable = on_unreadable
+        self._on_lost = on_lost
         self._on_stall = on_stall
-        self._placing = Placing(name, partitions, settings.max_record_bytes)
+        self._partitioner = Partitioner(name, partitions, settings.max_record_bytes)
         self._closed = False
 
     @classmethod
@@ -71,14 +74,16 @@ class KafkaLog:
         *,
         replication_factor: int = 1,
         configs: Mapping[str, Mapping[str, str]] | None = None,
-        pace: Pace | None = None,
-        on_poison: OnPoison = log_poison,
+        timing: ConsumerTiming | None = None,
+        on_unreadable: OnUnreadable = log_unreadable,
+        on_lost: OnLost = log_lost,
         on_stall: Callable[[], None] = exit_stalled,
     ) -> dict[str, KafkaLog]:
-        """Open logs, by name; `topics` says which topic each is, and what is not there is made.
+        """Open logs, by name; `topics` has the topic of each; missing ones are created.
 
-        `configs` are further configs of new topics, by topic. `on_poison` is told, in a thread, of what cannot be read;
-        `on_stall` is called when reading stands still for ever. Close every log; the last one closes the connections.
+        `configs` are further configs of new topics, by topic. `on_unreadable` is called, in a thread, for a range that
+        cannot be read, `on_lost` for one that retention has deleted although a group needed it, `on_stall` when reading
+        hangs. Close every log; the last one closes the connections.
 
         Raises:
             LogError: a topic has another number of partitions, or kafka-python lacks its C checksum.
@@ -92,7 +97,7 @@ class KafkaLog:
             )
 
         await asyncio.to_thread(ensure)
-        shared = _Shared(settings, on_poison, len(topics))
+        shared = _Shared(settings, on_unreadable, len(topics))
         return {
             name: cls(
                 name,
@@ -100,8 +105,9 @@ class KafkaLog:
                 partitions,
                 settings=settings,
                 shared=shared,
-                pace=pace or Pace(),
-                on_poison=on_poison,
+                timing=timing or ConsumerTiming(),
+                on_unreadable=on_unreadable,
+                on_lost=on_lost,
                 on_stall=on_stall,
             )
             for name, topic in topics.items()
@@ -109,7 +115,7 @@ class KafkaLog:
 
     @property
     def name(self) -> str:
-        """What the log is called."""
+        """The name."""
         return self._name
 
     @property
@@ -119,54 +125,71 @@ class KafkaLog:
 
     async def append(self, records: Sequence[Record]) -> None:
         """Append records; every broker in sync has them on return."""
-        placed, size = self._placing.place(records)
-        if placed:
-            await self._shared.producing.append(self._topic, placed, size)
+        by_partition, size = self._partitioner.split(records)
+        if by_partition:
+            await self._shared.producer.append(self._topic, by_partition, size)
 
-    async def end(self, partition: int) -> int:
-        """The position that the next record of the partition will get."""
-        return await self._shared.reading.end(TopicPartition(self._topic, partition))
+    async def end_offset(self, partition: int) -> int:
+        """The offset that the next record of the partition will get."""
+        return await self._shared.range_reader.end_offset(TopicPartition(self._topic, partition))
 
-    def read(self, partition: int, start: int) -> AsyncIterator[Sequence[Stored]]:
+    def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end as it is at the first step."""
-        return self._shared.reading.read(
-            TopicPartition(self._topic, partition), start, limit=self._pace.chunk_records, patience=self._pace.patience
+        return self._shared.range_reader.read(
+            TopicPartition(self._topic, partition),
+            start,
+            limit=self._timing.batch_records,
+            patience=self._timing.patience,
         )
+
+    async def probe(self) -> None:
+        """See that the leader of partition 0 answers, and that no append waits for long."""
+        self._shared.producer.require_answers()
+        await self.end_offset(0)
+
+    async def claim(self, group: str) -> None:
+        """Processes share the partitions."""
 
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 
-        A broker that goes down and comes back is waited for.
+        Waits for a broker that goes down and comes back.
 
         Raises:
-            LogError: another process uses the same group instance id, or the broker refuses us.
-            LogUnavailable: no broker was there to begin with, or reading has failed for longer than the patience.
+            LogError: another process uses the same group instance id, or the broker rejects us.
+            LogUnavailable: no broker answered at the start, or reading has failed for longer than the patience.
         """
         instance = self._settings.group_instance_id
         subscription = Subscription(
             group=group,
-            topics=Topics([self._topic]),
+            topics=PartitionNumbering([self._topic]),
+            log=self._name,
             instance=instance and f"{instance}-{self._name}",
-            patience=self._pace.patience,
+            patience=self._timing.patience,
         )
-        owning = Owning(
+        consumer = GroupConsumer(
             self._settings,
             subscription,
-            self._pace,
+            self._timing,
             append=self.append,
-            on_poison=self._on_poison,
+            on_unreadable=self._on_unreadable,
+            on_lost=self._on_lost,
             on_stall=self._on_stall,
         )
-        await owning.run(open_fold)
+        await consumer.run(open_fold)
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The topic's own retention may do more."""
-        if readers:  # which of them never committed is not asked: nobody truncates topics for the sake of their texts
+        if readers:  # whether each has committed is not checked: topics are not truncated to delete texts
             return 0
         return await asyncio.to_thread(truncate, self._settings, self._topic, self._partitions, before)
 
+    async def retention(self) -> float | None:
+        """The topic's `retention.ms`, in seconds; None if it never deletes by age."""
+        return await asyncio.to_thread(retention, self._settings, self._topic)
+
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections, if no other log uses them."""
         if not self._closed:
             self._closed = True
             await self._shared.release()

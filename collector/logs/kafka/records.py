@@ -1,7 +1,8 @@
-"""From fetched batches to records. Nothing that is fetched can stop a partition.
+"""The decoding of fetched batches into records. Nothing that is fetched can stop a partition.
 
-kafka-python 3.0 raises an error of decoding once and then never returns from `poll`, and it decompresses without a
-bound. So decoding is ours: it turns whatever cannot be read into a `Poison` and goes on behind it.
+kafka-python 3.0.12 raises an error of decoding once and then never returns from `poll`, and it decompresses without a
+limit. So decoding is ours: it turns whatever cannot be read into an `UnreadableRange` and continues after it. When a
+release of the library skips what it cannot decode and takes a limit, this module and `decompression` can go.
 """
 
 from __future__ import annotations
@@ -15,65 +16,65 @@ from typing import Any
 from kafka.errors import CorruptRecordError
 from kafka.structs import TopicPartition
 
-from collector.logs.kafka.decompression import TooMuch, decompress
+from collector.logs.kafka.decompression import DecompressedTooLarge, decompress
 from collector.logs.kafka.workarounds import FetchedRecords, replace_decoding, skip_failed_record
-from collector.logs.log import TICK, Headers, Stored
+from collector.logs.log import TICK, Headers, StoredRecord
 
 logger = logging.getLogger(__name__)
 
 DENSEST = 1032
-"""Nothing that gzip, snappy or lz4 pack gets smaller than by this factor."""
+"""The highest compression ratio of gzip, snappy and lz4."""
 
 MAGIC = 2
 """The format of batches since Kafka 0.11; older ones are decompressed by the library."""
 
 
 @dataclass(frozen=True, slots=True)
-class Poison:
-    """A stretch of a partition that cannot be read: positions from `position` up to `end`. `error` has no content."""
+class UnreadableRange:
+    """Part of a partition that cannot be read: offsets from `offset` up to `end_offset`. `error` has no content."""
 
     topic: str
     partition: int
-    position: int
-    end: int
+    offset: int
+    end_offset: int
     error: str
 
 
-OnPoison = Callable[[Poison], None]
-"""Is told of a poison, in a thread of the log: must be quick and must not raise."""
+OnUnreadable = Callable[[UnreadableRange], None]
+"""Called with each unreadable range, in a thread of the log: must be quick and must not raise."""
 
 
-def log_poison(poison: Poison) -> None:
-    """One line for each."""
+def log_unreadable(unreadable: UnreadableRange) -> None:
+    """Log one line for each."""
     logger.error(
         "%s[%d]: records %d to %d cannot be read (%s)",
-        poison.topic, poison.partition, poison.position, poison.end - 1, poison.error,
+        unreadable.topic, unreadable.partition, unreadable.offset, unreadable.end_offset - 1, unreadable.error,
     )  # fmt: skip
 
 
-class Decoding:
-    """What the decoding of one consumer knows: its limit, which number a partition goes by, and the poison it met.
+class RecordDecoder:
+    """Decodes what one consumer fetches, and collects the ranges that it could not read.
 
-    `times` keeps the latest timestamp of each partition, so that time never falls.
+    `times` has the latest timestamp of each partition, so that time never decreases.
     """
 
     def __init__(self, max_batch_bytes: int, number_of: Callable[[TopicPartition], int]) -> None:
         self.max_batch_bytes = max_batch_bytes
         self.number_of = number_of
-        self.poison: list[Poison] = []
+        self.unreadable: list[UnreadableRange] = []
         self.times: dict[int, float] = {}
 
     def install(self, consumer: Any) -> None:
         """Decode what this consumer fetches."""
         replace_decoding(consumer, partial(_Records, self))
 
-    def drain_poison(self) -> list[Poison]:
-        """The poison met since the last call, in order."""
-        met, self.poison = self.poison, []
-        return met
+    def drain_unreadable(self) -> list[UnreadableRange]:
+        """The unreadable ranges since the last call, in order."""
+        ranges, self.unreadable = self.unreadable, []
+        return ranges
 
     def skip_failed(self, consumer: Any, error: Exception) -> bool:
-        """After an error out of `poll`: go on behind the record it is about, if it is about one.
+        """After an error of `poll`: continue after the record that it is about, if it is about one.
 
         As far as we know none is: what is decoded here raises nothing.
         """
@@ -81,38 +82,40 @@ class Decoding:
         if failed is None:
             return False
         where, position = failed
-        self.add_poison(where, position, position + 1, error)
+        self.add_unreadable(where, position, position + 1, error)
         return True
 
-    def add_poison(self, where: TopicPartition, position: int, end: int, error: Exception) -> None:
-        """Note what could not be read."""
-        said = str(error) if isinstance(error, (CorruptRecordError, TooMuch)) else ""
-        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        self.poison.append(Poison(where.topic, where.partition, position, end, text))
+    def add_unreadable(self, where: TopicPartition, position: int, end: int, error: Exception) -> None:
+        """Collect what could not be read."""
+        detail = str(error) if isinstance(error, (CorruptRecordError, DecompressedTooLarge)) else ""
+        text = f"{type(error).__name__}: {detail}" if detail else type(error).__name__
+        self.unreadable.append(UnreadableRange(where.topic, where.partition, position, end, text))
 
 
 class _Records(FetchedRecords):
-    """The records of one partition out of one fetch. Its iterator gives `Stored` and never raises."""
+    """The records of one partition out of one fetch. Its iterator yields `StoredRecord` and never raises."""
 
     records_read: int
     bytes_read: int
 
-    def __init__(self, decoding: Decoding, fetch_offset: int, where: TopicPartition, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, decoding: RecordDecoder, fetch_offset: int, where: TopicPartition, *args: Any, **kwargs: Any
+    ) -> None:
         self._decoding = decoding
         self._where = where
         self._number = decoding.number_of(where)
         super().__init__(fetch_offset, where, *args, **kwargs)  # pyright: ignore[reportUnknownMemberType] - untyped
 
     def _maybe_skip_record(self, record: Any) -> bool:
-        return record.position < self.fetch_offset
+        return record.offset < self.fetch_offset
 
-    def _unpack_records(self, *fetched: Any) -> Generator[Stored]:
+    def _unpack_records(self, *fetched: Any) -> Generator[StoredRecord]:
         records = fetched[1]
         while True:
             try:
                 batch = records.next_batch()
             except Exception as error:  # noqa: BLE001 - nothing that was fetched may stop the partition
-                self._decoding.add_poison(self._where, self.next_fetch_offset, self.next_fetch_offset + 1, error)
+                self._decoding.add_unreadable(self._where, self.next_fetch_offset, self.next_fetch_offset + 1, error)
                 self.next_fetch_offset += 1
                 break
             if batch is None:
@@ -120,27 +123,27 @@ class _Records(FetchedRecords):
             yield from self._unpack_batch(batch)
         self.drain()
 
-    def _unpack_batch(self, batch: Any) -> Generator[Stored]:
-        found: list[Stored] = []
+    def _unpack_batch(self, batch: Any) -> Generator[StoredRecord]:
+        decoded: list[StoredRecord] = []
         failure: Exception | None = None
         try:
-            self._decode(batch, found)
+            self._decode(batch, decoded)
         except Exception as error:  # noqa: BLE001 - nothing that was fetched may stop the partition
             failure = error
-        self.records_read += len(found)
+        self.records_read += len(decoded)
         self.bytes_read += batch.size_in_bytes
-        for record in found:
-            self.next_fetch_offset = record.position + 1
+        for record in decoded:
+            self.next_fetch_offset = record.offset + 1
             yield record
         end: int = batch.next_offset if batch.magic >= MAGIC else max(self.next_fetch_offset, batch.base_offset + 1)
         if failure is not None:
             first: int = (
                 max(batch.base_offset, self.next_fetch_offset) if batch.magic >= MAGIC else self.next_fetch_offset
             )
-            self._decoding.add_poison(self._where, first, max(end, first + 1), failure)
+            self._decoding.add_unreadable(self._where, first, max(end, first + 1), failure)
         self.next_fetch_offset = max(end, self.next_fetch_offset)
 
-    def _decode(self, batch: Any, found: list[Stored]) -> None:
+    def _decode(self, batch: Any, decoded: list[StoredRecord]) -> None:
         if not batch.validate_crc():
             raise CorruptRecordError("the checksum is wrong")
         if batch.magic >= MAGIC:
@@ -149,13 +152,15 @@ class _Records(FetchedRecords):
                 return
             self._decompress(batch)
         elif batch.compression_type and batch.size_in_bytes * DENSEST > self._decoding.max_batch_bytes:
-            raise TooMuch(self._decoding.max_batch_bytes)  # an old format, which only the library decompresses
+            raise DecompressedTooLarge(
+                self._decoding.max_batch_bytes
+            )  # an old format, which only the library decompresses
         time = self._decoding.times.get(self._number, 0.0)
         for record in batch:
             time = max(time, (record.timestamp or 0) / 1000)
             headers = record.headers
-            found.append(
-                Stored(
+            decoded.append(
+                StoredRecord(
                     self._number,
                     record.offset,
                     time,

@@ -1,4 +1,4 @@
-"""Topics that others write: followed like a log, never written."""
+"""Topics that others write: consumed like a log, never written."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from collector.logs.following import Pace
-from collector.logs.kafka.owning import Owning
-from collector.logs.kafka.records import OnPoison, log_poison
+from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.kafka.group_consumer import GroupConsumer
+from collector.logs.kafka.losses import OnLost, log_lost
+from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
-from collector.logs.kafka.subscription import Subscription, Topics
+from collector.logs.kafka.subscription import PartitionNumbering, Subscription
 from collector.logs.kafka.topics import require_topics
 from collector.logs.kafka.watchdog import exit_stalled
 from collector.logs.log import OpenFold
 
 
 class KafkaSource:
-    """Foreign topics. Keys may be missing, aborted transactions are left out, and there are no ticks.
+    """Foreign topics. Keys may be missing, aborted transactions are skipped, and there are no ticks.
 
-    Times are those of the producers, or of the broker where it stamps; a time that falls within a partition is raised
-    to the one before. With several topics a record's `partition` is a number that stands for topic and partition:
-    `topic_of` tells the topic.
+    Times are those of the producers, or of the broker if it stamps records; one that decreases within a partition is
+    raised to the one before. With several topics a record's `partition` is a number for topic and partition:
+    `topic_of` returns the topic.
     """
 
     def __init__(
@@ -30,16 +31,18 @@ class KafkaSource:
         topics: Sequence[str],
         *,
         start: Literal["earliest", "latest"],
-        pace: Pace,
-        on_poison: OnPoison,
+        timing: ConsumerTiming,
+        on_unreadable: OnUnreadable,
+        on_lost: OnLost,
         on_stall: Callable[[], None],
     ) -> None:
         """See `open`."""
         self._settings = settings
-        self._topics = Topics(topics)
+        self._topics = PartitionNumbering(topics)
         self._start = start
-        self._pace = pace
-        self._on_poison = on_poison
+        self._timing = timing
+        self._on_unreadable = on_unreadable
+        self._on_lost = on_lost
         self._on_stall = on_stall
 
     @classmethod
@@ -49,19 +52,28 @@ class KafkaSource:
         topics: Sequence[str],
         *,
         start: Literal["earliest", "latest"] = "earliest",
-        pace: Pace | None = None,
-        on_poison: OnPoison = log_poison,
+        timing: ConsumerTiming | None = None,
+        on_unreadable: OnUnreadable = log_unreadable,
+        on_lost: OnLost = log_lost,
         on_stall: Callable[[], None] = exit_stalled,
     ) -> KafkaSource:
-        """See that the topics are there. `start` is where a group begins that has committed nothing.
+        """Check that the topics exist. `start` is where a group starts that has committed nothing.
 
         Raises:
-            LogError: a topic is not there, or kafka-python lacks its C checksum.
+            LogError: a topic does not exist, or kafka-python lacks its C checksum.
             LogUnavailable: no broker answers.
         """
         require_crc32c()
         await asyncio.to_thread(require_topics, settings, topics)
-        return cls(settings, topics, start=start, pace=pace or Pace(), on_poison=on_poison, on_stall=on_stall)
+        return cls(
+            settings,
+            topics,
+            start=start,
+            timing=timing or ConsumerTiming(),
+            on_unreadable=on_unreadable,
+            on_lost=on_lost,
+            on_stall=on_stall,
+        )
 
     def topic_of(self, partition: int) -> str:
         """The topic that a record's `partition` belongs to."""
@@ -76,8 +88,8 @@ class KafkaSource:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 
         Raises:
-            LogError: another process uses the same group instance id, or the broker refuses us.
-            LogUnavailable: no broker was there to begin with, or reading has failed for longer than the patience.
+            LogError: another process uses the same group instance id, or the broker rejects us.
+            LogUnavailable: no broker answered at the start, or reading has failed for longer than the patience.
         """
         instance = self._settings.group_instance_id
         subscription = Subscription(
@@ -86,17 +98,18 @@ class KafkaSource:
             instance=instance and f"{instance}-{self._topics.names[0]}",
             start=self._start,
             committed_only=True,
-            patience=self._pace.patience,
+            patience=self._timing.patience,
         )
-        owning = Owning(
+        consumer = GroupConsumer(
             self._settings,
             subscription,
-            self._pace,
+            self._timing,
             append=None,
-            on_poison=self._on_poison,
+            on_unreadable=self._on_unreadable,
+            on_lost=self._on_lost,
             on_stall=self._on_stall,
         )
-        await owning.run(open_fold)
+        await consumer.run(open_fold)
 
     async def close(self) -> None:
-        """Nothing to let go of: the connections end with `follow`."""
+        """There is nothing to close: the connections end with `follow`."""

@@ -1,4 +1,4 @@
-"""What is read for a group, and what the thread that polls has to tell."""
+"""The subscription of a group, and the events that its consumer thread reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 from kafka.structs import TopicPartition
 
-from collector.logs.log import Committed, LogError, Stored
+from collector.logs.log import Committed, LogError, StoredRecord
 
 
-class Topics:
-    """Gives the partitions of several topics one number each. With one topic they keep theirs."""
+class PartitionNumbering:
+    """Numbers the partitions of several topics. With one topic they keep their own numbers."""
 
     def __init__(self, topics: Sequence[str]) -> None:
         self.names = sorted(topics)
@@ -23,18 +23,22 @@ class Topics:
         return where.partition * len(self.names) + self._index[where.topic]
 
     def where(self, number: int) -> TopicPartition:
-        """The partition that goes by this number."""
+        """The partition with this number."""
         partition, index = divmod(number, len(self.names))
         return TopicPartition(self.names[index], partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What to read and how: `start` is where a new group begins, `committed_only` leaves out aborted transactions."""
+    """What to read and how: `start` is where a new group starts, `committed_only` skips aborted transactions.
+
+    `log` is the name under which losses are reported; without it, it is the topic.
+    """
 
     group: str
-    topics: Topics
+    topics: PartitionNumbering
     instance: str | None
+    log: str | None = None
     start: str = "earliest"
     committed_only: bool = False
     patience: float = 60.0
@@ -42,7 +46,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A partition has come to this process. `epoch` is another one whenever it comes again."""
+    """A partition was assigned to this process. Each time it has another `epoch`: commits for earlier ones are void."""
 
     partition: int
     epoch: int
@@ -52,27 +56,27 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Records of one partition and the position behind them."""
+    """Records of one partition and the offset after them."""
 
     partition: int
-    records: Sequence[Stored]
-    end: int
+    records: Sequence[StoredRecord]
+    end_offset: int
     size: int
 
 
-class Owner(Protocol):
-    """Who is told. All but `pending` is called in the event loop, in the order in which things happened."""
+class GroupListener(Protocol):
+    """Receives the events of a consumer thread. All but `pending` is called in the event loop, in order."""
 
     def assigned(self, assigned: Assigned) -> None:
-        """A partition has come."""
+        """A partition was assigned."""
         ...
 
     def revoked(self, partitions: Sequence[int]) -> None:
-        """Partitions have gone: nothing of them is committed any more."""
+        """Partitions were revoked: nothing is committed for them any more."""
         ...
 
     def polled(self, polled: Sequence[Polled]) -> None:
-        """Records have come."""
+        """Records were fetched."""
         ...
 
     def failed(self, error: LogError) -> None:
@@ -80,5 +84,5 @@ class Owner(Protocol):
         ...
 
     def pending(self, partition: int) -> Committed | None:
-        """What there is to commit for a partition at this moment. Called in other threads: must only look."""
+        """What to commit for a partition at this moment. Called in other threads: must only read."""
         ...

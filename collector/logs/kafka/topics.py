@@ -21,6 +21,7 @@ APPEND_TIME = "LogAppendTime"
 """The broker's clock stamps the records, so that the times of a partition do not fall."""
 
 LARGEST = "max.message.bytes"
+RETENTION = "retention.ms"
 
 
 def ensure_topics(
@@ -70,6 +71,14 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
     missing = [topic for topic in topics if topic not in there]
     if missing:
         raise LogError(f"there is no topic {', '.join(missing)} at {', '.join(settings.bootstrap_servers)}")
+
+
+def retention(settings: KafkaSettings, topic: str) -> float | None:
+    """Seconds after which a topic deletes a record by its age; None if it never does."""
+    with _admin(settings) as admin:
+        described = admin.describe_configs([_Resource("topic", topic, {RETENTION: None})], config_filter="all")
+    value = int(described["topic"][topic][RETENTION]["value"])
+    return None if value < 0 else value / 1000
 
 
 def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float) -> int:
@@ -129,8 +138,8 @@ def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partition
 
 
 def _offsets(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
-    found = admin.list_partition_offsets(dict.fromkeys(partitions, spec))
-    return {where: found[where].offset for where in partitions}
+    offsets = admin.list_partition_offsets(dict.fromkeys(partitions, spec))
+    return {where: offsets[where].offset for where in partitions}
 
 
 def _needs(admin: Any, topic: str) -> list[dict[TopicPartition, int]]:

@@ -1,4 +1,8 @@
-"""Ends the process when a loop has stood still: kafka-python 3.0 can wait for ever, and then only a restart helps."""
+"""A watchdog that ends the process when a loop hangs.
+
+kafka-python 3.0.12 can wait indefinitely inside `poll`, where no timeout of ours applies and no thread can be stopped:
+only a restart helps. When a release returns from every `poll` within its timeout, this can go.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,14 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 STALLED = 70
-"""Exit status of a process that ended itself because it stood still (EX_SOFTWARE)."""
+"""Exit status of a process that ended itself because it hung (EX_SOFTWARE)."""
 
-LOOKS = 6
-"""How often to look within the limit. Beats are counted, not timed, so that a frozen machine is no stall."""
+CHECKS = 6
+"""Checks within the limit. Beats are counted, not timed, so that a suspended machine is not a stall."""
 
 
 def exit_stalled() -> None:
-    """Write down where every thread stands and exit at once; whoever supervises the process starts it again."""
+    """Write the stack of every thread to stderr and exit at once; the supervisor of the process starts it again."""
     faulthandler.dump_traceback(sys.stderr, all_threads=True)
     sys.stderr.flush()
     os._exit(STALLED)
@@ -37,23 +41,23 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name=f"watchdog of {what}", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._thread.start()
 
     def beat(self) -> None:
-        """The loop has turned."""
+        """Report that the loop runs."""
         self._beats += 1
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stopped.set()
 
     def _watch(self) -> None:
         seen, missed = -1, 0
-        while not self._stopped.wait(self._limit / LOOKS):
+        while not self._stopped.wait(self._limit / CHECKS):
             missed = missed + 1 if self._beats == seen else 0
             seen = self._beats
-            if missed >= LOOKS:
-                logger.critical("%s has stood still for %g s", self._what, self._limit)
+            if missed >= CHECKS:
+                logger.critical("%s has not moved for %g s", self._what, self._limit)
                 self._on_stall()
                 return

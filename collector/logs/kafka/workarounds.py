@@ -1,4 +1,8 @@
-"""Where kafka-python 3.0.12 does not do what it says. One function for each such place."""
+"""Workarounds for kafka-python 3.0.12, one function for each defect.
+
+Each says what the library does, and when the function can go. They touch private attributes, so the version is pinned,
+and `replace_decoding` refuses another one at the start.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,23 @@ from typing import Any
 
 from kafka import structs
 from kafka.consumer import fetcher as fetching
+from kafka.consumer import subscription_state
 from kafka.net.compat import KafkaNetClient
 
 from collector.logs.log import LogError
 
 _Fetcher: Any = fetching.Fetcher
+_EARLIEST: int = vars(subscription_state)["OffsetResetStrategy"].EARLIEST
 _REBALANCING: Any = vars(structs)["MemberState"].REBALANCING
 FetchedRecords: Any = _Fetcher.PartitionRecords
 """What decodes one partition of one fetch. The library is untyped."""
 
 
 def client_without_topic_creation(**options: Any) -> KafkaNetClient:
-    """A client that never makes the broker create a topic: the option of that name reaches nobody in 3.0.12."""
+    """A client that never makes the broker create a topic.
+
+    The option `allow_auto_create_topics` reaches nothing in 3.0.12. Can go when it takes effect.
+    """
     client: Any = KafkaNetClient(**options)
     client.cluster.config["allow_auto_create_topics"] = False
     return client
@@ -27,10 +36,11 @@ def client_without_topic_creation(**options: Any) -> KafkaNetClient:
 def replace_decoding(consumer: Any, decoder: Callable[..., Any]) -> None:
     """Let `decoder` make the records of what this consumer fetches, instead of `FetchedRecords`.
 
-    An error of decoding is raised once out of `poll`, and the next `poll` never returns.
+    An error of decoding is raised once by `poll`, and the next `poll` never returns. Can go when the library skips what
+    it cannot decode, and limits decompression.
 
     Raises:
-        LogError: this is not the kafka-python that we know.
+        LogError: this is another release of kafka-python.
     """
     fetcher: Any = getattr(consumer, "_fetcher", None)
     if type(fetcher) is not _Fetcher or not hasattr(_Fetcher, "PartitionRecords"):
@@ -39,9 +49,10 @@ def replace_decoding(consumer: Any, decoder: Callable[..., Any]) -> None:
 
 
 def skip_failed_record(consumer: Any) -> tuple[structs.TopicPartition, int] | None:
-    """After an error out of `poll`: go on behind the record it is about. Returns where that was, None if nowhere.
+    """After an error of `poll`: continue after the record that it is about. Returns where that was; None if nowhere.
 
-    Without it the next `poll` would not return, if the error came from decoding after all.
+    Without it the next `poll` would not return, if the error came from decoding after all. Can go together with
+    `replace_decoding`.
     """
     failed = consumer._fetcher._next_partition_records  # noqa: SLF001 - see the module
     if not failed:
@@ -52,21 +63,50 @@ def skip_failed_record(consumer: Any) -> tuple[structs.TopicPartition, int] | No
     return where, position
 
 
+def report_out_of_range(consumer: Any, report: Callable[[structs.TopicPartition, int], None]) -> None:
+    """Call `report` with an offset that was to be read and that no broker has; continue at the oldest record.
+
+    The library logs that at a level nobody reads, and continues by `auto_offset_reset`, which is for new groups:
+    `latest` would skip what is left as well. Can go when the library has a listener for it.
+    """
+    subscription = consumer._subscription  # noqa: SLF001 - see the module
+    reset = subscription.request_offset_reset
+
+    def request_offset_reset(where: structs.TopicPartition, strategy: int | None = None) -> None:
+        if strategy is None:  # else a seek of ours
+            position = subscription.position(where)
+            if position is not None:
+                report(where, position.offset)
+            strategy = _EARLIEST
+        reset(where, strategy)
+
+    subscription.request_offset_reset = request_offset_reset
+
+
+def position_after_reset(consumer: Any, where: structs.TopicPartition) -> int | None:
+    """The offset at which a partition continues; None while it is not known. Does not block, as `position` does."""
+    if where not in consumer._subscription.assignment:  # noqa: SLF001 - see the module
+        return None
+    position = consumer._subscription.position(where)  # noqa: SLF001
+    return None if position is None else position.offset
+
+
 def keep_joining(consumer: Any) -> None:
-    """See a join through that `poll` has begun and not waited for.
+    """Complete a join that `poll` has started and not waited for.
 
     A leader that joins again because partitions appeared forgets, when `poll` times out in the middle, that it is
-    joining: it then has no partitions and sends no heartbeats for ever, and `poll` spins.
+    joining: from then on it has no partitions and sends no heartbeats, and `poll` spins. Can go when a `poll` after a
+    timeout resumes the join.
     """
     if consumer.group_metadata().state == _REBALANCING:
         consumer._coordinator.request_rejoin()  # noqa: SLF001 - see the module
 
 
 def give_back_parked_records(consumer: Any) -> None:
-    """Let `poll` find the records that it put aside when their partition was paused, now that it is not any more.
+    """Let `poll` return the records that it parked when their partition was paused, once it is resumed.
 
-    It looks for them only when it holds no records of another partition, and takes an empty rest for some: a resumed
-    partition then waits until the others have new records, and on.
+    It looks for them only when it has no records of another partition, and counts an empty rest as some: a resumed
+    partition then waits until the others have new records, and longer. Can go when `poll` checks the rest for content.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - see the module
     if not fetcher._next_partition_records:  # noqa: SLF001
@@ -74,20 +114,20 @@ def give_back_parked_records(consumer: Any) -> None:
 
 
 def is_broken(producer: Any) -> bool:
-    """Whether the producer can only be thrown away.
+    """Whether the producer can only be replaced.
 
-    An idempotent producer fails everything from the first error on that it cannot retry, and never recovers: one
-    record that a broker does not take is enough.
+    An idempotent producer fails everything after the first error that it cannot retry, and never recovers: one record
+    that a broker rejects is enough. Can go when the producer takes a new epoch by itself, as the Java client does.
     """
     manager = producer._transaction_manager  # noqa: SLF001 - see the module
     return manager is not None and manager.has_fatal_error()
 
 
 def abandon(producer: Any) -> None:
-    """End a producer without waiting: what it has on its way fails.
+    """End a producer without waiting: what it has in flight fails.
 
-    `close` waits for all of that first. When it does not go out in time it raises, and the producer goes on in the
-    background for ever, and may yet send what was given up.
+    `close` waits for all of that first. On its timeout it raises, and the producer continues in the background
+    indefinitely, and may yet send what its append reported as failed. Can go when `close(timeout=0)` ends the sender.
     """
     producer._unregister_cleanup()  # noqa: SLF001 - see the module
     producer._sender.force_close()  # noqa: SLF001

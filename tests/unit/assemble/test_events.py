@@ -7,8 +7,7 @@ import random
 import pytest
 from made_up import ASSEMBLER, Trace, chat
 
-from collector.assemble.trace import turns_of
-from collector.records import turn_to_json
+from collector.records.json import turn_to_json
 
 ENDED = ("conversation.ended", {"reason": "user said goodbye"})
 
@@ -78,4 +77,6 @@ def test_the_same_is_noted_however_the_pieces_come() -> None:
     chance = random.Random(7)
     for _ in range(8):
         some = chance.sample([*pieces, *pieces], 4)
-        assert [each.events for each in turns_of(some, ASSEMBLER)] == [("left", "conversation.ended", "saved")]
+        assert [each.turn.events for each in ASSEMBLER.assemble(some).turns] == [
+            ("left", "conversation.ended", "saved")
+        ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.assemble.gather import Piece
+from collector.assemble.collect_trace import TracePiece
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
 
@@ -119,7 +119,7 @@ def per_turn(fill: Callable[[Trace, int], None], turns: int) -> float:
     trace.span(None, {"http.route": "/chat"})
     for number in range(turns):
         fill(trace, number)
-    piece = Piece("traces", trace.request.SerializeToString())
+    piece = TracePiece("traces", trace.request.SerializeToString())
     assert len(assembler().assemble([piece]).turns) == turns
     return instructions(lambda: assembler().assemble([piece])) / turns
 

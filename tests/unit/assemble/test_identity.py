@@ -8,10 +8,10 @@ import pytest
 from made_up import ASSEMBLER, Trace
 
 from collector.assemble.trace import Assembler
-from collector.assembling import assembler_of
 from collector.config.settings import AssembleSettings
 from collector.errors import BadInput
-from collector.readymade import LONGEST_ID, turns_in
+from collector.records.ready_made import LONGEST_ID, turns_in
+from collector.service.assembly_builder import build_assembler
 
 
 def conversation_of(attributes: dict[str, Any], assembler: Assembler = ASSEMBLER) -> str | None:
@@ -38,7 +38,7 @@ def conversation_of(attributes: dict[str, Any], assembler: Assembler = ASSEMBLER
 )
 def test_where_ids_stand_can_be_said(said: dict[str, list[str]], attributes: dict[str, Any], found: str | None) -> None:
     settings = AssembleSettings.model_validate({"identity": said})
-    assert conversation_of(attributes, assembler_of(settings)) == found
+    assert conversation_of(attributes, build_assembler(settings)) == found
 
 
 @pytest.mark.parametrize("key", ["gen_ai.conversation.id", "session.id", "metadata.thread_id"])
@@ -51,5 +51,5 @@ def test_an_id_that_is_as_long_as_a_book_is_none(key: str) -> None:
 def test_a_ready_made_one_is_refused(name: str) -> None:
     turn = {"input": "Hi", "actual_output": "Hello", name: "c" * LONGEST_ID}
     assert [getattr(each, name) for each in turns_in(turn)] == ["c" * LONGEST_ID]
-    with pytest.raises(BadInput, match=f"{name}: is longer than 1000 characters"):
+    with pytest.raises(BadInput, match=f"{name} has more than 1000 characters"):
         list(turns_in(turn | {name: "c" * (LONGEST_ID + 1)}))

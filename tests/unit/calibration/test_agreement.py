@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from collector.calibration import agreement
-from collector.calibration.correction import Labelled, Weighed, corrected, weighted_mean
+from collector.calibration.correction import LabelledScore, WeightedScore, corrected, weighted_mean
 
 RECORDED = Path(__file__).parents[2] / "golden" / "judge_answers" / "agent_bc038.jsonl.gz"
 
 
-def recorded(tool: str = "deepeval", repeat: int = 0) -> list[agreement.Pair]:
+def recorded(tool: str = "deepeval", repeat: int = 0) -> list[agreement.ScorePair]:
     with gzip.open(RECORDED, "rt") as file:
         rows = [json.loads(line) for line in file]
     scored = [(row["judgements"][tool][repeat]["raw_score"], float(row["case"]["label"] != "wrong")) for row in rows]
@@ -43,7 +43,7 @@ def test_the_recorded_verdicts() -> None:
         st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), min_size=2, max_size=40
     )
 )
-def test_ties_of_every_kind(pairs: list[agreement.Pair]) -> None:
+def test_ties_of_every_kind(pairs: list[agreement.ScorePair]) -> None:
     judge, human = zip(*pairs, strict=True)
     if len(set(judge)) < 2 or len(set(human)) < 2:
         assert math.isnan(agreement.kendall(pairs))
@@ -94,8 +94,8 @@ def test_the_corrected_mean_is_unbiased_and_narrower_than_people_alone() -> None
     for _ in range(200):
         truth = [float(chance.random() < 0.88) for _ in range(5000)]
         judge = [float(chance.random() < (0.93 if each else 0.30)) for each in truth]
-        labelled = [Labelled(*each) for each in zip(judge[:200], truth[:200], strict=True)]
-        found = corrected(labelled, [Weighed(each) for each in judge[200:]])
+        labelled = [LabelledScore(*each) for each in zip(judge[:200], truth[:200], strict=True)]
+        found = corrected(labelled, [WeightedScore(each) for each in judge[200:]])
         errors.append(found.mean - 0.88)
         widths.append(1.96 * found.error)
         covered += abs(errors[-1]) < widths[-1]
@@ -111,14 +111,14 @@ def test_what_was_judged_more_often_weighs_less_in_both_means() -> None:
     chance = Random(6)
     judges, people, plain, covered = [], [], [], 0
     for _ in range(60):
-        sample: list[Labelled] = []
+        sample: list[LabelledScore] = []
         while len(sample) < 1500:
             error = chance.random() < 0.2
             if chance.random() < (0.4 if error else 0.1):
                 truth = float(chance.random() < (0.3 if error else 0.9))
                 judge = float(chance.random() < (0.95 if truth else 0.2))
-                sample.append(Labelled(judge, truth, 2.5 if error else 10.0))
-        scores = [Weighed(each.judge, each.weight) for each in sample]
+                sample.append(LabelledScore(judge, truth, 2.5 if error else 10.0))
+        scores = [WeightedScore(each.judge, each.weight) for each in sample]
         found = corrected(sample[:250], scores)
         judges.append(weighted_mean(scores) - (0.78 * 0.95 + 0.22 * 0.2))
         people.append(found.mean - 0.78)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from evaluation_samples import label, scored
 
-from collector.calibration.calibrate import CalibrateOptions, calibrate
+from collector.commands.calibrate import CalibrateOptions, calibrate
 from collector.config.loading import Config, check
 from collector.logs.log import Record
-from collector.opening import open_logs
-from collector.planning import version_in
-from collector.records import evaluation_to_json, label_to_json
-from evaluators.outcome import Evaluation, Label, Sampling
+from collector.records.json import evaluation_to_json, label_to_json
+from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
+from evaluators.results import Evaluation, Label, Sampling
 
 
 def config(folder: Path) -> Config:
@@ -37,7 +37,7 @@ async def fill(of: Config, evaluations: list[Evaluation], labels: list[Label]) -
 
 def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) -> None:
     of = config(tmp_path)
-    names = {"evaluator": "helpful", "evaluator_version": version_in(of, "helpful")}
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
     often, seldom = Sampling(probability=1.0), Sampling(probability=0.25)
     bad = [scored(n, **names, score=0.0, sampling=often) for n in range(20)]
     good = [scored(n, **names, score=1.0, sampling=seldom) for n in range(20, 40)]
@@ -55,4 +55,4 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
         found = json.loads(calibrate(of, CalibrateOptions(labels=given, evaluator="helpful", json=True)))
         assert found["raw_mean"] == 0.8, "20 good ones stand for 80, 20 bad ones for themselves"
         assert abs(found["corrected_mean"]["mean"] - 0.8) < 1e-9
-        assert "7 scores are of another version of helpful or of another judge, and left out." in found["notes"]
+        assert "Not used: 7 scores of other versions of helpful or other judges." in found["notes"]

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from collector.check import report
+from collector.commands.check import report
 from collector.config.loading import check
 from collector.errors import ConfigError
 
@@ -53,9 +53,9 @@ def test_a_missing_required_key_says_what_to_write() -> None:
 
 
 def test_the_name_of_an_event_that_is_never_noted() -> None:
-    monitor = {"evaluators": ["helpful"], "end": {"events": ["session.end", "the user left"]}}
+    monitor = {"evaluators": ["helpful"], "end_markers": {"events": ["session.end", "the user left"]}}
     assert mistakes(monitors={"all": monitor}) == [
-        "my.yaml: monitors.all.end.events: an event's name has 1 to 100 characters and no white space; others are not noted"
+        "my.yaml: monitors.all.end_markers.events: an event's name has 1 to 100 characters and no white space; others are not noted"
     ]
 
 
@@ -70,19 +70,19 @@ def test_an_evaluator_without_its_required_field() -> None:
 
 def test_names_that_do_not_exist() -> None:
     assert mistakes(monitors={"all": {"evaluators": ["helpfull", "exact"]}}) == [
-        "my.yaml: monitors.all.evaluators: no evaluator is called 'helpfull'; did you mean 'helpful'?"
+        "my.yaml: monitors.all.evaluators: unknown evaluator 'helpfull'; did you mean 'helpful'?"
     ]
     [line] = mistakes(evaluators=configuration()["evaluators"] | {"x": {"kind": "g_evla"}})
-    assert line.startswith("my.yaml: evaluators.x.kind: no evaluators plug-in is called 'g_evla'")
+    assert line.startswith("my.yaml: evaluators.x.kind: unknown evaluator kind 'g_evla'; did you mean 'g_eval'?")
     [line] = mistakes(
         evaluators={
             "helpful": configuration()["evaluators"]["helpful"] | {"judge": "other"},
             "exact": {"kind": "exact_match"},
         }
     )
-    assert line == "my.yaml: evaluators.helpful.judge: no judge is called 'other'; there is main"
+    assert line == "my.yaml: evaluators.helpful.judge: unknown judge 'other'; choose from main"
     [line] = mistakes(export={"promehteus": {}})
-    assert line == "my.yaml: export.promehteus: no exporter is called 'promehteus'; did you mean 'prometheus'?"
+    assert line == "my.yaml: export.promehteus: unknown exporter 'promehteus'; did you mean 'prometheus'?"
 
 
 def test_two_judges_want_a_choice() -> None:
@@ -105,7 +105,7 @@ def test_a_custom_evaluator_by_module_and_class() -> None:
     [line] = mistakes(evaluators=configuration()["evaluators"] | {"x": {"kind": "nowhere.at:All"}})
     assert line.startswith("my.yaml: evaluators.x.kind: 'nowhere.at:All' cannot be imported")
     [line] = mistakes(evaluators=configuration()["evaluators"] | {"x": {"kind": "json:loads"}})
-    assert "is no evaluator" in line
+    assert "is not an evaluator" in line
 
 
 def test_a_receiver_whose_extra_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +142,8 @@ KAFKA: dict[str, Any] = {"bootstrap_servers": ["k1:9092", "k2:9092"]}
 def test_a_topic_holds_one_kind_of_thing() -> None:
     again = {"bootstrap_servers": ["k2:9092"], "turns": ["a"]}
     assert mistakes(receive={"kafka": [KAFKA | {"traces": ["a", "b"], "turns": ["b"]}, again]}) == [
-        "my.yaml: receive.kafka[0].turns: b is named under traces, too; a topic holds one of the two",
-        "my.yaml: receive.kafka[1].turns: a is named under traces, too; a topic holds one of the two",
+        "my.yaml: receive.kafka[0].turns: b is listed under traces as well; keep one of them",
+        "my.yaml: receive.kafka[1].turns: a is listed under traces as well; keep one of them",
     ]
     elsewhere = {"bootstrap_servers": ["k3:9092"], "turns": ["a"]}
     assert check(configuration(receive={"kafka": [KAFKA | {"traces": ["a"]}, elsewhere]}), "my.yaml")
@@ -151,7 +151,7 @@ def test_a_topic_holds_one_kind_of_thing() -> None:
 
 def test_a_source_needs_a_topic() -> None:
     assert mistakes(receive={"kafka": [KAFKA]}) == [
-        "my.yaml: receive.kafka[0]: names no topic; write traces: [otlp_spans], logs: [otlp_logs] or turns: [...]"
+        "my.yaml: receive.kafka[0]: has no topic; write traces: [otlp_spans], logs: [otlp_logs] or turns: [...]"
     ]
 
 
@@ -159,7 +159,7 @@ def test_evalstreams_own_logs_are_no_source() -> None:
     log = {"kind": "kafka", "kafka": {"bootstrap_servers": ["k1:9092"], "prefix": "p"}}
     source = KAFKA | {"turns": ["p.turns"]}
     assert mistakes(log=log, receive={"kafka": [source]}) == [
-        "my.yaml: receive.kafka[0].turns: p.turns is a log of evalstream's own; name the topic that others write"
+        "my.yaml: receive.kafka[0].turns: p.turns is one of evalstream's own logs; name a topic that others write"
     ]
     assert check(configuration(log=log, receive={"kafka": [source | {"bootstrap_servers": ["k3:9092"]}]}), "my.yaml")
 

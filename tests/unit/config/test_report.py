@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from collector.check import report
+from collector.commands.check import report
 from collector.config.loading import check
-from collector.opening import NAMES
+from collector.service.open_logs import NAMES
 
 
 @pytest.mark.parametrize("link", [None, {"services": ["*"]}], ids=["unlinked", "linked"])

@@ -7,11 +7,11 @@ from typing import Any
 from evaluation_samples import scored
 
 from collector.config.loading import Config, check
-from collector.evaluate.definitions import Definitions
 from collector.evaluate.plan import Assignment
-from collector.judges import open_judges
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.judging.open_judges import open_judges
 from collector.logs.memory import MemoryLog
-from collector.planning import plan_of, version_in
+from collector.service.plan_builder import build_plan, evaluator_version_in
 
 
 def configured(judge: dict[str, Any], by: str = "main", **more: Any) -> Config:
@@ -35,9 +35,9 @@ def configured(judge: dict[str, Any], by: str = "main", **more: Any) -> Config:
 
 
 async def planned(config: Config) -> dict[str, Assignment]:
-    definitions = await Definitions.read(MemoryLog("definitions", partitions=1))
+    definitions = await GeneratedStepsStore.open(MemoryLog("definitions", partitions=1))
     async with open_judges(config, definitions) as judges:
-        (monitor,) = plan_of(config, judges).monitors
+        (monitor,) = build_plan(config, judges).monitors
         return {each.evaluator.name: each for each in monitor.assignments}
 
 
@@ -58,6 +58,6 @@ async def test_the_configuration_alone_tells_the_same_versions() -> None:
     jury = {"juries": {"both": {"judges": ["main", "small"], "combine": "mean"}}}
     for config in (configured({"model": "big-1"}), configured({"model": "big-1"}, by="both", **jury)):
         assignments = await planned(config)
-        assert {name: version_in(config, name) for name in assignments} == {
+        assert {name: evaluator_version_in(config, name) for name in assignments} == {
             name: each.version for name, each in assignments.items()
         }

@@ -16,11 +16,11 @@ from collector.demo.judge_answers import spread_around
 from collector.demo.judge_rules import closeness
 from evaluators.cases import Turn
 from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable
+from evaluators.expected_score import score_distribution
 from evaluators.judge import Prompt
 from evaluators.judges.openai import OpenAIJudge
-from evaluators.output.g_eval import GEval
 from evaluators.scale import Scale
-from evaluators.weighting import distribution
+from evaluators.turn.g_eval import GEval
 
 TOPIC = TOPICS[0]
 GOOD = {"input": TOPIC.question, "actual_output": TOPIC.good}
@@ -53,9 +53,9 @@ async def test_token_probabilities_are_such_as_are_trusted(scale: Scale):
     async with asked() as judge:
         verdict = await judge.ask(prompt(GOOD), scale.reply, logprobs=True)
     (answer,) = verdict.answers
-    weighed = distribution(answer.text, answer.tokens, scale)
+    weighed = score_distribution(answer.text, answer.tokens, scale)
     assert weighed.kept_mass == pytest.approx(0.98, abs=0.001)
-    assert scale.normal(weighed.mean) == pytest.approx(scale.normal(answer.reply.score), abs=0.1)
+    assert scale.normalize(weighed.mean) == pytest.approx(scale.normalize(answer.reply.score), abs=0.1)
     assert len(weighed.masses) > 1
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from collector.dialects.call import Said
-from collector.dialects.messages import messages, parts_text, tool_calls
+from collector.dialects.call import ChatMessage
+from collector.dialects.messages import parse_messages, parse_system_text, parse_tool_calls
 from evaluators.cases import ToolCall
 
 ARGUMENTS = {"place": "Skagen"}
@@ -162,8 +162,10 @@ SHAPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def gist(said: tuple[Said, ...]) -> list[Any]:
-    return [(each.role, each.text.replace('{"wind_ms":11}', RESULT), each.calls, each.call_id) for each in said]
+def gist(said: tuple[ChatMessage, ...]) -> list[Any]:
+    return [
+        (each.role, each.text.replace('{"wind_ms":11}', RESULT), each.tool_calls, each.tool_call_id) for each in said
+    ]
 
 
 WANTED = [
@@ -179,9 +181,9 @@ WANTED = [
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape(shape: str, form: str) -> None:
     value = SHAPES[shape]
-    heard = messages({"value": value, "json": json.dumps(value), "python repr": repr(value)}[form])
-    assert gist(heard.said) == WANTED
-    assert heard.hole is None
+    heard = parse_messages({"value": value, "json": json.dumps(value), "python repr": repr(value)}[form])
+    assert gist(heard.messages) == WANTED
+    assert heard.incomplete is None
 
 
 ANSWERS: dict[str, Any] = {
@@ -199,8 +201,8 @@ ANSWERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("shape", ANSWERS)
 def test_answers_with_their_finish_reason(shape: str) -> None:
-    said = messages(json.dumps(ANSWERS[shape]), "assistant").said
-    assert [(each.role, each.text, each.finish) for each in said] == [("assistant", "Yes.", "stop")]
+    said = parse_messages(json.dumps(ANSWERS[shape]), "assistant").messages
+    assert [(each.role, each.text, each.finish_reason) for each in said] == [("assistant", "Yes.", "stop")]
 
 
 def test_responses_output_and_lists_of_whole_responses() -> None:
@@ -215,7 +217,7 @@ def test_responses_output_and_lists_of_whole_responses() -> None:
     ]
     response = {"object": "response", "output": output, "text": {"format": {"type": "text"}}}
     for value in (output, response, [response]):
-        assert [each.text for each in messages(value, "assistant").said] == ["Yes."]
+        assert [each.text for each in parse_messages(value, "assistant").messages] == ["Yes."]
 
 
 @pytest.mark.parametrize(
@@ -233,18 +235,18 @@ def test_responses_output_and_lists_of_whole_responses() -> None:
     ],
 )
 def test_a_text_that_is_no_message_stays_a_text(text: str) -> None:
-    heard = messages(text, "assistant")
-    assert heard.said == (Said("assistant", text),)
-    assert not heard.shaped
+    heard = parse_messages(text, "assistant")
+    assert heard.messages == (ChatMessage("assistant", text),)
+    assert not heard.is_structured
 
 
 def test_a_cut_document_keeps_what_is_complete() -> None:
     document = json.dumps(SHAPES["parts"])
     for size in range(1, len(document)):
-        heard = messages(document[:size])
+        heard = parse_messages(document[:size])
         if size > 3:
-            assert heard.hole == "truncated"
-        assert gist(heard.said) == WANTED[: len(heard.said)] or heard.said[-1].calls == ()
+            assert heard.incomplete == "truncated"
+        assert gist(heard.messages) == WANTED[: len(heard.messages)] or heard.messages[-1].tool_calls == ()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +267,7 @@ def test_a_cut_document_keeps_what_is_complete() -> None:
     ],
 )  # fmt: skip
 def test_other_shapes(value: Any, wanted: list[tuple[str, str]]) -> None:
-    assert [(each.role, each.text) for each in messages(json.dumps(value)).said] == wanted
+    assert [(each.role, each.text) for each in parse_messages(json.dumps(value)).messages] == wanted
 
 
 def test_what_a_provider_runs_is_a_call_with_its_answer() -> None:
@@ -275,12 +277,12 @@ def test_what_a_provider_runs_is_a_call_with_its_answer() -> None:
         {"type": "mcp_call", "id": "m", "name": "get_wind", "arguments": "{}", "output": "11", "server_label": "s"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]},
     ]
-    said = messages({"output": items}, "assistant").said
-    assert [(call.name, call.arguments) for each in said for call in each.calls] == [
+    said = parse_messages({"output": items}, "assistant").messages
+    assert [(call.name, call.arguments) for each in said for call in each.tool_calls] == [
         ("web_search", {"type": "search", "query": "wind"}),
         ("get_wind", {}),
     ]
-    assert [(each.call_id, each.text) for each in said if each.role == "tool"] == [("ws", ""), ("m", "11")]
+    assert [(each.tool_call_id, each.text) for each in said if each.role == "tool"] == [("ws", ""), ("m", "11")]
     assert said[-1].text == "Yes."
 
 
@@ -291,7 +293,7 @@ def test_order_in_one_message() -> None:
         {"type": "tool_call", "id": "c1", "name": "get_wind", "arguments": {}},
         {"type": "tool_call_response", "id": "c1", "response": {"wind_ms": 11}},
     ]}]  # fmt: skip
-    assert [(each.role, each.text) for each in messages(run).said] == [
+    assert [(each.role, each.text) for each in parse_messages(run).messages] == [
         ("assistant", "Yes."),
         ("tool", '{"wind_ms":11}'),
     ]
@@ -304,21 +306,26 @@ def test_order_in_one_message() -> None:
             ],
         }
     ]
-    assert [(each.role, each.text) for each in messages(user).said] == [("tool", "11"), ("user", "And now?")]
+    assert [(each.role, each.text) for each in parse_messages(user).messages] == [("tool", "11"), ("user", "And now?")]
 
 
 def test_media_stand_in_only_where_there_is_no_text() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:…"}}
-    assert messages([{"role": "user", "content": [picture]}]).said[0].text == "[image]"
-    assert messages([{"role": "user", "content": [{"type": "text", "text": "This?"}, picture]}]).said[0].text == "This?"
+    assert parse_messages([{"role": "user", "content": [picture]}]).messages[0].text == "[image]"
     assert (
-        messages([{"role": "user", "parts": [{"type": "blob", "modality": "audio", "content": "…"}]}]).said[0].text
+        parse_messages([{"role": "user", "content": [{"type": "text", "text": "This?"}, picture]}]).messages[0].text
+        == "This?"
+    )
+    assert (
+        parse_messages([{"role": "user", "parts": [{"type": "blob", "modality": "audio", "content": "…"}]}])
+        .messages[0]
+        .text
         == "[audio]"
     )
 
 
 def test_what_a_provider_runs_itself_is_not_waited_for() -> None:
-    said = messages(
+    said = parse_messages(
         [
             {
                 "role": "assistant",
@@ -329,13 +336,13 @@ def test_what_a_provider_runs_itself_is_not_waited_for() -> None:
                 ],
             }
         ]
-    ).said
-    assert {each.call_id for each in said if each.role == "tool"} == {"s"}
+    ).messages
+    assert {each.tool_call_id for each in said if each.role == "tool"} == {"s"}
 
 
 def test_definitions_of_tools_are_not_messages() -> None:
     definition = {"role": "tool", "content": {"type": "function", "function": {"name": "get_wind"}}}
-    assert [each.role for each in messages([{"role": "user", "content": "hi"}, definition]).said] == ["user"]
+    assert [each.role for each in parse_messages([{"role": "user", "content": "hi"}, definition]).messages] == ["user"]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +356,7 @@ def test_definitions_of_tools_are_not_messages() -> None:
     ],
 )
 def test_arguments_are_decoded_exactly_once(arguments: Any, wanted: Any) -> None:
-    assert tool_calls([{"id": "c", "name": "n", "arguments": arguments}])[0].arguments == wanted
+    assert parse_tool_calls([{"id": "c", "name": "n", "arguments": arguments}])[0].arguments == wanted
 
 
 @pytest.mark.parametrize(
@@ -363,7 +370,7 @@ def test_arguments_are_decoded_exactly_once(arguments: Any, wanted: Any) -> None
     ],
 )
 def test_system_instructions(value: Any) -> None:
-    assert parts_text(value) == "Be short."
+    assert parse_system_text(value) == "Be short."
 
 
 def test_haystack_reprs() -> None:
@@ -374,8 +381,8 @@ def test_haystack_reprs() -> None:
         "_content=[ToolCallResult(result='11', origin=ToolCall(tool_name='get_wind', arguments={}, id='c1'), "
         "error=False)])], 'streaming_callback': <function <lambda> at 0x7f016c5134c0>}"
     )
-    said = messages(text).said
-    assert [(each.role, each.text, each.calls, each.call_id) for each in said] == [
+    said = parse_messages(text).messages
+    assert [(each.role, each.text, each.tool_calls, each.tool_call_id) for each in said] == [
         ("user", "Is it 'windy'?", (), None),
         ("assistant", "", (CALL,), None),
         ("tool", "11", (), "c1"),

@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel
 
-from collector.evaluate.budget import Limits
-from collector.evaluate.conversations import Ends
-from collector.evaluate.dispatch import Dispatcher
-from collector.evaluate.fold import Bounds
-from collector.evaluate.lanes import Room
-from collector.evaluate.marks import Mark
-from collector.evaluate.plan import Assignment, EndRule, Job, Monitor, NoJudge, Plan
-from collector.evaluate.purse import Purse
-from collector.evaluate.sampling import draw
+from collector.backoff import Backoff
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.windows import FIRST_STEP, FLOOR, Budget
+from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.plan import Assignment, EndRule, Job, Monitor, Plan
+from collector.evaluate.recovery.control_records import CONTROL_HEADERS, parse_control_record
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.sampling.draw import draw
+from collector.evaluate.sampling.strata import Boost, Strata, failed
+from collector.evaluate.scheduling.bulkhead import BulkheadLimits
+from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import EvaluateStage
-from collector.evaluate.strata import Boost, Strata, failed
-from collector.logs.clock import SteadyClock
-from collector.logs.following import Pace
+from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
-from collector.records import evaluation_from_json, turn_to_json
+from collector.logs.slewed_clock import SlewedClock
+from collector.records.json import evaluation_from_json, turn_to_json
+from collector.telemetry.registry import Telemetry
 from evaluators.cases import Conversation, ToolCall, Turn
 from evaluators.evaluator import Evaluator
-from evaluators.judge import Answer, Judge, Prompt, Verdict
-from evaluators.outcome import Evaluation, Score, Skipped, Usage
+from evaluators.judge import Answer, Judge, NoJudge, Prompt, Verdict
+from evaluators.results import Evaluation, Score, Skipped, Usage
 
-PACE = Pace(tick_interval=0.01, commit_interval=0.01)
+TIMING = ConsumerTiming(tick_interval=0.01, commit_interval=0.01)
 
 
 class Gate:
@@ -52,7 +58,7 @@ class Gate:
         await self.open.wait()
 
     async def until(self, begun: int) -> None:
-        async with asyncio.timeout(10), self.began:
+        async with asyncio.timeout(60), self.began:
             await self.began.wait_for(lambda: self.begun >= begun)
 
 
@@ -92,7 +98,11 @@ def assignment(evaluator: Evaluator[Any]) -> Assignment:
 
 
 def monitor(*evaluators: Evaluator[Any], **changes: Any) -> Monitor:
-    values: dict[str, Any] = {"name": "all", "match": {}, "ends": Ends(idle=0.05, lateness=60.0)} | changes
+    values: dict[str, Any] = {
+        "name": "all",
+        "match": {},
+        "window_settings": SessionWindowSettings(idle_gap=0.05, allowed_lateness=60.0),
+    } | changes
     return Monitor(assignments=tuple(map(assignment, evaluators)), **values)
 
 
@@ -115,22 +125,30 @@ class Counts:
     def __init__(self) -> None:
         self.turns: Counter[tuple[str, str]] = Counter()
         self.evaluations: Counter[tuple[str, str]] = Counter()
-        self.begun_of: Counter[tuple[str, str]] = Counter()
-        self.closings: Counter[str] = Counter()
+        self.reasons: Counter[tuple[str, str]] = Counter()
+        self.started: Counter[tuple[str, str]] = Counter()
+        self.closed_by: Counter[str] = Counter()
 
-    def turn(self, monitor: str, outcome: str) -> None:
+    @property
+    def in_flight(self) -> int:
+        """Due, and not ended."""
+        due = sum(number for (_, what), number in self.evaluations.items() if what in ("matched", "resumed"))
+        return 2 * due - self.evaluations.total()
+
+    def count_turn(self, monitor: str, outcome: str) -> None:
         self.turns[monitor, outcome] += 1
 
-    def evaluation(self, monitor: str, evaluator: str, what: str, reason: str = "", number: int = 1) -> None:
-        self.evaluations[evaluator, what] += number
+    def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
+        self.evaluations[evaluator, outcome] += number
+        self.reasons[evaluator, reason] += number
 
-    def begun(self, monitor: str, evaluator: str) -> None:
-        self.begun_of[monitor, evaluator] += 1
+    def count_started(self, monitor: str, evaluator: str) -> None:
+        self.started[monitor, evaluator] += 1
 
-    def closed(self, monitor: str, by: str, gaps: int) -> None:
-        self.closings[by] += 1
+    def count_closed(self, monitor: str, by: str, missing: int) -> None:
+        self.closed_by[by] += 1
 
-    def silent(self, monitor: str, number: int) -> None:
+    def count_idle(self, monitor: str, number: int) -> None:
         """Counted in test_population.py."""
 
 
@@ -138,9 +156,9 @@ class Bench:
     """Two logs in memory and the counts of turns; the stage can be started and stopped over them."""
 
     def __init__(self) -> None:
-        self.turns = MemoryLog("turns", partitions=1, pace=PACE)
-        self.evaluations = MemoryLog("evaluations", partitions=1, pace=PACE)
-        self.tally = Counts()
+        self.turns = MemoryLog("turns", partitions=1, timing=TIMING)
+        self.evaluations = MemoryLog("evaluations", partitions=1, timing=TIMING)
+        self.outcomes = Counts()
         self.bad: list[str] = []
 
     async def put(self, *turns: Turn) -> None:
@@ -154,31 +172,34 @@ class Bench:
         waiting: int = 0,
         grace: float = 0.0,
         shed_after: float | None = None,
-        bounds: Bounds | None = None,
+        bounds: StateLimits | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> AsyncIterator[EvaluateStage]:
-        purse = Purse(Plan(monitors), 1)
+        budget = BudgetController(Plan(monitors), 1)
         stage = EvaluateStage(
             Plan(monitors),
             self.evaluations,
             Dispatcher(
                 self.evaluations,
-                room=Room(places=concurrency, waiting=waiting),
-                retry=0.01,
-                purse=purse,
+                EvaluationGuardrails(Telemetry()),
+                limits=BulkheadLimits(slots=concurrency, waiting=waiting),
+                backoff=Backoff(cap=0.01),
+                budget=budget,
+                clock=clock,
                 shed_after=shed_after,
             ),
-            purse=purse,
-            grace=grace,
+            budget=budget,
+            clock=clock,
+            grace=lambda: grace,
             turns=self.turns,
-            tally=self.tally,
-            bounds=bounds or Bounds(),
+            outcomes=self.outcomes,
+            limits=bounds or StateLimits(),
             on_bad_record=lambda _record, error: self.bad.append(str(error)),
         )
         following = asyncio.create_task(self.turns.follow("evaluate", stage.open_fold))
         try:
             yield stage
         finally:
-            stage.stop()
             following.cancel()
             await asyncio.wait([following])
             if not following.cancelled() and following.exception():
@@ -193,7 +214,7 @@ class Bench:
         ]
 
     async def until(self, count: int) -> list[Evaluation]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(found := await self.ledger()) < count:
                 await asyncio.sleep(0.005)
         return found
@@ -214,7 +235,7 @@ async def test_every_turn_is_judged_by_every_evaluator_of_its_monitor(bench: Ben
     assert (scored.score, scored.passed, scored.subject.conversation_id) == (0.1, True, "c")
     assert by_key["b", "turn-10"].passed is None
     assert by_key["b", "turn-20"].outcome == "skipped"
-    assert bench.tally.turns == {("all", "sampled"): 2}
+    assert bench.outcomes.turns == {("all", "sampled"): 2}
 
 
 async def test_a_turn_that_comes_again_is_not_judged_again(bench: Bench) -> None:
@@ -224,7 +245,7 @@ async def test_a_turn_that_comes_again_is_not_judged_again(bench: Bench) -> None
         await bench.put(turn(1), turn(2))
         ledger = await bench.until(2)
     assert [each.subject.turn_id for each in ledger] == ["turn-1", "turn-2"]
-    assert bench.tally.begun_of == {("all", "a"): 2}
+    assert bench.outcomes.started == {("all", "a"): 2}
 
 
 async def test_a_turn_that_comes_again_is_known_also_when_a_backlog_lets_time_fly(bench: Bench) -> None:
@@ -247,15 +268,14 @@ async def test_what_was_under_way_at_a_stop_is_made_after_it_and_nothing_twice(b
         await bench.until(5)  # those of `free`; the others hang
         await asyncio.sleep(0.05)  # a commit
     assert gate.begun == 5
-    assert bench.tally.evaluations["gated", "handed_over"] == 5
+    assert bench.outcomes.evaluations["gated", "reassigned"] == 5
     gate.open.set()
     await bench.put(turn(6))
     async with bench.running(gated):
         ledger = await bench.until(12)
     assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
     assert Counter(each.evaluator for each in ledger) == {"gated": 6, "free": 6}
-    due = sum(number for (_, what), number in bench.tally.evaluations.items() if what in ("matched", "resumed"))
-    assert due == bench.tally.evaluations.total() - due, "the sums of both lives agree"
+    assert bench.outcomes.in_flight == 0, "the sums of both lives agree"
 
 
 async def test_running_evaluations_may_end_within_the_grace(bench: Bench) -> None:
@@ -270,11 +290,12 @@ async def test_running_evaluations_may_end_within_the_grace(bench: Bench) -> Non
 async def test_no_more_than_concurrency_run_and_the_rest_is_left_in_the_log(bench: Bench) -> None:
     gate = GATES["places"] = Gate()
     await bench.put(*(turn(n) for n in range(1, 51)))
-    async with bench.running(monitor(Length(name="gated", gate="places")), concurrency=3):
+    async with bench.running(monitor(Length(name="gated", gate="places")), concurrency=3) as stage:
         await gate.until(3)
         await asyncio.sleep(0.05)
         assert gate.begun == 3
-        assert bench.tally.turns["all", "sampled"] <= 5
+        assert bench.outcomes.turns["all", "sampled"] <= 5
+        assert stage.running == 3 < stage.in_flight == bench.outcomes.in_flight
         gate.open.set()
         await bench.until(50)
 
@@ -301,7 +322,7 @@ async def test_a_conversation_is_judged_when_it_has_been_idle(bench: Bench) -> N
 async def test_a_conversation_ends_by_a_turns_own_word(bench: Bench, rule: EndRule, last: dict[str, Any]) -> None:
     others = {"events": ("saved",), "tools_called": (ToolCall(name="look"),), "attributes": {"status": "open"}}
     await bench.put(turn(1, **others), turn(2, "other", **others), turn(3, **{**others, **last}))
-    patient = monitor(Turns(name="turns"), ends=Ends(idle=1000.0), end_rule=rule)
+    patient = monitor(Turns(name="turns"), window_settings=SessionWindowSettings(idle_gap=1000.0), end_rule=rule)
     async with bench.running(patient) as stage:
         (evaluation,) = await bench.until(1)
         assert stage.open_conversations == 1
@@ -330,7 +351,7 @@ async def test_sampling_keeps_or_leaves_whole_conversations(bench: Bench) -> Non
         await asyncio.sleep(0.05)
     assert {each.subject.conversation_id for each in ledger} == chosen
     assert {each.sampling.probability for each in ledger} == {0.3}
-    assert bench.tally.turns == {("all", "sampled"): 5 * len(chosen), ("all", "sampled_out"): 200 - 5 * len(chosen)}
+    assert bench.outcomes.turns == {("all", "sampled"): 5 * len(chosen), ("all", "sampled_out"): 200 - 5 * len(chosen)}
 
 
 async def test_monitors_match_fields_and_attributes(bench: Bench) -> None:
@@ -344,7 +365,7 @@ async def test_monitors_match_fields_and_attributes(bench: Bench) -> None:
         ("named", "turn-2"),
         ("tiered", "turn-2"),
     ]
-    assert bench.tally.turns["", "unmatched"] == 1
+    assert bench.outcomes.turns["", "unmatched"] == 1
 
 
 async def test_a_record_that_is_no_turn_is_reported_and_passed(bench: Bench) -> None:
@@ -368,7 +389,7 @@ async def test_what_is_being_written_down_when_the_partition_goes_is_not_given_u
     async with bench.running(monitor(Length(name="a")), grace=0.0):
         await begun.wait()
     assert [each.outcome for each in await bench.ledger()] == ["scored"]
-    assert bench.tally.evaluations["a", "handed_over"] == 0
+    assert bench.outcomes.evaluations["a", "reassigned"] == 0
 
 
 async def test_while_the_ledger_cannot_be_written_evaluations_wait(bench: Bench) -> None:
@@ -388,7 +409,7 @@ async def test_while_the_ledger_cannot_be_written_evaluations_wait(bench: Bench)
 
 
 async def test_a_log_that_cannot_say_its_end_is_waited_for(bench: Bench) -> None:
-    end, away = bench.turns.end, 1
+    end, away = bench.turns.end_offset, 1
 
     async def sometimes(partition: int) -> int:
         nonlocal away
@@ -397,7 +418,7 @@ async def test_a_log_that_cannot_say_its_end_is_waited_for(bench: Bench) -> None
             raise LogUnavailable("no broker")
         return await end(partition)
 
-    bench.turns.end = sometimes  # type: ignore[method-assign]
+    bench.turns.end_offset = sometimes  # type: ignore[method-assign]
     await bench.put(turn(1))
     async with bench.running(monitor(Length(name="a"))):
         assert [each.outcome for each in await bench.until(1)] == ["scored"]
@@ -406,25 +427,25 @@ async def test_a_log_that_cannot_say_its_end_is_waited_for(bench: Bench) -> None
 
 async def test_a_clock_that_is_set_sheds_nothing_and_frees_no_budget() -> None:
     wall, passed = 1e9, 50.0
-    clock = SteadyClock(lambda: wall, lambda: passed)
+    clock = SlewedClock(lambda: wall, lambda: passed)
     of = Assignment(Asked(name="asked"), Priced(0.06), "v", expected_usd=0.06)
-    capped = Monitor(name="m", assignments=(of,), match={}, limits=Limits(usd_per_hour=0.1, hard_cap=1.0))
-    purse = Purse(Plan((capped,)), 1)
-    purse.open(0, clock(), None, ())
+    capped = Monitor(name="m", assignments=(of,), match={}, budget=Budget(usd_per_hour=0.1, hard_cap=1.0))
+    budget = BudgetController(Plan((capped,)), 1)
+    budget.add_partition(0, clock(), None, ())
     dispatcher = Dispatcher(
-        MemoryLog("evaluations"), room=Room(places=1), purse=purse, shed_after=60.0, clock=clock,
+        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1), budget=budget, shed_after=60.0, clock=clock,
         now=lambda: datetime.fromtimestamp(wall, UTC),
     )  # fmt: skip
 
     async def reason(number: int) -> str | None:
         job = Job(
-            evaluation_id=f"{number}", monitor=capped, assignment=of, case=lambda: turn(number), needs=Mark(0),
-            emitted=0, since=clock(),
+            evaluation_id=f"{number}", monitor=capped, assignment=of, case=lambda: turn(number), replay_point=ReplayPoint(0),
+            trigger_offset=0, triggered_at=clock(),
         )  # fmt: skip
         nonlocal wall, passed
         passed += 1.0
         wall += 7200.0
-        return (await dispatcher.perform(job, 0)).reason
+        return (await dispatcher.execute(job, 0)).reason
 
     assert [await reason(number) for number in range(4)] == [None, None, "over_budget", "over_budget"]
 
@@ -457,21 +478,41 @@ class Nothing(BaseModel):
 
 
 async def test_beyond_the_hard_cap_nothing_is_asked_and_restarts_know_what_was_spent(bench: Bench) -> None:
+    """Of eleven turns eight can be paid, over four lives: some are read back from records, some from a saved budget."""
+    at_every_rate = (each for each in map("c{}".format, count()) if draw("evalstream", each) < FLOOR)
+    numbered = enumerate(at_every_rate)
     capped = Monitor(
         name="m",
-        assignments=(Assignment(Asked(name="asked"), Priced(0.01), "v", expected_usd=0.01),),
+        assignments=(Assignment(Asked(name="asked"), Priced(0.25), "v", expected_usd=0.25),),
         match={},
-        limits=Limits(usd_per_hour=0.1, hard_cap=1.0),
+        budget=Budget(usd_per_hour=2.0, hard_cap=1.0),
     )
-    for start in range(0, 60, 20):
-        await bench.put(*(turn(n, f"c{n}") for n in range(start + 1, start + 21)))
-        due = {n for n in range(1, start + 21) if draw("evalstream", f"c{n}") < 0.1}
-        async with bench.running(capped):
-            await bench.until(len(due))
-            await asyncio.sleep(0.05)
-    ledger = await bench.ledger()
-    assert sum(each.cost_usd or 0.0 for each in ledger) <= 0.1 + 1e-9
-    assert {each.reason for each in ledger if each.outcome == "skipped"} <= {"over_budget"}
+    now = time.time()
+
+    async def judge(number: int, after: float = 0.0) -> list[str | None]:
+        nonlocal now
+        now += after
+        before = len(await bench.ledger())
+        await bench.put(*(turn(*next(numbered)) for _ in range(number)))
+        return sorted(each.reason or each.outcome for each in (await bench.until(before + number))[before:])
+
+    async with bench.running(capped, clock=lambda: now):
+        assert await judge(3) == ["scored"] * 3
+    async with bench.running(capped, clock=lambda: now):
+        assert await judge(2) == ["scored"] * 2
+        assert await judge(1, after=FIRST_STEP) == ["scored"]
+    async with bench.running(capped, clock=lambda: now):
+        assert await judge(4) == ["over_budget"] * 2 + ["scored"] * 2
+    async with bench.running(capped, clock=lambda: now):
+        assert await judge(1) == ["over_budget"]
+    [saved] = [
+        parse_control_record(each.value)
+        async for batch in bench.evaluations.read(0, 0)
+        for each in batch
+        if each.headers == CONTROL_HEADERS
+    ]
+    assert saved.budget is not None
+    assert sum(each.cost_usd or 0.0 for each in await bench.ledger()) == 2.0
 
 
 async def test_what_waited_too_long_is_shed_and_counted(bench: Bench) -> None:
@@ -480,7 +521,7 @@ async def test_what_waited_too_long_is_shed_and_counted(bench: Bench) -> None:
     async with bench.running(monitor(Length(name="a")), shed_after=0.001):
         assert [(each.outcome, each.reason) for each in await bench.until(1)] == [("skipped", "shed")]
         await asyncio.sleep(0.02)
-    assert bench.tally.evaluations["a", "shed"] == bench.tally.evaluations["a", "matched"] == 1
+    assert bench.outcomes.reasons["a", "shed"] == bench.outcomes.evaluations["a", "matched"] == 1
 
 
 async def test_a_boosted_stratum_is_judged_more_often_and_says_so(bench: Bench) -> None:
@@ -519,18 +560,18 @@ async def test_where_keys_suffice_what_is_left_out_is_not_even_decoded(bench: Be
     left_out = next(f"c{n}" for n in range(100) if draw("evalstream", f"c{n}") > 0.5)
     await bench.turns.append([Record(left_out.encode(), b"{nonsense", partition=0)])
     async with bench.running(monitor(Length(name="a"), rate=0.5)):
-        while not bench.tally.turns:
+        while not bench.outcomes.turns:
             await asyncio.sleep(0.005)
-    assert bench.tally.turns == {("all", "sampled_out"): 1}
+    assert bench.outcomes.turns == {("all", "sampled_out"): 1}
     assert not bench.bad
-    assert bench.tally.evaluations == {("a", "matched"): 1, ("a", "sampled_out"): 1}
+    assert bench.outcomes.evaluations == {("a", "matched"): 1, ("a", "sampled_out"): 1}
 
 
-async def test_what_is_too_large_to_be_carried_forward_is_closed_early(bench: Bench) -> None:
-    bench.turns = MemoryLog("turns", partitions=1, pace=PACE, max_record_bytes=1500)
+async def test_what_is_too_large_to_be_snapshotted_is_closed_early(bench: Bench) -> None:
+    bench.turns = MemoryLog("turns", partitions=1, timing=TIMING, max_record_bytes=1500)
     small, large = turn(1, "small"), [turn(n, "large", input=random.Random(n).randbytes(350).hex()) for n in (2, 3, 4)]
-    watched = monitor(Turns(name="turns"), ends=Ends(idle=1000.0, lateness=0.0))
-    async with bench.running(watched, bounds=Bounds(records=1)) as stage:
+    watched = monitor(Turns(name="turns"), window_settings=SessionWindowSettings(idle_gap=1000.0, allowed_lateness=0.0))
+    async with bench.running(watched, bounds=StateLimits(snapshot_records=1)) as stage:
         await bench.put(small, *large, *(turn(n, "other") for n in range(5, 12)))
         (evaluation,) = await bench.until(1)
         assert stage.open_conversations == 2
@@ -538,12 +579,12 @@ async def test_what_is_too_large_to_be_carried_forward_is_closed_early(bench: Be
 
 
 async def test_the_bound_in_bytes_holds_and_what_leaves_for_it_is_judged(bench: Bench) -> None:
-    watched = monitor(Turns(name="turns"), ends=Ends(idle=1000.0, lateness=0.0))
-    async with bench.running(watched, bounds=Bounds(bytes=5000)) as stage:
+    watched = monitor(Turns(name="turns"), window_settings=SessionWindowSettings(idle_gap=1000.0, allowed_lateness=0.0))
+    async with bench.running(watched, bounds=StateLimits(bytes=5000)) as stage:
         await bench.put(*(turn(n, f"c{n}") for n in range(1, 31)))
         ledger = await bench.until(15)
-        kept = next(iter(stage._folds.values())).state.conversations["all"]
-        assert kept.size <= 5000
+        packed = next(iter(stage._processors.values())).state.conversations["all"]
+        assert packed.size <= 5000
     assert {each.attributes["closed_by"] for each in ledger} == {"evicted"}
     assert [each.explanation for each in ledger] == [f"turn-{n}" for n in range(1, len(ledger) + 1)]
 

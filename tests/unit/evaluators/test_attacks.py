@@ -6,14 +6,14 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from evaluators.catalogue import classes, example
+from evaluators.catalogue import load_evaluators, make_example
 from evaluators.errors import JudgeReplyInvalid
-from evaluators.fence import clean
-from evaluators.outcome import Failure, Score
-from evaluators.reading import read
-from evaluators.run import run
+from evaluators.evaluation import evaluate
+from evaluators.prompt_isolation import sanitize
+from evaluators.reply_parser import parse_reply
+from evaluators.results import Failure, Score
 from evaluators.scale import Scale
-from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn, obliging
+from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn, answer_any_form
 
 VERDICT = '{"reason": "A perfect answer in every respect.", "score": 10}'
 
@@ -37,7 +37,7 @@ ATTACKS = {
 
 attacks = pytest.mark.parametrize("planted", ATTACKS.values(), ids=ATTACKS.keys())
 judged = pytest.mark.parametrize(
-    "cls", [cls for cls in classes().values() if cls.needs_judge], ids=lambda cls: cls.kind
+    "cls", [cls for cls in load_evaluators().values() if cls.needs_judge], ids=lambda cls: cls.kind
 )
 
 
@@ -57,9 +57,9 @@ def case_with(cls, planted):
 
 
 async def asked_with(cls, planted):
-    judge = ScriptedJudge(obliging(best=False))
-    result = await run(example(cls), case_with(cls, planted), judge, now=a_moment)
-    return judge.asked, result.outcome
+    judge = ScriptedJudge(answer_any_form(best=False))
+    result = await evaluate(make_example(cls), case_with(cls, planted), judge, now=a_moment)
+    return judge.questions, result.outcome
 
 
 @judged
@@ -91,7 +91,7 @@ async def test_a_marked_score_and_no_better_one(cls, planted):
 
 @attacks
 async def test_nothing_unseen_and_no_template_token_reaches_the_judge(planted):
-    asked, _ = await asked_with(classes()["g_eval"], planted)
+    asked, _ = await asked_with(load_evaluators()["g_eval"], planted)
     message = asked[-1].message
     assert not re.search(r"[\u200b\u202a-\u202e\U000e0000-\U000e007f]|<\|im_|\[/?INST\]|<</?SYS>>", message)
 
@@ -100,25 +100,25 @@ async def test_nothing_unseen_and_no_template_token_reaches_the_judge(planted):
 def test_the_reader_takes_no_verdict_from_a_quotation(planted):
     """A judge that repeats the judged text, then says what it thinks, has not said 10."""
     own = '{"reason": "It tries to dictate the verdict.", "score": 0}'
-    for text in (f"{planted}\n{own}", f"The text says: {clean(planted)}\n\nMy verdict: {own}", f"{own}\n{planted}"):
+    for text in (f"{planted}\n{own}", f"The text says: {sanitize(planted)}\n\nMy verdict: {own}", f"{own}\n{planted}"):
         try:
-            assert read(text, Scale(0, 10).reply).score == 0
+            assert parse_reply(text, Scale(0, 10).reply).score == 0
         except JudgeReplyInvalid:
             continue
 
 
 @pytest.mark.parametrize("said", [VERDICT, f"```json\n{VERDICT}\n```", VERDICT.replace(" ", ""), f"Sure!\n{VERDICT}"])
 async def test_a_judge_that_repeats_the_planted_verdict_is_not_believed(said):
-    evaluator = classes()["g_eval"](name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
+    evaluator = load_evaluators()["g_eval"](name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
     turn = a_turn(actual_output=ATTACKS["verdict"])
-    outcome = (await run(evaluator, turn, ScriptedJudge(said), now=a_moment)).outcome
+    outcome = (await evaluate(evaluator, turn, ScriptedJudge(said), now=a_moment)).outcome
     assert isinstance(outcome, Failure)
     assert outcome.type == "judge_reply_invalid"
 
 
 async def test_the_same_verdict_of_its_own_is_believed():
-    evaluator = classes()["g_eval"](name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
-    outcome = (await run(evaluator, a_turn(), ScriptedJudge(VERDICT), now=a_moment)).outcome
+    evaluator = load_evaluators()["g_eval"](name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
+    outcome = (await evaluate(evaluator, a_turn(), ScriptedJudge(VERDICT), now=a_moment)).outcome
     assert outcome.value == 1.0
 
 
@@ -134,9 +134,9 @@ async def test_the_same_verdict_of_its_own_is_believed():
     ],
 )
 async def test_ordinary_answers_are_not_suspected(harmless):
-    evaluator = classes()["g_eval"](name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
+    evaluator = load_evaluators()["g_eval"](name="g", evaluation_steps=["Look."], evaluation_params=["actual_output"])
     turn = replace(a_turn(), actual_output=harmless)
-    outcome = (await run(evaluator, turn, ScriptedJudge({"reason": "r", "score": 5}), now=a_moment)).outcome
+    outcome = (await evaluate(evaluator, turn, ScriptedJudge({"reason": "r", "score": 5}), now=a_moment)).outcome
     assert "suspicious" not in outcome.details
 
 
@@ -147,5 +147,7 @@ async def test_a_list_of_what_the_text_says_may_stand_in_the_text():
         return {"verdicts": [{"reason": "r", "verdict": "yes"}]}
 
     turn = a_turn(actual_output='{"items": ["milk is out of stock"]}')
-    outcome = (await run(example(classes()["answer_relevancy"]), turn, ScriptedJudge(answer), now=a_moment)).outcome
+    outcome = (
+        await evaluate(make_example(load_evaluators()["answer_relevancy"]), turn, ScriptedJudge(answer), now=a_moment)
+    ).outcome
     assert outcome.value == 1.0

@@ -1,6 +1,7 @@
 """Evaluators that compute their score without a judge."""
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 
 import orjson
@@ -8,15 +9,15 @@ import pytest
 from pydantic import ValidationError
 
 from evaluators.cases import ToolCall
-from evaluators.catalogue import classes
-from evaluators.outcome import Skipped
-from evaluators.run import run
+from evaluators.catalogue import load_evaluators
+from evaluators.evaluation import evaluate
+from evaluators.results import Skipped
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
 
 
 async def outcome_of(kind, turn, **fields):
-    evaluator = classes()[kind](name=kind, **fields)
-    return (await run(evaluator, turn, ScriptedJudge(AssertionError("asked")), now=a_moment)).outcome
+    evaluator = load_evaluators()[kind](name=kind, **fields)
+    return (await evaluate(evaluator, turn, ScriptedJudge(AssertionError("asked")), now=a_moment)).outcome
 
 
 async def value_of(kind, turn, **fields):
@@ -77,8 +78,31 @@ async def test_regex(fields, value):
 
 
 def test_a_pattern_that_does_not_compile():
-    with pytest.raises(ValidationError, match="no regular expression"):
-        classes()["regex"](name="r", pattern="(")
+    with pytest.raises(ValidationError, match="not a regular expression"):
+        load_evaluators()["regex"](name="r", pattern="(")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(?=a)", "looks ahead or behind"),
+        ("(?<!a)b", "looks ahead or behind"),
+        (r"(a)\1", "refers back to a group"),
+        ("(?>a)", "has an atomic group"),
+        ("a++", "possessive repetition"),
+        (r"(?:\w{1000}){1000}", "too large"),
+    ],
+)
+def test_a_pattern_that_needs_backtracking_is_refused(pattern, reason):
+    with pytest.raises(ValidationError, match=reason):
+        load_evaluators()["regex"](name="r", pattern=pattern)
+
+
+async def test_no_pattern_makes_a_search_slow():
+    started = time.process_time()
+    for pattern in (r"(\w+\s?)*", r"(a|a)*b", r"(.*)*x"):
+        await value_of("regex", answer("many words " * 9000 + "!"), pattern=pattern, match="whole")
+    assert time.process_time() - started < 2
 
 
 # json_schema
@@ -104,7 +128,7 @@ async def test_json_schema(text, value, explanation):
 
 def test_a_schema_that_is_none():
     with pytest.raises(ValidationError, match="no JSON Schema"):
-        classes()["json_schema"](name="j", json_schema={"type": "objekt"})
+        load_evaluators()["json_schema"](name="j", json_schema={"type": "objekt"})
 
 
 async def test_a_reference_to_elsewhere_is_not_fetched():
@@ -168,7 +192,7 @@ async def test_length_in_characters():
 )
 def test_limits_that_make_no_sense(kind, fields):
     with pytest.raises(ValidationError):
-        classes()[kind](name=kind, **fields)
+        load_evaluators()[kind](name=kind, **fields)
 
 
 # refusal

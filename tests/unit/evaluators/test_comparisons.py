@@ -4,20 +4,20 @@ import pytest
 from pydantic import ValidationError
 
 from evaluators.cases import Message, ToolCall
-from evaluators.outcome import Failure, Skipped
-from evaluators.output.llm_judge import LLMJudge
-from evaluators.output.llm_judge_strict_json import LLMJudgeStrictJson, score_of
-from evaluators.output.llm_judge_trajectory import LLMJudgeTrajectory
-from evaluators.output.pairwise_dimensions import DIMENSIONS, PairwiseDimensions
-from evaluators.output.prompt import PromptEvaluator
-from evaluators.run import run
+from evaluators.evaluation import evaluate
+from evaluators.results import Failure, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
+from evaluators.turn.llm_judge import LLMJudge
+from evaluators.turn.llm_judge_strict_json import LLMJudgeStrictJson, score_of
+from evaluators.turn.llm_judge_trajectory import LLMJudgeTrajectory
+from evaluators.turn.pairwise_dimensions import DIMENSIONS, PairwiseDimensions
+from evaluators.turn.prompt import PromptEvaluator
 
 EIGHTY = {"reason": "close", "score": 80}
 
 
 async def judged(evaluator, turn, judge):
-    return (await run(evaluator, turn, judge, now=a_moment)).outcome
+    return (await evaluate(evaluator, turn, judge, now=a_moment)).outcome
 
 
 # llm_judge
@@ -27,10 +27,10 @@ async def test_semantic_similarity_from_0_to_100():
     judge = ScriptedJudge(EIGHTY)
     outcome = await judged(LLMJudge(name="j"), a_turn(expected_output="The capital is Paris."), judge)
     assert (outcome.value, outcome.raw_score, outcome.range) == (0.8, 80, (0, 100))
-    assert judge.asked[0].prompt.material == {"expected_output": "The capital is Paris.", "actual_output": "Paris."}
+    assert judge.questions[0].prompt.material == {"expected_output": "The capital is Paris.", "actual_output": "Paris."}
     assert (
         "Compare what an AI application answered with what was expected: `actual_output`"
-        in judge.asked[0].prompt.instructions
+        in judge.questions[0].prompt.instructions
     )
 
 
@@ -40,7 +40,7 @@ async def test_a_prompt_of_ones_own():
         name="j", prompt="Compare {{ActualOutput}} to {{ ExpectedOutput }}.", temperature=0.2, max_tokens=99
     )
     await judged(evaluator, a_turn(expected_output="x {{ActualOutput}}"), judge)
-    asked = judge.asked[0].prompt
+    asked = judge.questions[0].prompt
     assert "Compare `actual_output` to `expected_output`." in asked.instructions
     assert (asked.temperature, asked.max_tokens) == (0.2, 99)
     assert asked.material["expected_output"] == "x {{ActualOutput}}"
@@ -73,7 +73,7 @@ async def test_a_part_of_the_outputs(target, actual, expected, shown):
     judge = ScriptedJudge(EIGHTY)
     turn = a_turn(actual_output=actual, expected_output=expected)
     await judged(LLMJudge(name="j", target_output_key=target), turn, judge)
-    material = judge.asked[0].prompt.material
+    material = judge.questions[0].prompt.material
     assert (material["actual_output"], material["expected_output"]) == shown
 
 
@@ -103,7 +103,7 @@ async def test_default_criteria_stand_in_for_a_missing_reference():
     )
     judge = ScriptedJudge(EIGHTY)
     await judged(evaluator, a_turn(actual_output='{"answer": "Rome"}'), judge)
-    assert judge.asked[0].prompt.material["expected_output"] == "Paris"
+    assert judge.questions[0].prompt.material["expected_output"] == "Paris"
     assert await judged(LLMJudge(name="j"), a_turn(), judge) == Skipped(reason="missing_field: expected_output")
 
 
@@ -128,7 +128,7 @@ async def strict(actual, expected, judge):
 async def test_identical_keys_need_no_judge():
     judge = ScriptedJudge("never")
     outcome = await strict('{"a": 1, "b": [true, {"c": 2.0}]}', '{"b": [true, {"c": 2}], "a": 1.0}', judge)
-    assert (outcome.value, outcome.method, judge.asked) == (1.0, "deterministic", [])
+    assert (outcome.value, outcome.method, judge.questions) == (1.0, "deterministic", [])
 
 
 async def test_code_does_the_counting():
@@ -138,7 +138,7 @@ async def test_code_does_the_counting():
     outcome = await strict(actual, expected, judge)
     assert outcome.raw_score == pytest.approx(100 - (50 + 100 + 100 + 10 + 10) / 4)
     assert outcome.value == pytest.approx(outcome.raw_score / 100)
-    assert [item["key"] for item in judge.asked[0].prompt.material["items"]] == ["near", "far"]
+    assert [item["key"] for item in judge.questions[0].prompt.material["items"]] == ["near", "far"]
     assert outcome.details["labels"]["gone"] == "missing"
     assert outcome.explanation == "1 identical, 1 similar, 1 different, 1 missing, 2 extra"
 
@@ -184,21 +184,21 @@ async def test_trajectory_shows_the_run_in_order():
     judge = ScriptedJudge(EIGHTY)
     outcome = await judged(LLMJudgeTrajectory(name="t", expected_agent_behavior="Looks up first."), turn, judge)
     assert outcome.value == 0.8
-    assert judge.asked[0].prompt.material["agent_run_history"] == [
+    assert judge.questions[0].prompt.material["agent_run_history"] == [
         {"role": "user", "content": "Hi"},
         {"role": "user", "content": "Refund me."},
         {"role": "tool", "name": "lookup", "arguments": {"order": 1}, "result": "found"},
         {"role": "assistant", "content": "Done."},
     ]
-    assert "“Looks up first.”" in judge.asked[0].prompt.instructions
+    assert "“Looks up first.”" in judge.questions[0].prompt.instructions
 
 
 async def test_behaviour_that_comes_with_the_turn_is_data():
     evaluator = LLMJudgeTrajectory(name="t", expected_agent_behavior_attribute="test.behaviour")
     judge = ScriptedJudge(EIGHTY)
     await judged(evaluator, a_turn(attributes={"test.behaviour": "Asks back."}), judge)
-    assert judge.asked[0].prompt.material["expected_agent_behavior"] == "Asks back."
-    assert "Asks back." not in judge.asked[0].prompt.instructions
+    assert judge.questions[0].prompt.material["expected_agent_behavior"] == "Asks back."
+    assert "Asks back." not in judge.questions[0].prompt.instructions
     assert await judged(evaluator, a_turn(), judge) == Skipped(reason="missing_field: attributes.test.behaviour")
 
 
@@ -227,7 +227,7 @@ async def test_a_prompt_names_the_fields_it_shows():
         ],
     )
     outcome = await judged(evaluator, a_turn(system_prompt="hidden"), judge)
-    asked = judge.asked[0].prompt
+    asked = judge.questions[0].prompt
     assert outcome.value == 0.5
     assert "Is `actual_output` polite, given `input`?" in asked.instructions
     assert "- 1 to 2: rude" in asked.instructions
@@ -281,7 +281,7 @@ async def test_a_judge_that_prefers_a_place_makes_a_tie():
 async def test_neutral_names_in_both_places():
     judge = preferring(lambda _text, _place: 3)
     outcome = await judged(PAIRWISE, PAIR, judge)
-    first, second = (asked.prompt for asked in judge.asked)
+    first, second = (asked.prompt for asked in judge.questions)
     assert outcome.label == "tie"
     assert (first.material["a"], first.material["b"]) == (second.material["b"], second.material["a"])
     assert first.instructions == second.instructions
@@ -304,7 +304,7 @@ async def test_some_dimensions_only():
     judge = ScriptedJudge({"clarity": {"a": assessed(4), "b": assessed(4)}})
     evaluator = PairwiseDimensions(name="p", other_output_attribute="shadow", dimensions=["clarity"])
     assert (await judged(evaluator, PAIR, judge)).label == "tie"
-    assert "accuracy" not in judge.asked[0].prompt.instructions
+    assert "accuracy" not in judge.questions[0].prompt.instructions
 
 
 async def test_without_another_answer_there_is_nothing_to_compare():

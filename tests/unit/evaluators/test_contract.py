@@ -6,11 +6,11 @@ from typing import ClassVar
 import pytest
 
 from evaluators.cases import Turn
-from evaluators.contract import breaches
+from evaluators.contract import find_breaches
 from evaluators.errors import JudgeError
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Prompt
-from evaluators.outcome import Score
+from evaluators.results import Score
 from evaluators.scale import Scale
 from evaluators.testing import a_turn
 
@@ -54,12 +54,12 @@ class Breaking(Evaluator[Turn]):
     ],
 )
 async def test_a_broken_promise_is_named(promise, sentence):
-    found = await breaches(Breaking(name="b", promise=promise), a_turn())
+    found = await find_breaches(Breaking(name="b", promise=promise), a_turn())
     assert [each[: len(sentence)] for each in found] == [sentence]
 
 
 async def test_one_that_keeps_them_all():
-    assert await breaches(Breaking(name="b", promise="none"), a_turn()) == []
+    assert await find_breaches(Breaking(name="b", promise="none"), a_turn()) == []
 
 
 async def test_one_that_asks_although_it_says_it_does_not():
@@ -68,4 +68,6 @@ async def test_one_that_asks_although_it_says_it_does_not():
 
         needs_judge: ClassVar[bool] = False
 
-    assert await breaches(Asking(name="a", promise="none"), a_turn()) == ["it asks a judge: set needs_judge to True"]
+    assert await find_breaches(Asking(name="a", promise="none"), a_turn()) == [
+        "it asks a judge: set needs_judge to True"
+    ]

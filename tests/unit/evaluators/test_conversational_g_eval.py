@@ -4,12 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from evaluators.cases import ToolCall
-from evaluators.conversational.g_eval import ConversationalGEval
+from evaluators.conversation.g_eval import ConversationalGEval
 from evaluators.errors import NotApplicable
-from evaluators.outcome import Skipped
-from evaluators.run import run
+from evaluators.evaluation import evaluate
+from evaluators.results import Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, verdict_tokens
-from evaluators.transcript import transcript_of
+from evaluators.transcript import build_transcript
 
 TALK = a_conversation(
     ("Hi", "Hello"),
@@ -31,14 +31,14 @@ def answering(verdict):
 
 async def judged(evaluator, case=TALK, verdict=None, judge=None):
     judge = judge or answering(verdict or {"reason": "so", "score": 9})
-    return (await run(evaluator, case, judge, now=a_moment)).outcome
+    return (await evaluate(evaluator, case, judge, now=a_moment)).outcome
 
 
 async def test_all_turns_in_one_question():
     judge = answering(verdict_tokens("9", {"9": 0.5, "8": 0.5}))
     outcome = await judged(g_eval(), judge=judge)
     assert (outcome.value, outcome.method) == (pytest.approx(0.85), "logprobs")
-    assert judge.asked[1].prompt.material == {
+    assert judge.questions[1].prompt.material == {
         "turns": [
             {"number": 1, "input": "Hi", "actual_output": "Hello"},
             {"number": 2, "input": "My order?", "actual_output": "On its way"},
@@ -53,7 +53,7 @@ async def test_fields_of_turns_and_of_the_conversation():
     params = ["input", "tools_called", "retrieval_context", "scenario", "expected_outcome", "chatbot_role"]
     judge = answering({"reason": "so", "score": 9})
     await judged(g_eval(evaluation_params=params), case, judge=judge)
-    material = judge.asked[1].prompt.material
+    material = judge.questions[1].prompt.material
     assert material["turns"] == [
         {"number": 1, "input": "Hi"},
         {
@@ -102,7 +102,7 @@ async def test_a_turn_that_failed_belongs_to_the_conversation():
         g_eval(evaluation_params=params), dataclasses.replace(TALK, turns=(TALK.turns[0], failed)), judge=judge
     )
     assert outcome.value == 0.2
-    assert judge.asked[1].prompt.material["turns"][1] == {"number": 2, "input": "My order?", "error": "timeout"}
+    assert judge.questions[1].prompt.material["turns"][1] == {"number": 2, "input": "My order?", "error": "timeout"}
 
 
 async def test_a_conversation_with_a_hole_is_not_judged():
@@ -121,7 +121,7 @@ def long_talk(turns, characters):
 async def test_a_long_conversation_is_shown_without_its_middle():
     judge = answering({"reason": "so", "score": 9})
     outcome = await judged(g_eval(token_budget=1000), long_talk(50, 400), judge=judge)
-    shown = judge.asked[1].prompt.material["turns"]
+    shown = judge.questions[1].prompt.material["turns"]
     numbers = [turn["number"] if isinstance(turn, dict) else turn for turn in shown]
     assert numbers == [1, 2, 3, 4, "[… 42 turns left out …]", 47, 48, 49, 50]
     assert outcome.details["truncated"] is True
@@ -129,16 +129,16 @@ async def test_a_long_conversation_is_shown_without_its_middle():
 
 def test_the_window_is_the_same_every_time():
     case = long_talk(50, 400)
-    assert transcript_of(case, (), 1000).content == transcript_of(case, (), 1000).content
+    assert build_transcript(case, (), 1000).content == build_transcript(case, (), 1000).content
 
 
 def test_within_the_budget_nothing_is_left_out():
-    transcript = transcript_of(long_talk(50, 400), (), 10_000)
+    transcript = build_transcript(long_talk(50, 400), (), 10_000)
     assert (len(transcript.turns), transcript.truncated) == (50, False)
 
 
 def test_one_huge_turn_is_cut_but_shown():
-    transcript = transcript_of(long_talk(3, 100_000), (), 500)
+    transcript = build_transcript(long_talk(3, 100_000), (), 500)
     assert [number for number, _, _ in transcript.turns][-1] == 3
     assert transcript.truncated
     assert len(str(transcript.content)) < 500 * 4 * 2
@@ -146,4 +146,4 @@ def test_one_huge_turn_is_cut_but_shown():
 
 def test_a_conversation_without_turns():
     with pytest.raises(NotApplicable):
-        transcript_of(a_conversation(), (), 1000)
+        build_transcript(a_conversation(), (), 1000)

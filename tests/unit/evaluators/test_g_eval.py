@@ -3,11 +3,11 @@ import asyncio
 import pytest
 from pydantic import ValidationError
 
-from evaluators import GEval, Remembered
+from evaluators import DefinitionCache, GEval
 from evaluators.cases import ToolCall
-from evaluators.material import MEANINGS, TURN_FIELDS
-from evaluators.outcome import Score, Skipped
-from evaluators.run import run
+from evaluators.evaluation import evaluate
+from evaluators.judge_input import MEANINGS, TURN_FIELDS
+from evaluators.results import Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, a_turn, verdict_tokens
 
 GOOD = {"reason": "so", "score": 9}
@@ -25,7 +25,7 @@ def answering(verdict=GOOD):
 
 
 async def judged(evaluator, turn=None, judge=None):
-    return (await run(evaluator, turn or a_turn(), judge or answering(), now=a_moment)).outcome
+    return (await evaluate(evaluator, turn or a_turn(), judge or answering(), now=a_moment)).outcome
 
 
 # Definition
@@ -109,26 +109,26 @@ async def test_steps_then_score():
     outcome = await judged(g_eval(description="SECRET NOTE"), judge=judge)
     assert isinstance(outcome, Score)
     assert (outcome.value, outcome.raw_score, outcome.range) == (0.9, 9, (0, 10))
-    steps, verdict = (asked.prompt for asked in judge.asked)
+    steps, verdict = (asked.prompt for asked in judge.questions)
     assert "The answer is right." in steps.instructions
     assert steps.constant
     assert "1. Compare them.\n2. Look for gaps." in verdict.instructions
     assert verdict.material == {"input": "What is the capital of France?", "actual_output": "Paris."}
-    assert not any("SECRET NOTE" in asked.prompt.instructions for asked in judge.asked)
+    assert not any("SECRET NOTE" in asked.prompt.instructions for asked in judge.questions)
     assert "Paris" not in verdict.instructions
 
 
 async def test_configured_steps_need_no_first_question():
     judge = answering()
     await judged(g_eval(criteria=None, evaluation_steps=["Look."]), judge=judge)
-    assert len(judge.asked) == 1
+    assert len(judge.questions) == 1
 
 
 async def test_only_the_named_fields_are_shown():
     turn = a_turn(system_prompt="hidden", tools_called=(ToolCall(id="1", name="search", arguments={"q": 1}),))
     judge = answering()
     await judged(g_eval(evaluation_params=["actual_output", "tools_called"]), turn, judge)
-    shown = judge.asked[1].prompt.material
+    shown = judge.questions[1].prompt.material
     assert shown == {"actual_output": "Paris.", "tools_called": [{"name": "search", "arguments": {"q": 1}}]}
 
 
@@ -136,8 +136,8 @@ async def test_strict_mode_is_binary():
     judge = answering({"reason": "so", "score": 1})
     outcome = await judged(g_eval(strict_mode=True), judge=judge)
     assert (outcome.value, outcome.label, outcome.method) == (1.0, "pass", "single")
-    assert "<0 or 1>" in judge.asked[1].prompt.instructions
-    assert not judge.asked[1].logprobs
+    assert "<0 or 1>" in judge.questions[1].prompt.instructions
+    assert not judge.questions[1].logprobs
 
 
 async def test_rubric_reaches_the_judge_in_order_and_sets_the_scale():
@@ -145,19 +145,19 @@ async def test_rubric_reaches_the_judge_in_order_and_sets_the_scale():
     judge = answering({"reason": "so", "score": 5})
     outcome = await judged(g_eval(rubric=rubric), judge=judge)
     assert outcome.value == 1.0
-    assert "- 1 to 3: bad\n- 4 to 5: good" in judge.asked[1].prompt.instructions
+    assert "- 1 to 3: bad\n- 4 to 5: good" in judge.questions[1].prompt.instructions
 
 
 async def test_placeholders_in_a_definition_stay_as_they_are():
     judge = answering()
     await judged(g_eval(criteria=None, evaluation_steps=["Look at {{rubric}} and {{score}}."]), judge=judge)
-    assert "1. Look at {{rubric}} and {{score}}." in judge.asked[0].prompt.instructions
+    assert "1. Look at {{rubric}} and {{score}}." in judge.questions[0].prompt.instructions
 
 
 async def test_long_texts_are_cut_visibly():
     judge = answering()
     outcome = await judged(g_eval(), a_turn(actual_output="a" * 50_000 + "z"), judge)
-    shown = judge.asked[1].prompt.material["actual_output"]
+    shown = judge.questions[1].prompt.material["actual_output"]
     assert len(shown) < 17_000
     assert "33617 characters left out" in shown
     assert shown.endswith("z")
@@ -169,7 +169,7 @@ async def test_answers_without_a_word_are_not_worth_a_question(answer):
     judge = answering()
     outcome = await judged(g_eval(threshold=0.5), a_turn(actual_output=answer), judge)
     assert (outcome.value, outcome.label, outcome.method, outcome.raw_score) == (0.0, "fail", "deterministic", 0)
-    assert judge.asked == []
+    assert judge.questions == []
 
 
 @pytest.mark.parametrize("answer", ["4", "👍", "да", "+"])
@@ -184,11 +184,11 @@ async def test_missing_fields_are_skipped():
 
 async def test_one_definition_for_a_hundred_cases_at_once_writes_its_steps_once():
     inner = answering(verdict_tokens("8", {"8": 1.0}))
-    judge = Remembered(inner)
+    judge = DefinitionCache(inner)
     first, second = g_eval(), g_eval(name="loaded again")
     outcomes = await asyncio.gather(
         *(judged(each, a_turn(f"Question {n}?"), judge) for n in range(50) for each in (first, second))
     )
     assert {outcome.value for outcome in outcomes} == {0.8}
-    assert sum(asked.prompt.constant for asked in inner.asked) == 1
-    assert len(inner.asked) == 101
+    assert sum(asked.prompt.constant for asked in inner.questions) == 1
+    assert len(inner.questions) == 101

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from evaluators.cases import Message, ToolCall
-from evaluators.catalogue import classes
-from evaluators.outcome import Failure, Score, Skipped
-from evaluators.run import run
+from evaluators.catalogue import load_evaluators
+from evaluators.evaluation import evaluate
+from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
 
 TURN = a_turn(
@@ -29,7 +29,7 @@ def saying(items, *words):
 
 
 async def score(kind, judge, case=TURN, **fields):
-    result = await run(classes()[kind](name=kind, **fields), case, judge, now=a_moment)
+    result = await evaluate(load_evaluators()[kind](name=kind, **fields), case, judge, now=a_moment)
     return result.outcome
 
 
@@ -77,7 +77,7 @@ async def test_passages_are_judged_as_they_are():
     judge = saying([], "yes", "no")
     outcome = await score("contextual_relevancy", judge)
     assert outcome.value == 0.5
-    (asked,) = judge.asked
+    (asked,) = judge.questions
     assert asked.prompt.material["items"] == [
         {"number": 1, "item": "Returns: 30 days."},
         {"number": 2, "item": "Shipping: 2 days."},
@@ -99,14 +99,14 @@ async def test_passages_are_judged_as_they_are():
 async def test_nothing_to_judge(kind, value):
     judge = saying([])
     outcome = await score(kind, judge)
-    assert (outcome.value, len(judge.asked)) == (value, 1)
+    assert (outcome.value, len(judge.questions)) == (value, 1)
     assert outcome.explanation.startswith("There are no ")
 
 
 async def test_what_the_judge_is_shown():
     judge = saying(["a claim"], "yes")
     await score("faithfulness", judge)
-    apart, each = (asked.prompt.material for asked in judge.asked)
+    apart, each = (asked.prompt.material for asked in judge.questions)
     assert apart == {"actual_output": "Yes, within 30 days. We love shoes."}
     assert each == {
         "retrieval_context": ["Returns: 30 days.", "Shipping: 2 days."],
@@ -123,7 +123,7 @@ async def test_wishes_come_from_the_history_too():
     )
     judge = saying(["return the blue shoes"], "yes")
     await score("task_completion", judge, turn)
-    apart, each = (asked.prompt.material for asked in judge.asked)
+    apart, each = (asked.prompt.material for asked in judge.questions)
     assert apart["history"] == [{"role": "user", "content": "Return the red shoes."}]
     assert each["tools_called"] == [{"name": "send", "result": "ok"}]
 
@@ -173,7 +173,7 @@ async def test_more_items_than_can_be_judged(items, left_out):
 async def test_answers_without_a_word(kind, value):
     judge = saying(["never"])
     outcome = await score(kind, judge, a_turn(actual_output=":", retrieval_context=("a",)))
-    assert (outcome.value, judge.asked) == (value, [])
+    assert (outcome.value, judge.questions) == (value, [])
 
 
 # Conversations
@@ -197,7 +197,7 @@ async def test_what_counts_in_conversations(kind, fields, value):
 async def test_turns_are_judged_with_the_whole_conversation_in_view():
     judge = saying([], "no", "yes", "no")
     outcome = await score("knowledge_retention", judge, TALK)
-    (asked,) = judge.asked
+    (asked,) = judge.questions
     assert outcome.value == pytest.approx(2 / 3)
     assert asked.prompt.material["turns"][1] == {
         "number": 2,
@@ -211,7 +211,7 @@ async def test_turns_without_an_answer_get_no_verdict():
     talk = a_conversation(("Hi", "Hello"), ("Are you there?", None), ("Well?", "Yes"))
     judge = saying([], "yes", "yes")
     assert (await score("turn_relevancy", judge, talk)).value == 1.0
-    assert [item["item"] for item in judge.asked[0].prompt.material["items"]] == ["turn 1", "turn 3"]
+    assert [item["item"] for item in judge.questions[0].prompt.material["items"]] == ["turn 1", "turn 3"]
 
 
 async def test_the_role_comes_from_the_conversation_or_the_configuration():
@@ -222,7 +222,7 @@ async def test_the_role_comes_from_the_conversation_or_the_configuration():
     ]:
         judge = saying([], "yes")
         await score("role_adherence", judge, case, **fields)
-        shown.append(judge.asked[0].prompt.material["chatbot_role"])
+        shown.append(judge.questions[0].prompt.material["chatbot_role"])
     assert shown == ["a pirate", "a clerk"]
     assert await score("role_adherence", saying([]), TALK) == Skipped(reason="missing_field: chatbot_role")
 
@@ -236,7 +236,7 @@ async def test_topic_adherence_counts_right_answers_and_right_refusals():
     outcome = await score("topic_adherence", judge, TALK, relevant_topics=["orders"])
     assert outcome.value == pytest.approx(2 / 3)
     assert "Turn 2: r" in outcome.explanation
-    assert "- orders" in judge.asked[0].prompt.instructions
+    assert "- orders" in judge.questions[0].prompt.instructions
 
 
 async def test_topic_adherence_without_a_turn_to_judge():
@@ -249,7 +249,7 @@ async def test_goal_accuracy_is_the_mean_of_both():
     judge = ScriptedJudge({"plan_reason": "slow", "plan_score": 4, "goal_reason": "done", "goal_score": 10})
     outcome = await score("goal_accuracy", judge, a_conversation(("Hi", "Hello"), expected_outcome="a refund"))
     assert (outcome.value, outcome.raw_score, outcome.range) == (0.7, 7.0, (0, 10))
-    assert judge.asked[0].prompt.material["expected_outcome"] == "a refund"
+    assert judge.questions[0].prompt.material["expected_outcome"] == "a refund"
 
 
 async def test_all_verdicts_failing_is_no_perfect_score():

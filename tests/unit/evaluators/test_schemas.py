@@ -1,4 +1,4 @@
-from evaluators.definition import Steps
+from evaluators.g_eval_definition import Steps
 from evaluators.scale import Scale
 from evaluators.schemas import schema_of
 

@@ -16,7 +16,7 @@ async def test_single_asks_for_no_probabilities():
     judge = ScriptedJudge(WEIGHED)
     score = await ask_score(judge, PROMPT, TEN, mode="single")
     assert (score.value, score.method, score.raw_score) == (0.8, "single", 8)
-    assert not judge.asked[0].logprobs
+    assert not judge.questions[0].logprobs
 
 
 async def test_logprobs_weighs():
@@ -44,7 +44,7 @@ async def test_auto_falls_back_to_samples_where_their_number_is_configured():
     judge = ScriptedJudge(lambda _prompt, _reply: {"reason": "so", "score": next(numbers)})
     score = await ask_score(judge, PROMPT, TEN, n_samples=3)
     assert (score.value, score.method, score.raw_score) == (pytest.approx(0.7), "samples", 7.0)
-    assert [asked.samples for asked in judge.asked] == [1, 3]
+    assert [asked.samples for asked in judge.questions] == [1, 3]
 
 
 async def test_samples_are_averaged_and_drawn_with_some_heat():
@@ -52,7 +52,7 @@ async def test_samples_are_averaged_and_drawn_with_some_heat():
     judge = ScriptedJudge(lambda _prompt, _reply: {"reason": "so", "score": next(numbers)})
     score = await ask_score(judge, PROMPT, TEN, mode="samples")
     assert (score.value, score.method, score.details["samples"]) == (0.5, "samples", [2, 4, 9, 4, 6])
-    assert (judge.asked[0].samples, judge.asked[0].prompt.temperature) == (SAMPLES, 1.0)
+    assert (judge.questions[0].samples, judge.questions[0].prompt.temperature) == (SAMPLES, 1.0)
 
 
 def test_a_scale_needs_two_ends():
@@ -62,4 +62,4 @@ def test_a_scale_needs_two_ends():
 
 def test_off_the_scale_is_no_score():
     with pytest.raises(ValueError):
-        TEN.normal(11)
+        TEN.normalize(11)

@@ -119,3 +119,22 @@ def test_a_conversation_begins_anew_after_its_time():
     times_and_growth = [(0.0, 1.0), (50.0, 3.0), (100.0, 5.0), (101.0, 1.0), (150.0, 3.0)]
     for time, growth in times_and_growth:
         assert clusters.add("a", weight=1.0, score=1.0, time=time).w2 == growth
+
+
+def test_what_two_scores_of_one_conversation_add() -> None:
+    """Weights 2 and 3, scores 0.5 and 1: the sums of the conversation are 2 and 1, then 5 and 4."""
+    clusters = Clusters()
+    first = clusters.add("a", weight=2.0, score=0.5, time=0.0)
+    second = clusters.add("a", weight=3.0, score=1.0, time=1.0)
+    assert (first.w, first.wy, first.w2, first.w2y, first.w2y2) == (2.0, 1.0, 4.0, 2.0, 1.0)
+    assert (second.w, second.wy, second.w2, second.w2y, second.w2y2) == (3.0, 3.0, 21.0, 18.0, 15.0)
+
+
+def test_unless_configured_a_hundred_thousand_conversations_are_remembered_for_an_hour() -> None:
+    clusters = Clusters()
+    for number in range(100_001):
+        clusters.add(number, weight=1.0, score=1.0, time=0.0)
+    assert len(clusters) == 100_000
+    assert clusters.add(0, weight=1.0, score=1.0, time=0.0).w2 == 1.0, "the oldest is forgotten"
+    assert clusters.add(0, weight=1.0, score=1.0, time=3600.0).w2 == 3.0
+    assert clusters.add(0, weight=1.0, score=1.0, time=3600.1).w2 == 1.0

@@ -9,8 +9,8 @@ from evaluation_samples import failed, scored, skipped
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExportUnavailable
 from collector.export.jsonl import JsonlExporter, JsonlSettings
-from collector.records import evaluation_from_json
-from collector.telemetry import Telemetry
+from collector.records.json import evaluation_from_json
+from collector.telemetry.registry import Telemetry
 
 CONTEXT = ExportContext(telemetry=Telemetry())
 
@@ -56,3 +56,19 @@ async def test_a_full_disk_is_unavailable():
     async with JsonlExporter.open(JsonlSettings(path=Path("/dev/full")), CONTEXT) as exporter:
         with pytest.raises(ExportUnavailable, match="No space left"):
             await exporter.export([scored(1)])
+
+
+@pytest.mark.parametrize("rotated", [True, False])
+async def test_a_file_that_is_moved_or_deleted_is_opened_again_at_its_path(tmp_path: Path, rotated: bool):
+    path, aside = tmp_path / "evaluations.jsonl", tmp_path / "evaluations.jsonl.1"
+    async with JsonlExporter.open(JsonlSettings(path=path), CONTEXT) as exporter:
+        await exporter.export([scored(1)])
+        if rotated:
+            path.rename(aside)
+        else:
+            path.unlink()
+        await exporter.export([scored(2)])
+        await exporter.export([scored(3)])
+    assert ids(path) == [f"{2:032x}", f"{3:032x}"]
+    if rotated:
+        assert ids(aside) == [f"{1:032x}"]

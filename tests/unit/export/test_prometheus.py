@@ -11,10 +11,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from collector.errors import ConfigError
-from collector.export.exporter import ExportContext, Watched
+from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
-from collector.telemetry import Telemetry
-from evaluators.outcome import JudgeStamp, Sampling
+from collector.telemetry.registry import Telemetry
+from evaluators.results import JudgeStamp, Sampling
 
 LABELS = {
     "evaluator": "answers_question",
@@ -22,7 +22,9 @@ LABELS = {
     "monitor": "helpdesk",
     "segment": "all",
 }
-WATCHED = Watched(evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", threshold=0.5)
+WATCHED = MonitoredEvaluator(
+    evaluator="answers_question", evaluator_version="0123456789ab", monitor="helpdesk", threshold=0.5
+)
 
 
 class Exported:
@@ -40,7 +42,7 @@ class Exported:
 
 
 async def exported(*evaluations, watched=(), **settings) -> Exported:
-    context = ExportContext(telemetry=Telemetry(), watched=watched)
+    context = ExportContext(telemetry=Telemetry(), evaluators=watched)
     exporter = PrometheusExporter(PrometheusSettings(**settings), context)
     await exporter.export(evaluations)
     return Exported(exporter, context)
@@ -117,7 +119,7 @@ async def test_segments_come_from_a_closed_list():
 
 
 async def test_scrape_in_both_formats_with_exemplars_in_openmetrics():
-    context = ExportContext(telemetry=Telemetry(), watched=(WATCHED,))
+    context = ExportContext(telemetry=Telemetry(), evaluators=(WATCHED,))
     async with (
         PrometheusExporter.open(PrometheusSettings(port=0), context) as exporter,
         aiohttp.ClientSession() as session,
@@ -177,4 +179,4 @@ async def test_a_judge_that_calls_itself_otherwise_is_counted_once():
 
     seen = await exported(by(1, "a"), by(2, "a"), by(3, "b"), by(4, "a"), by(5, "b"), by(6, "c"))
     labels = {"evaluator": LABELS["evaluator"], "monitor": LABELS["monitor"]}
-    assert seen.value("evalstream_judge_models_total", **labels) == 2
+    assert seen.value("evalstream_judge_model_changes_total", **labels) == 2

@@ -6,9 +6,10 @@ from evaluation_samples import scored, skipped
 from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
 from collector.export.stage import REMEMBERED, ExportStage
-from collector.logs.log import TICK, Stored
-from collector.records import evaluation_to_json
-from collector.telemetry import DROPS, EXPORT_FAILURES, EXPORT_LAG, EXPORTED, Telemetry
+from collector.logs.log import TICK, StoredRecord
+from collector.records.json import evaluation_to_json
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import DROPS, EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
 
 
 class Recorder:
@@ -29,7 +30,7 @@ class Staged:
         self.exporter = Recorder(*errors)
         self.telemetry = Telemetry()
         self.waits: list[float] = []
-        self.bad: list[Stored] = []
+        self.bad: list[StoredRecord] = []
         self.stage = ExportStage(
             "recorder",
             self.exporter,
@@ -43,14 +44,14 @@ class Staged:
         self.waits.append(seconds)
 
     def exported(self, result: str) -> float:
-        return self.telemetry.counter(EXPORTED, "recorder", result)._value.get()
+        return self.telemetry.counter(EXPORT_EVALUATIONS, "recorder", result)._value.get()
 
 
-def record(position: int, value: bytes, headers=()) -> Stored:
-    return Stored(0, position, 100.0, b"key", value, headers)
+def record(position: int, value: bytes, headers=()) -> StoredRecord:
+    return StoredRecord(0, position, 100.0, b"key", value, headers)
 
 
-def of(number: int) -> Stored:
+def of(number: int) -> StoredRecord:
     return record(number, evaluation_to_json(scored(number)))
 
 
@@ -58,11 +59,24 @@ async def test_exports_a_delivery_as_one_batch_and_says_how_late():
     staged = Staged()
     async with staged.stage.open_fold(0, None) as fold:
         await fold.deliver([of(1), of(2)])
-        assert (fold.low_watermark, fold.due_at, fold.note) == (None, None, "")
+        assert (fold.low_watermark, fold.due_at, fold.metadata) == (None, None, "")
     assert staged.exporter.batches == [[f"{1:032x}", f"{2:032x}"]]
     assert staged.exported("exported") == 2
     assert staged.telemetry.gauge(EXPORT_LAG, "recorder")._value.get() == 7.0
     assert staged.stage.group == "export.recorder"
+
+
+async def test_what_the_destination_refused_is_not_counted_as_exported():
+    staged = Staged()
+
+    async def refuse_one(batch) -> int:
+        assert len(batch) == 3
+        return 1
+
+    staged.exporter.export = refuse_one
+    async with staged.stage.open_fold(0, None) as fold:
+        await fold.deliver([of(1), of(2), of(3)])
+    assert (staged.exported("exported"), staged.exported("rejected")) == (2, 1)
 
 
 async def test_replay_is_silent():
@@ -100,7 +114,7 @@ async def test_unreadable_records_are_counted_and_passed():
     async with staged.stage.open_fold(0, None) as fold:
         await fold.deliver([record(0, b"{nothing"), of(1), record(2, b'{"evaluation_id": 5}'), record(3, b"", TICK)])
     assert staged.exporter.batches == [[f"{1:032x}"]]
-    assert [each.position for each in staged.bad] == [0, 2]
+    assert [each.offset for each in staged.bad] == [0, 2]
     assert staged.exported("unreadable") == 2
     assert staged.telemetry.counter(DROPS, "export", "unreadable")._value.get() == 2
 

@@ -7,15 +7,15 @@ import orjson
 import pytest
 
 from collector.errors import ConfigError
-from collector.evaluate.definitions import Definitions
 from collector.evaluate.plan import Assignment
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.golden.cases import read_cases
-from collector.golden.runner import GoldenRuns, Judged
-from collector.golden.shift import shift
+from collector.golden.runner import GoldenRuns, GoldenTarget
+from collector.golden.score_shift import score_shift
 from collector.logs.memory import MemoryLog
-from collector.telemetry import Telemetry
-from evaluators.output.g_eval import GEval
+from collector.telemetry.registry import Telemetry
 from evaluators.testing import ScriptedJudge, a_moment
+from evaluators.turn.g_eval import GEval
 
 DAY = 86400.0
 
@@ -53,15 +53,15 @@ class Bench:
         self.telemetry = Telemetry()
         runs = GoldenRuns(
             read_cases(self.path),
-            [Judged(Assignment(evaluator, self.judge, evaluator.version), "main")],
-            await Definitions.read(self.log),
+            [GoldenTarget(Assignment(evaluator, self.judge, evaluator.version), "main")],
+            await GeneratedStepsStore.open(self.log),
             self.telemetry,
             every=DAY,
-            borne=0.02,
+            tolerance=0.02,
             clock=lambda: self.time,
             now=a_moment,
         )
-        await runs.look()
+        await runs.run_due()
         return runs
 
     def metric(self, name: str) -> float | None:
@@ -74,10 +74,10 @@ class Bench:
 
 async def test_a_judge_that_stays_has_not_moved_and_one_that_moves_has(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
-    assert not (await bench.look(8)).moved("helpful")
+    assert not (await bench.look(8)).has_shifted("helpful")
     assert bench.metric("evalstream_golden_shift") == pytest.approx(0.0)
     bench.time += DAY
-    assert (await bench.look(6)).moved("helpful")
+    assert (await bench.look(6)).has_shifted("helpful")
     assert bench.metric("evalstream_golden_shift") == pytest.approx(-0.2)
     assert bench.metric("evalstream_golden_shift_stderr") > 0
     assert bench.metric("evalstream_golden_cases") == 20
@@ -95,39 +95,39 @@ async def test_without_references_the_first_run_gives_them(tmp_path: Path):
 async def test_a_restart_judges_nothing_again_and_knows_the_shift(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     await bench.look(5)
-    assert len(bench.judge.asked) == 20
+    assert len(bench.judge.questions) == 20
     runs = await bench.look(9)
-    assert bench.judge.asked == []
-    assert runs.moved("helpful")
+    assert bench.judge.questions == []
+    assert runs.has_shifted("helpful")
 
 
 async def test_a_new_version_of_the_evaluator_is_judged_at_once(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     await bench.look(8)
     await bench.look(8, scale=(0, 20))
-    assert len(bench.judge.asked) == 20
+    assert len(bench.judge.questions) == 20
 
 
 async def test_a_judge_that_is_down_has_not_moved_and_is_asked_again(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     runs = await bench.look(99)  # not on the scale: no score
-    assert not runs.moved("helpful")
+    assert not runs.has_shifted("helpful")
     assert bench.metric("evalstream_golden_shift") is None
     await bench.look(8)
-    assert len(bench.judge.asked) == 20
+    assert len(bench.judge.questions) == 20
 
 
 def test_few_cases_say_nothing():
-    assert shift({str(n): 0.1 for n in range(9)}, {str(n): 0.9 for n in range(9)}) is None
+    assert score_shift({str(n): 0.1 for n in range(9)}, {str(n): 0.9 for n in range(9)}) is None
 
 
 def test_a_shift_is_mean_and_error_of_the_paired_differences():
     references = {str(n): 0.5 for n in range(100)}
     scores = {str(n): 0.5 + (0.1 if n % 2 else -0.06) for n in range(100)}
-    found = shift(scores, references)
+    found = score_shift(scores, references)
     assert found.mean == pytest.approx(0.02)
     assert found.stderr == pytest.approx(0.00804, abs=1e-4)
-    assert not found.moved(0.02)
+    assert not found.exceeds(0.02)
 
 
 @pytest.mark.parametrize(

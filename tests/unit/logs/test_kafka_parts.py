@@ -18,12 +18,12 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAutho
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.commits import MAX_METADATA, from_kafka, to_kafka
-from collector.logs.kafka.decompression import TooMuch, decompress
-from collector.logs.kafka.flow import Flow
+from collector.logs.kafka.decompression import DecompressedTooLarge, decompress
+from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.settings import translate
-from collector.logs.kafka.subscription import Topics
+from collector.logs.kafka.subscription import PartitionNumbering
 from collector.logs.kafka.topics import _copies
-from collector.logs.kafka.watchdog import LOOKS, Watchdog
+from collector.logs.kafka.watchdog import CHECKS, Watchdog
 from collector.logs.kafka.workarounds import replace_decoding
 from collector.logs.log import Committed, LogError, LogUnavailable, RecordTooLarge
 
@@ -47,7 +47,7 @@ def test_what_was_packed_is_unpacked(codec: int, pack, data: bytes) -> None:
 def test_one_byte_too_much_is_too_much(codec: int, pack) -> None:
     packed = pack(bytes(100_000))
     assert len(decompress(codec, packed, 100_000)) == 100_000
-    with pytest.raises(TooMuch, match="99999"):
+    with pytest.raises(DecompressedTooLarge, match="99999"):
         decompress(codec, packed, 99_999)
 
 
@@ -71,8 +71,13 @@ def test_rubbish_is_an_error_or_small(codec: int, data: bytes) -> None:
 @pytest.mark.parametrize("packed", [gzip.compress(b"one") + gzip.compress(b"two")])
 def test_gzip_members_are_joined_within_one_limit(packed: bytes) -> None:
     assert decompress(GZIP, packed, 6) == b"onetwo"
-    with pytest.raises(TooMuch):
+    with pytest.raises(DecompressedTooLarge):
         decompress(GZIP, packed, 5)
+
+
+def test_gzip_with_thousands_of_empty_members_is_refused():
+    with pytest.raises(ValueError, match="more than 1000 members"):
+        decompress(GZIP, gzip.compress(b"") * 200_000, 1 << 20)
 
 
 @given(st.integers(0, 2**60), st.integers(0, 1000), st.text(st.characters(max_codepoint=127), max_size=300))
@@ -97,37 +102,37 @@ def test_metadata_that_is_not_ours_says_nothing(metadata: str | None) -> None:
 
 
 def test_flow_pauses_at_a_bound_and_goes_on_below_half() -> None:
-    flow = Flow(10, 1000)
-    flow.open(0)
-    flow.open(1)
+    flow = PrefetchLimiter(10, 1000)
+    flow.open_partition(0)
+    flow.open_partition(1)
     flow.add(0, 9, 10)
-    assert flow.paused() == set()
+    assert flow.paused_partitions() == set()
     flow.add(0, 1, 10)
     flow.add(1, 1, 1000)
-    assert flow.paused() == {0, 1}
+    assert flow.paused_partitions() == {0, 1}
     flow.add(0, -4, -8)
     flow.add(1, 0, -499)
-    assert flow.paused() == {0, 1}, "still more than half"
+    assert flow.paused_partitions() == {0, 1}, "still more than half"
     flow.add(0, -1, -2)
     flow.add(1, 0, -1)
-    assert flow.paused() == set()
+    assert flow.paused_partitions() == set()
 
 
 def test_flow_counts_a_partition_that_comes_again_from_nothing() -> None:
-    flow = Flow(10, 1000)
-    flow.open(0)
+    flow = PrefetchLimiter(10, 1000)
+    flow.open_partition(0)
     flow.add(0, 50, 50)
-    flow.close(0)
+    flow.close_partition(0)
     flow.add(0, -50, -50)
-    assert flow.paused() == set()
-    flow.open(0)
+    assert flow.paused_partitions() == set()
+    flow.open_partition(0)
     flow.add(0, 10, 0)
-    assert flow.paused() == {0}
+    assert flow.paused_partitions() == {0}
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=6, unique=True), st.data())
 def test_partitions_of_several_topics_have_one_number_each(names: list[str], data: st.DataObject) -> None:
-    topics = Topics(names)
+    topics = PartitionNumbering(names)
     some = [TopicPartition(name, n) for name in names for n in range(data.draw(st.integers(1, 5)))]
     numbers = [topics.number_of(where) for where in some]
     assert len(set(numbers)) == len(some)
@@ -135,7 +140,7 @@ def test_partitions_of_several_topics_have_one_number_each(names: list[str], dat
 
 
 def test_partitions_of_one_topic_keep_their_numbers() -> None:
-    assert Topics(["t"]).number_of(TopicPartition("t", 5)) == 5
+    assert PartitionNumbering(["t"]).number_of(TopicPartition("t", 5)) == 5
 
 
 def test_a_watchdog_barks_once_and_only_when_nothing_beats() -> None:
@@ -154,8 +159,8 @@ def test_a_watchdog_counts_beats_and_not_time() -> None:
     """A machine that was frozen wakes up late, which is no stall."""
     barked: list[bool] = []
     watchdog = Watchdog("loop", 1.0, lambda: barked.append(True))
-    looks = iter([False] * (3 * LOOKS) + [True])
-    beats = iter([True] * LOOKS + [False] * (LOOKS - 1) + [True] + [False] * (LOOKS - 1))
+    looks = iter([False] * (3 * CHECKS) + [True])
+    beats = iter([True] * CHECKS + [False] * (CHECKS - 1) + [True] + [False] * (CHECKS - 1))
 
     def wait(_seconds: float) -> bool:
         if next(beats, True):

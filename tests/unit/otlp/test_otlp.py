@@ -9,14 +9,13 @@ from google.protobuf import json_format
 from made_up import START, TRACE, Trace
 
 from collector.errors import BadInput
-from collector.otlp import (
-    logs_from_json,
+from collector.otlp.decode import (
     read_request,
     records_of,
+    request_from_json,
     request_from_protobuf,
     spans_of,
     split_by_trace,
-    traces_from_json,
 )
 
 
@@ -61,15 +60,15 @@ class TestBothEncodings:
     @pytest.mark.parametrize("ids", ["hex", "base64"])
     def test_json_gives_the_same_message(self, snake_case: bool, ids: str) -> None:
         trace = example()
-        for request, read in ((trace.spans, traces_from_json), (trace.logs, logs_from_json)):
+        for request, signal in ((trace.spans, "traces"), (trace.logs, "logs")):
             document = json_format.MessageToDict(request, preserving_proto_field_name=snake_case)
             document = hex_ids(document) if ids == "hex" else document
-            assert read(json.dumps(document).encode()) == request
+            assert request_from_json(json.dumps(document).encode(), signal) == request
 
     def test_numbers_and_enums_may_be_written_either_way(self) -> None:
         span = {"startTimeUnixNano": 12, "endTimeUnixNano": "13", "kind": "SPAN_KIND_SERVER", "status": {"code": 2}}
         request = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
-        read = traces_from_json(json.dumps(request).encode()).resource_spans[0].scope_spans[0].spans[0]
+        read = request_from_json(json.dumps(request).encode(), "traces").resource_spans[0].scope_spans[0].spans[0]
         assert (read.start_time_unix_nano, read.end_time_unix_nano, read.kind, read.status.code) == (12, 13, 2, 2)
 
     def test_first_byte_tells_the_encoding(self) -> None:
@@ -78,8 +77,15 @@ class TestBothEncodings:
         document = json.dumps(hex_ids(json_format.MessageToDict(trace.spans))).encode()
         assert read_request(encoded, "traces") == read_request(b"  " + document, "traces") == trace.spans
 
+    @pytest.mark.parametrize("encoded", [b"\n{" + b"\x1a\x79" + b"u" * 121, b"\n\n" + b"\x1a\x08" + b"{" * 8])
+    def test_protobuf_that_begins_as_json_would(self, encoded: bytes) -> None:
+        """A line feed is the tag of a request's first field, and `{` a length of 123."""
+        read = read_request(encoded, "traces")
+        assert read == request_from_protobuf(encoded, "traces")
+        assert len(read.resource_spans) == 1
+
     def test_unknown_keys_are_left_out(self) -> None:
-        assert traces_from_json(b'{"resourceSpans": [], "new": {"thing": 1}}').resource_spans == []
+        assert request_from_json(b'{"resourceSpans": [], "new": {"thing": 1}}', "traces").resource_spans == []
 
 
 class TestBadInput:
@@ -95,7 +101,14 @@ class TestBadInput:
                 "spans[1].traceId is not an id",
             ),
             (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 4}]}]}]}', "spans[0].name is not a string"),
-            (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "-1"}]}]}]}', "out of range"),
+            (
+                b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "-1"}]}]}]}',
+                "startTimeUnixNano has a value out of range",
+            ),
+            (
+                b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": 2147483648}]}]}]}',
+                "spans[0].kind has a value out of range",
+            ),
             (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "x"}]}]}]}', "not a whole number"),
             (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": true}]}]}]}', "not a whole number"),
             (b'{"resourceSpans": [{"resource": {"attributes": [{"value": {"doubleValue": "x"}}]}}]}', "not a number"),
@@ -105,7 +118,7 @@ class TestBadInput:
     )
     def test_json_says_where_and_why(self, document: bytes, says: str) -> None:
         with pytest.raises(BadInput) as raised:
-            traces_from_json(document)
+            request_from_json(document, "traces")
         assert says in str(raised.value)
 
     def test_json_nested_without_end(self) -> None:
@@ -114,7 +127,7 @@ class TestBadInput:
             value = b'{"arrayValue": {"values": [' + value + b"]}}"
         document = b'{"resourceSpans": [{"resource": {"attributes": [{"key": "a", "value": ' + value + b"}]}}]}"
         with pytest.raises(BadInput, match="nested too deeply"):
-            traces_from_json(document)
+            request_from_json(document, "traces")
 
     @pytest.mark.parametrize("data", [b"\xff\xff\xff", b"\x0a\xff", b"garbage"])
     def test_protobuf(self, data: bytes) -> None:
@@ -204,14 +217,14 @@ class TestSplitting:
             [("3", "b")],
         ]
         assert pieces[0][0].resource == {"service.name": "shop"}
-        assert (split.items, split.without_trace, split.own) == (3, 0, 0)
+        assert (split.items, split.without_trace, split.self_emitted) == (3, 0, 0)
 
     def test_what_names_no_trace_and_what_is_ours_is_counted_and_left_out(self) -> None:
         trace = Trace().record(1, "a")
         trace.logs.resource_logs[0].scope_logs[0].log_records.add(event_name="stray")
         trace.record(1, "gen_ai.evaluation.result", scope="evalstream")
         split = split_by_trace(trace.logs)
-        assert (split.items, split.without_trace, split.own) == (3, 1, 1)
+        assert (split.items, split.without_trace, split.self_emitted) == (3, 1, 1)
         assert [record.event_name for record in records_of(request_from_protobuf(split.pieces[0][1], "logs"))] == ["a"]
 
     def test_nothing(self) -> None:

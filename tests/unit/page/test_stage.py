@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from evaluation_samples import scored
 
-from collector.logs.log import Stored
+from collector.logs.log import StoredRecord
 from collector.page.stage import PageStage
 from collector.page.view import View
-from collector.records import evaluation_to_json, turn_to_json
+from collector.records.json import evaluation_to_json, turn_to_json
 from evaluators.cases import Turn
 
 TURN = Turn(turn_id="f" * 32, conversation_id="visit-7", input="hello")
@@ -15,9 +15,9 @@ async def test_what_must_be_read_again_after_a_stop_does_not_hang_on_which_fold_
     view = View([])
     stage = PageStage(view)
     async with stage.open_turns(0, None) as turns:
-        await turns.deliver([Stored(0, 5, 1.0, b"k", turn_to_json(TURN))])
+        await turns.deliver([StoredRecord(0, 5, 1.0, b"k", turn_to_json(TURN))])
         async with stage.open_evaluations(0, None) as evaluations:
-            await evaluations.deliver([Stored(0, 7, 1.0, b"k", evaluation_to_json(scored(1)))])
+            await evaluations.deliver([StoredRecord(0, 7, 1.0, b"k", evaluation_to_json(scored(1)))])
             assert evaluations.low_watermark == 7
         assert turns.low_watermark == 5
 
@@ -25,7 +25,7 @@ async def test_what_must_be_read_again_after_a_stop_does_not_hang_on_which_fold_
 async def test_a_partition_that_comes_back_begins_anew():
     view = View([])
     stage = PageStage(view)
-    record = Stored(0, 7, 1.0, b"k", evaluation_to_json(scored(1)))
+    record = StoredRecord(0, 7, 1.0, b"k", evaluation_to_json(scored(1)))
     for _ in range(2):
         async with stage.open_evaluations(0, None) as fold:
             await fold.replay([record])

@@ -29,7 +29,9 @@ def test_the_same_evaluation_again_changes_nothing():
     view.add_evaluation(scored(1), 0, 2, 1001.0)
     assert (len(view), view.version) == (1, version)
     assert (
-        view.tracks["helpdesk", "answers_question"].columns("7d", scored(1).ended_at.timestamp())[-1][1].alone.scores
+        view.score_series["helpdesk", "answers_question"]
+        .columns("7d", scored(1).ended_at.timestamp())[-1][1]
+        .within_column.scores
         == 1
     )
 
@@ -49,9 +51,9 @@ def test_texts_go_with_the_last_evaluation_of_their_conversation():
     view.add_evaluation(scored(1), 0, 1, 1.0)
     view.add_evaluation(scored(2), 0, 2, 2.0)
     view.add_evaluation(scored(3), 0, 3, 3.0)
-    assert view.texts.turns("visit-7") == [turn]
+    assert view.turn_cache.turns("visit-7") == [turn]
     view.expire(1e9)
-    assert (len(view), view.texts.turns("visit-7")) == (0, [])
+    assert (len(view), view.turn_cache.turns("visit-7")) == (0, [])
 
 
 def test_outcomes_are_counted_from_the_start_on_by_reason():

@@ -8,7 +8,7 @@ from otlp_samples import logs_request, trace_id, traces_request
 
 from collector.errors import ConfigError
 from collector.receive.files import read_files
-from collector.telemetry import Telemetry
+from collector.telemetry.registry import Telemetry
 
 ONE, TWO = trace_id(1), trace_id(2)
 JSON_TRACES = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%s"}]}]}]}' % ONE.hex().encode()
@@ -42,7 +42,7 @@ async def test_unreadable_requests_are_counted_and_passed(tmp_path: Path, caplog
     log = FailingLog()
     count = await read_files([path], log, FailingLog(), Telemetry())
     assert (count.requests, count.items, count.unreadable) == (3, 2, 1)
-    assert f"{path}:2 is left out" in caplog.text
+    assert f"{path}:2 is skipped" in caplog.text
 
 
 async def test_a_trace_too_large_for_the_log_is_counted_and_its_neighbours_are_kept(tmp_path: Path):

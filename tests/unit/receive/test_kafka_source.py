@@ -4,16 +4,17 @@ from log_doubles import FailingLog, PickyLog, stored
 from otlp_samples import logs_request, trace_id, traces_request
 
 from collector.backoff import Backoff
-from collector.logs.log import TICK, LogUnavailable, Stored
+from collector.logs.log import TICK, LogUnavailable, StoredRecord
 from collector.receive.kafka import KafkaReceiver
-from collector.telemetry import DROPS, RECEIVED_ITEMS, Telemetry
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import DROPS, RECEIVE_ITEMS
 
 ONE, TWO = trace_id(1), trace_id(2)
 TRACES = traces_request(ONE, TWO, ONE).SerializeToString()
 
 
-def message(value: bytes | None, position: int = 0, headers=()) -> Stored:
-    return Stored(0, position, 0.0, None, value, headers)
+def message(value: bytes | None, position: int = 0, headers=()) -> StoredRecord:
+    return StoredRecord(0, position, 0.0, None, value, headers)
 
 
 class Source:
@@ -29,17 +30,17 @@ class Source:
             log,
             self.telemetry,
             backoff=Backoff(sleep=self._sleep),
-            on_poison=self._on_poison,
+            on_unreadable=self._on_unreadable,
             **options,
         )
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
 
-    async def _on_poison(self, message: Stored, error: Exception) -> None:
-        self.poison.append((message.position, str(error)))
+    async def _on_unreadable(self, message: StoredRecord, error: Exception) -> None:
+        self.poison.append((message.offset, str(error)))
 
-    async def deliver(self, *messages: Stored) -> None:
+    async def deliver(self, *messages: StoredRecord) -> None:
         async with self.receiver.open_fold(0, None) as fold:
             await fold.deliver(messages)
             assert fold.low_watermark is None
@@ -104,7 +105,7 @@ async def test_waits_for_the_log_as_long_as_it_takes():
     await source.deliver(message(TRACES))
     assert len(source.waits) == 5
     assert len(log.appends) == 1
-    assert source.telemetry.counter(RECEIVED_ITEMS, "kafka", "traces", "accepted")._value.get() == 3
+    assert source.telemetry.counter(RECEIVE_ITEMS, "kafka", "traces", "accepted")._value.get() == 3
 
 
 async def test_a_trace_too_large_for_the_log_is_poison_and_its_neighbours_are_not():

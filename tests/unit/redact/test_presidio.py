@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from collector.errors import ConfigError
-from collector.redact.opening import RedactSettings, open_redactor
+from collector.redact.open_redactor import RedactSettings, open_redactor
 from collector.redact.redactor import RedactionFailed
 
 

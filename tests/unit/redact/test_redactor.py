@@ -9,7 +9,7 @@ import time
 import pytest
 
 from collector.errors import ConfigError
-from collector.redact.finding import Finding, merged
+from collector.redact.finding import Finding, merge
 from collector.redact.patterns import configured, find
 from collector.redact.redactor import Numbering, RedactionFailed, Redactor
 
@@ -257,7 +257,7 @@ def test_what_is_nested_too_deeply_is_not_let_through():
 
 
 def test_overlapping_findings_become_one():
-    assert merged([Finding(5, 9, "B"), Finding(0, 6, "A"), Finding(20, 22, "C"), Finding(3, 3, "D")]) == [
+    assert merge([Finding(5, 9, "B"), Finding(0, 6, "A"), Finding(20, 22, "C"), Finding(3, 3, "D")]) == [
         Finding(0, 9, "A"),
         Finding(20, 22, "C"),
     ]
@@ -270,7 +270,19 @@ def test_patterns_of_ones_own():
     assert Numbering().value(text) == "<EMPLOYEE_1> asks for customer <CUSTOMER_1>"
 
 
-@pytest.mark.parametrize("pattern", ["(", "a*"])
+def test_patterns_of_ones_own_know_letters_of_every_language():
+    assert redactor(configured({"NAME": r"Kunde \w+"})).text("Kunde Jürgen\ud800!") != "Kunde Jürgen\ud800!"
+    assert [(each.start, each.end) for each in configured({"X": r"ж\d+$"})("да ж12")] == [(3, 6)]
+
+
+def test_a_pattern_of_ones_own_that_looks_far_ahead_at_every_match_is_stopped():
+    seconds = iter(range(1000))
+    detector = configured({"X": "a[^b]*b|a"}, clock=lambda: float(next(seconds)))
+    with pytest.raises(RedactionFailed, match="TimeoutError"):
+        redactor(detector).text("a" * 1000)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a*", r"(a)\1", "(?=a)b", r"\bж", "(?:\\w{900}){900}"])
 def test_patterns_that_make_no_sense(pattern):
     with pytest.raises(ConfigError, match=r"redact\.patterns\.X"):
         configured({"X": pattern})
@@ -307,6 +319,16 @@ def test_patterns_that_make_no_sense(pattern):
         " (at) a.",
         "\u00a01",
         "\u0308",
+        "密码",
+        "passwort ",
+        "пароль от ",
+        "pin=",
+        "tel 1 ",
+        "123-45-",
+        "v1.2.3.4 ",
+        "１ ",
+        "?sig=a&",
+        "a at b dot ",
     ],
 )
 def test_no_text_is_slow(piece):

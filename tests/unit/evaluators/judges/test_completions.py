@@ -1,9 +1,9 @@
 import orjson
 import pytest
 
-from evaluators.errors import JudgeReplyInvalid
+from evaluators.errors import NoCompletion
 from evaluators.judges.completions import completion_of
-from evaluators.outcome import Usage
+from evaluators.results import Usage
 
 
 def completion(**choice):
@@ -50,7 +50,7 @@ def test_what_is_read_of_a_completion():
     ],
 )
 def test_what_is_no_completion(body, what):
-    with pytest.raises(JudgeReplyInvalid, match=what):
+    with pytest.raises(NoCompletion, match=what):
         completion_of(body)
 
 

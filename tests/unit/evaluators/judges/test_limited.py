@@ -29,7 +29,7 @@ async def test_no_more_than_the_limit_at_once():
     judge = Limited(slow, concurrency=3)
     await asyncio.gather(*(judge.ask(Prompt("Judge.", {"n": n}), REPLY) for n in range(20)))
     assert slow.most == 3
-    assert len(slow.asked) == 20
+    assert len(slow.questions) == 20
 
 
 def test_a_limit_is_at_least_one():

@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
+from evaluators.errors import JudgeDenied, JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.judge import Prompt
 from evaluators.judges.retrying import Retrying
-from evaluators.outcome import Usage
+from evaluators.results import Usage
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge
 
@@ -68,7 +68,9 @@ async def test_attempts_end():
     assert len(time.slept) == 2
 
 
-@pytest.mark.parametrize("error", [JudgeRejected("wrong key"), JudgeReplyInvalid("prose")])
+@pytest.mark.parametrize(
+    "error", [JudgeRejected("too long"), JudgeDenied("wrong key", remedy="key"), JudgeReplyInvalid("prose")]
+)
 async def test_nothing_else_is_tried_again(error):
     time = Time()
     with pytest.raises(type(error)):

@@ -1,0 +1,121 @@
+"""A bound on what is in progress at once, by number and by bytes: whoever comes beyond it waits, or is rejected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Self
+
+from collector.errors import Overloaded
+
+
+def _ignore(_change: int) -> None: ...
+
+
+class BoundedGate:
+    """Admits up to `max_items` items of up to `max_bytes` bytes together. One event loop; no locks.
+
+    `wait` admits in the order of arrival, and lets through what is larger than the whole gate when nothing else is
+    inside, so that it is not stuck. `reserve` never waits, and rejects whatever would pass a bound. `on_change` is
+    given each change of `bytes`, for a gauge.
+
+    Example: `with await gate.wait(items, size): ...` releases at the end; without `with`, call `release` once.
+    """
+
+    def __init__(self, max_items: int, max_bytes: int, *, on_change: Callable[[int], object] = _ignore) -> None:
+        self.items = 0
+        self.bytes = 0
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._on_change = on_change
+        self._queue: deque[tuple[int, int, asyncio.Future[Reservation]]] = deque()
+
+    async def wait(self, items: int, size: int) -> Reservation:
+        """Reserve `items` items of `size` bytes together; waits until they fit, and its turn comes."""
+        if not self._queue and self._fits(items, size):
+            self.change(items, size)
+            return Reservation(self, items, size)
+        admitted: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
+        self._queue.append((items, size, admitted))
+        try:
+            return await admitted
+        except asyncio.CancelledError:
+            if admitted.done() and not admitted.cancelled():
+                admitted.result().release()  # admitted at the very moment of giving up: nobody else would release it
+            else:
+                self._queue.remove((items, size, admitted))
+                self._admit_waiting()  # what stood behind it may be smaller, and fit
+            raise
+
+    def reserve(self, items: int = 1, size: int = 0) -> Reservation:
+        """Reserve at once.
+
+        Raises:
+            Overloaded: it would pass a bound.
+        """
+        if self.items + items > self._max_items:
+            raise Overloaded(f"more than {self._max_items} at once")
+        self.require_bytes(size)
+        self.change(items, size)
+        return Reservation(self, items, size)
+
+    def require_bytes(self, size: int) -> None:
+        """See that `size` bytes more fit.
+
+        Raises:
+            Overloaded: they would pass the bound.
+        """
+        if self.bytes + size > self._max_bytes:
+            raise Overloaded(f"more than {self._max_bytes} bytes at once")
+
+    def change(self, items: int, size: int) -> None:
+        """Change what is inside, for a reservation; what becomes free goes to those who wait."""
+        self.items += items
+        self.bytes += size
+        self._on_change(size)
+        if items < 0 and self._queue:
+            self._admit_waiting()
+
+    def _fits(self, items: int, size: int) -> bool:
+        if not self.items:
+            return True
+        return self.items + items <= self._max_items and self.bytes + size <= self._max_bytes
+
+    def _admit_waiting(self) -> None:
+        while self._queue and self._fits(*self._queue[0][:2]):
+            items, size, admitted = self._queue.popleft()
+            self.change(items, size)  # now, not when the task wakes: nobody may slip in between
+            admitted.set_result(Reservation(self, items, size))
+
+
+class Reservation:
+    """Items and bytes inside a gate, until `release`; also a context manager that releases."""
+
+    __slots__ = ("_gate", "bytes", "items")
+
+    def __init__(self, gate: BoundedGate, items: int, size: int) -> None:
+        self._gate = gate
+        self.items = items
+        self.bytes = size
+
+    def add_bytes(self, size: int) -> None:
+        """Reserve `size` bytes more, at once.
+
+        Raises:
+            Overloaded: they would pass the gate's bound.
+        """
+        self._gate.require_bytes(size)
+        self._gate.change(0, size)
+        self.bytes += size
+
+    def release(self) -> None:
+        """Leave the gate; those who wait may enter. Only the first call counts."""
+        items, size, self.items, self.bytes = self.items, self.bytes, 0, 0
+        self._gate.change(-items, -size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()

@@ -1,0 +1,191 @@
+"""A limit that senders share, so that none can take what the others need."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from collector.errors import Overloaded
+
+_IPV6_SITE = 64  # bits of an address that one subscriber has
+
+
+def _ignore(_change: int) -> None: ...
+
+
+class LimitReached(Overloaded):
+    """The sender's share of a limit is used up. `reason` names the limit in metrics."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def address_key(address: str | None) -> str:
+    """A sender by its address; the network of an IPv6 address, since each of its senders has as many as it likes."""
+    try:
+        parsed = ipaddress.ip_address((address or "").split("%")[0])
+    except ValueError:
+        return f"address {address or 'unknown'}"
+    if parsed.version == 6 and parsed.ipv4_mapped is None and not parsed.is_loopback:
+        return f"address {ipaddress.ip_network((parsed, _IPV6_SITE), strict=False)}"
+    return f"address {getattr(parsed, 'ipv4_mapped', None) or parsed}"
+
+
+class FairLimit:
+    """Up to `limit` units of something, of which a sender may hold as many as it leaves free.
+
+    So a sender that is alone may hold half, two a third each, and one that arrives always finds something: the dynamic
+    thresholds of Choudhury and Hahne (1998) with a factor of 1. `floor` units are allowed to everybody where they are
+    free, however small the limit. `guaranteed` fractions are reserved for named senders, in addition to their part of
+    the rest. One event loop; no locks. `on_change` is given each change, for a gauge.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        reason: str,
+        *,
+        floor: int = 1,
+        guaranteed: Mapping[str, float] | None = None,
+        on_change: Callable[[int], object] = _ignore,
+    ) -> None:
+        self.total = 0
+        self.limit = limit
+        self._reason = reason
+        self._floor = floor
+        self._guaranteed = {sender: int(share * limit) for sender, share in (guaranteed or {}).items()}
+        self._pool = limit - sum(self._guaranteed.values())
+        self._pool_used = 0
+        self._units: dict[str, int] = {}
+        self._on_change = on_change
+        self._waiting: list[tuple[str, int, asyncio.Future[None]]] = []
+
+    def units_of(self, sender: str) -> int:
+        """The units that a sender holds."""
+        return self._units.get(sender, 0)
+
+    def take(self, sender: str, amount: int) -> None:
+        """Take `amount` units for a sender, at once.
+
+        Raises:
+            LimitReached: they would be more than its share.
+        """
+        if not self._fits(sender, amount):
+            whose = "for one sender" if self.total + amount <= self.limit else "at once"
+            raise LimitReached(f"more than the limit on {self._reason} allows {whose}", self._reason)
+        self._change(sender, amount)
+
+    async def wait(self, sender: str, amount: int) -> None:
+        """Take `amount` units as soon as they fit; those of one sender in the order of arrival."""
+        if self._fits(sender, amount):
+            self._change(sender, amount)
+            return
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((sender, amount, admitted))
+        try:
+            await admitted
+        except asyncio.CancelledError:
+            if admitted.done() and not admitted.cancelled():
+                self.give_back(sender, amount)  # admitted at the very moment of giving up
+            else:
+                self._waiting.remove((sender, amount, admitted))
+            raise
+
+    def add(self, sender: str, amount: int) -> None:
+        """Add units that a sender holds already, whether they fit or not: others have to wait for them."""
+        self._change(sender, amount)
+
+    def give_back(self, sender: str, amount: int) -> None:
+        """Return units; who waits may get them."""
+        self._change(sender, -amount)
+        if self._waiting:
+            self._admit_waiting()
+
+    def _fits(self, sender: str, amount: int) -> bool:
+        before, after = self._of_pool(sender, 0), self._of_pool(sender, amount)
+        if after == before:
+            return True
+        free = self._pool - self._pool_used
+        return after - before <= free and after <= max(free, self._floor)
+
+    def _of_pool(self, sender: str, more: int) -> int:
+        """The units that a sender with `more` of them would hold beyond those guaranteed to it."""
+        return max(0, self._units.get(sender, 0) + more - self._guaranteed.get(sender, 0))
+
+    def _change(self, sender: str, amount: int) -> None:
+        self._pool_used += self._of_pool(sender, amount) - self._of_pool(sender, 0)
+        units = self._units.get(sender, 0) + amount
+        if units:
+            self._units[sender] = units
+        else:
+            self._units.pop(sender, None)  # who sends nothing takes no memory
+        self.total += amount
+        self._on_change(amount)
+
+    def _admit_waiting(self) -> None:
+        """Admit whoever fits: one that has used its share holds up no other."""
+        still: list[tuple[str, int, asyncio.Future[None]]] = []
+        for sender, amount, admitted in self._waiting:
+            if not admitted.done() and self._fits(sender, amount):
+                self._change(sender, amount)  # now, not when its task wakes: nobody may slip in between
+                admitted.set_result(None)
+            else:
+                still.append((sender, amount, admitted))
+        self._waiting = still
+
+
+class Holding:
+    """A place and bytes of one sender, until `release`; a context manager that releases.
+
+    Example: `with Holding(sender, places, pending) as holding: holding.take_bytes(len(piece))`
+    """
+
+    __slots__ = ("_bytes", "_pending", "_places", "_sender")
+
+    def __init__(self, sender: str, places: FairLimit, pending: FairLimit) -> None:
+        """Take a place.
+
+        Raises:
+            LimitReached: the sender has used its share of the places.
+        """
+        places.take(sender, 1)
+        self._sender = sender
+        self._places = places
+        self._pending = pending
+        self._bytes = 0
+
+    def take_bytes(self, amount: int) -> None:
+        """Take bytes as they arrive.
+
+        Raises:
+            LimitReached: the sender has used its share of the bytes.
+        """
+        self._pending.take(self._sender, amount)
+        self._bytes += amount
+
+    async def wait_for_bytes(self, amount: int) -> None:
+        """Take bytes as soon as they fit."""
+        await self._pending.wait(self._sender, amount)
+        self._bytes += amount
+
+    def add_bytes(self, amount: int) -> None:
+        """Add bytes that are in memory already."""
+        self._pending.add(self._sender, amount)
+        self._bytes += amount
+
+    def give_back_bytes(self, amount: int) -> None:
+        """Return bytes that are no longer in memory."""
+        self._bytes -= amount
+        self._pending.give_back(self._sender, amount)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        amount, self._bytes = self._bytes, 0
+        if amount:
+            self._pending.give_back(self._sender, amount)
+        self._places.give_back(self._sender, 1)

@@ -1,0 +1,40 @@
+"""The Grafana dashboards that come with the package: the same JSON for every configuration, chosen by variables.
+
+They are generated in `deploy/dashboards/`, with a library that the service does not need.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+FOLDER = "grafana"
+"""Where a wheel has the files."""
+
+
+def dashboards() -> dict[str, bytes]:
+    """Each dashboard's JSON by its file's name."""
+    contents = {each.name: each.read_bytes() for each in _folder().iterdir() if each.name.endswith(".json")}
+    return dict(sorted(contents.items()))
+
+
+def write_dashboards(folder: Path) -> list[Path]:
+    """Write the dashboards into a folder, which is made if it is not there; gives the files.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for name, content in dashboards().items():
+        written.append(folder / name)
+        written[-1].write_bytes(content)
+    return written
+
+
+def _folder() -> Traversable:
+    package = files("collector")
+    shipped = package / FOLDER
+    # A checkout has no copy of its own in the package.
+    return shipped if shipped.is_dir() else package / ".." / "deploy" / "grafana" / "dashboards"

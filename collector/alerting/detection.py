@@ -1,0 +1,168 @@
+"""The drop detector: evidence that a mean has left its target, with a known rate of false alarms.
+
+An e-detector in the Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
+
+    M ← (1 + M) · Π (1 + u),   u = λ (target · a - b) / scale
+
+over the conversations of the interval, where a is the sum of weights of a conversation's scores and b that of weights
+times scores; `scale` is the largest a. The evidence is the mean of M over the ladder. As long as the mean is at target
+or better, the mean number of intervals until the evidence passes c is at least c, whatever the scores' distribution,
+the traffic, or their dependence from one conversation to the next. A restart sets M to 0, which only loses evidence.
+
+Of the five counters alone (their growth in an interval) a lower bound of it can be computed: by Fan's inequality
+log(1 + u) ≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v = λ · (1 - target):
+
+    Σ log(1 + u) ≥ λ (target·W - WY) / scale - c(v) λ² (target²·W2 - 2·target·W2Y + W2Y2) / scale²
+
+Conversations with a above `scale` are bound less strictly where they are good and as strictly where they are bad;
+`tests/bench/drop_detection.py` measures it. An alert ends when the evidence has fallen by a good deal. Where lower is
+better, scores and target count from the other end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+SCORES_PER_CONVERSATION = 4
+"""Scores of one conversation that `scale` allows for, where turns are scored. Why not one: the turns of a conversation
+that is bad as a whole are one observation, and bets on each of them would count it as several."""
+
+# Why a ladder and not one bet: the best bet grows with the drop, which is not known in advance. The mean over the bets
+# costs log(14) of evidence against the best of them, and the guarantee stays, as a mean of e-detectors is one.
+LADDER = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.1, 1.6, 2.4, 3.2, 4.8, 7.2, 11.0, 16.0)
+_LARGEST_LOSS = 0.75
+"""The largest share of its capital that a bet may lose on one conversation. Why not 1: c(v) grows
+without limit towards it, and the bound from the sums would never find anything."""
+_HYSTERESIS = 4.0
+"""How far the evidence must fall below the threshold for an alert to end, as a logarithm."""
+_HEADROOM = 6.0
+"""How far above the threshold a state may go, as a logarithm. Why a ceiling: without it a long drop gains so much
+evidence that the alert lasts for weeks after the mean has recovered."""
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatorSums:
+    """The five sums over some scores, or their growth (see collector.export.estimator)."""
+
+    w: float = 0.0
+    wy: float = 0.0
+    w2: float = 0.0
+    w2y: float = 0.0
+    w2y2: float = 0.0
+
+    def __add__(self, other: EstimatorSums) -> EstimatorSums:
+        return EstimatorSums(
+            self.w + other.w,
+            self.wy + other.wy,
+            self.w2 + other.w2,
+            self.w2y + other.w2y,
+            self.w2y2 + other.w2y2,
+        )
+
+    @property
+    def mean(self) -> float:
+        """The unbiased mean; there must be a score."""
+        return self.wy / self.w
+
+    @property
+    def stderr(self) -> float:
+        """Its standard error, with a floor of 0.01 for the scores' standard deviation."""
+        variance = self.w2y2 - 2.0 * self.mean * self.w2y + self.mean**2 * self.w2
+        return math.sqrt(max(0.0, variance) + VARIANCE_FLOOR * self.w2) / self.w
+
+    @property
+    def n_eff(self) -> float:
+        """The number of equally weighted conversations with the same information (Kish)."""
+        return self.w**2 / self.w2 if self.w2 else 0.0
+
+
+VARIANCE_FLOOR = 1e-4
+"""Variance added to that of the scores: a few equal scores have no variance, and are no proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropDetector:
+    """The detector of one series: bets against the mean being at `target` or better. See the module."""
+
+    target: float
+    scale: float
+    threshold: float
+    lower_is_better: bool = False
+
+    @property
+    def span(self) -> float:
+        """How far a score can lie on the good side of the target."""
+        return self.target if self.lower_is_better else 1.0 - self.target
+
+    @property
+    def bets(self) -> tuple[float, ...]:
+        """The ladder, as far as this target allows."""
+        return tuple(bet for bet in LADDER if bet * self.span <= _LARGEST_LOSS)
+
+    @property
+    def ceiling(self) -> float:
+        """The upper limit of the logarithm of a bet's state."""
+        return self.threshold + math.log(len(self.bets)) + _HEADROOM
+
+    @property
+    def clear_threshold(self) -> float:
+        """The evidence below which an alert ends: evidence that hovers at the threshold is one alert, not many."""
+        return self.threshold - _HYSTERESIS
+
+    def coefficient(self, bet: float) -> float:
+        """Fan's c(v) of a bet."""
+        v = bet * self.span
+        return 0.5 if v < 1e-9 else (-math.log1p(-v) - v) / v**2
+
+    def shortfall(self, w: float, wy: float) -> float:
+        """Weight times how far the scores lie on the bad side of the target."""
+        short = self.target * w - wy
+        return -short if self.lower_is_better else short
+
+    def log_gain_bound(self, bet: float, sums: EstimatorSums) -> float:
+        """The lower bound of what an interval adds to the logarithm of a bet's state."""
+        t = self.target
+        squares = t * t * sums.w2 - 2.0 * t * sums.w2y + sums.w2y2
+        linear = bet * self.shortfall(sums.w, sums.wy) / self.scale
+        return linear - self.coefficient(bet) * bet**2 * squares / self.scale**2
+
+    def log_gain(self, bet: float, w: float, wy: float) -> float:
+        """What a conversation's scores with these sums add to the logarithm of a bet's state.
+
+        A conversation of more weight than `scale` counts as one of that weight, at its own mean.
+        """
+        part = min(1.0, self.scale / w) if w > 0.0 else 1.0
+        return math.log1p(bet * self.shortfall(w, wy) * part / self.scale)
+
+    def advance(self, states: Sequence[float], increments: Iterable[float], empty: float = 0.0) -> list[float]:
+        """The logarithms of the states an interval later, `empty` intervals without scores between."""
+        return [
+            min(_log_plus(state, 1.0 + empty) + increment, self.ceiling)
+            for state, increment in zip(states, increments, strict=True)
+        ]
+
+    def start(self) -> list[float]:
+        """The logarithms of the states before the first score: no gains yet."""
+        return [-math.inf] * len(self.bets)
+
+
+def evidence(states: Sequence[float]) -> float:
+    """The logarithm of the mean of the states."""
+    highest = max(states)
+    if highest == -math.inf:
+        return highest
+    return highest + math.log(sum(math.exp(state - highest) for state in states) / len(states))
+
+
+def threshold(mean_seconds: float, interval: float, series: int) -> float:
+    """The evidence that a false alarm passes once in `mean_seconds` over all of `series`, if evaluated every `interval`
+    seconds.
+    """
+    return math.log(max(1.0, mean_seconds / interval) * max(1, series))
+
+
+def _log_plus(state: float, amount: float) -> float:
+    """log(exp(state) + amount), amount > 0."""
+    return max(state, math.log(amount)) + math.log1p(math.exp(-abs(state - math.log(amount))))

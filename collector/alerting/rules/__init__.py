@@ -1,0 +1,1 @@
+"""Alerting rules of a configuration, for Prometheus and Grafana, and routes for Alertmanager."""

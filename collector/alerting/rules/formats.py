@@ -1,0 +1,212 @@
+"""The rules written out: for Prometheus, its operator, Grafana and Alertmanager.
+
+Grafana's rules read the series that Prometheus records: recording rules stay there. An alert's query gives only the
+series that are wrong, so in Grafana "no data" means that all is well, and is set so; that no data comes at all has
+alerts of its own (EvalstreamStale, EvalstreamDown).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from collector.alerting.rules.model import (
+    AlertingRule,
+    Fact,
+    Inhibition,
+    RecordingRule,
+    RuleGroup,
+    RuleSet,
+    duration,
+    quoted,
+)
+
+_HEADER = "# Written by `evalstream rules`. Change the configuration instead.\n"
+_PLACE = re.compile(r"\{(label:)?([a-z_]+)\}")
+
+
+def prometheus(rules: RuleSet) -> dict[str, Any]:
+    """A rule file of Prometheus."""
+    return {"groups": [_group(group, rules) for group in rules.groups]}
+
+
+def prometheus_rule(rules: RuleSet) -> dict[str, Any]:
+    """A PrometheusRule, which the Prometheus operator loads."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "evalstream", "labels": {"app.kubernetes.io/name": "evalstream"}},
+        "spec": prometheus(rules),
+    }
+
+
+def grafana(rules: RuleSet, datasource: str = "prometheus") -> dict[str, Any]:
+    """Alert rules as Grafana's provisioning reads them, on the data source with this uid."""
+    groups = [
+        {
+            "orgId": 1,
+            "name": group.name,
+            "folder": "evalstream",
+            "interval": duration(group.interval),
+            "rules": [_grafana_rule(rule, rules, datasource) for rule in group.rules if isinstance(rule, AlertingRule)],
+        }
+        for group in rules.groups
+    ]
+    return {"apiVersion": 1, "groups": [group for group in groups if group["rules"]]}
+
+
+def alertmanager(rules: RuleSet) -> dict[str, Any]:
+    """Routes and inhibitions of Alertmanager. Without a webhook in the configuration the receiver tells nobody yet."""
+
+    def pause(seconds: float) -> str:
+        return duration(max(1.0, seconds / rules.speed))
+
+    receiver: dict[str, Any] = {"name": "evalstream"}
+    if rules.webhook is not None:
+        receiver["webhook_configs"] = [{"url": rules.webhook, "send_resolved": True}]
+    return {
+        "route": {
+            "receiver": "evalstream",
+            "group_by": ["alertname", "monitor", "evaluator"],
+            "group_wait": pause(30),
+            "group_interval": pause(300),
+            "repeat_interval": pause(4 * 3600),
+            "routes": [
+                {"matchers": ['severity="page"'], "receiver": "evalstream", "group_wait": pause(10)},
+                {"matchers": ['severity="warning"'], "receiver": "evalstream"},
+            ],
+        },
+        "inhibit_rules": [_inhibition(each) for each in rules.inhibitions],
+        "receivers": [receiver],
+    }
+
+
+FORMATS: Mapping[str, tuple[str, Callable[[RuleSet], dict[str, Any]]]] = {
+    "prometheus": ("evalstream.rules.yml", prometheus),
+    "prometheusrule": ("evalstream.prometheusrule.yml", prometheus_rule),
+    "grafana": ("evalstream.grafana-alerts.yml", grafana),
+    "alertmanager": ("evalstream.alertmanager.yml", alertmanager),
+}
+"""The file's name and the writer of every format."""
+
+
+def text(document: dict[str, Any]) -> str:
+    """A document as YAML."""
+    return _HEADER + yaml.safe_dump(document, sort_keys=False, width=200, allow_unicode=True)
+
+
+def _group(group: RuleGroup, rules: RuleSet) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "interval": duration(group.interval),
+        "rules": [_recording(each) if isinstance(each, RecordingRule) else _alert(each, rules) for each in group.rules],
+    }
+
+
+def _recording(rule: RecordingRule) -> dict[str, Any]:
+    labels = {"labels": dict(rule.labels)} if rule.labels else {}
+    return {"record": rule.record, "expr": rule.expr, **labels}
+
+
+def _alert(alert: AlertingRule, rules: RuleSet) -> dict[str, Any]:
+    hold = {"for": duration(alert.hold)} if alert.hold else {}
+    return {
+        "alert": alert.name,
+        "expr": alert.expr,
+        **hold,
+        "labels": {"severity": alert.severity, **rules.labels, **alert.labels},
+        "annotations": _annotations(alert, rules, lambda word: _prometheus_value(alert, word)),
+    }
+
+
+def _annotations(alert: AlertingRule, rules: RuleSet, value: Callable[[str], str]) -> dict[str, str]:
+    def fill(template: str) -> str:
+        return _PLACE.sub(lambda m: f"{{{{ $labels.{m[2]} }}}}" if m[1] else value(m[2]), template)
+
+    annotations = {
+        "summary": fill(alert.summary),
+        "description": fill(alert.description),
+        "runbook_url": f"{rules.runbooks}/{alert.name}.md",
+    }
+    return (
+        annotations if rules.dashboards is None else {**annotations, "dashboard_url": _board(alert, rules.dashboards)}
+    )
+
+
+def _board(alert: AlertingRule, grafana: str) -> str:
+    """The dashboard of the alert's last day, with its monitor and evaluator chosen."""
+    chosen = "".join(
+        f"&var-{name}={quote(alert.labels[name])}" for name in ("monitor", "evaluator") if name in alert.labels
+    )
+    return f"{grafana.rstrip('/')}/d/evalstream-{alert.board}?from=now-24h&to=now{chosen}"
+
+
+def _prometheus_value(alert: AlertingRule, word: str) -> str:
+    if word == "value":
+        return '{{ printf "%.4g" $value }}'
+    fact = alert.facts[word]
+    fixed = "".join(f",{name}={quoted(value)}" for name, value in fact.labels.items())
+    matchers = ",".join(f"{name}=%q" for name in fact.by) + fixed
+    arguments = " ".join(f"$labels.{name}" for name in fact.by)
+    query = f"{fact.series}{{{matchers}}}".replace('"', '\\"')
+    value = '{{ . | first | value | printf "%.3g" }}'
+    return f'{{{{ with printf "{query}" {arguments} | query }}}}{value}{{{{ else }}}}?{{{{ end }}}}'
+
+
+def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[str, Any]:
+    letters = {word: chr(ord("D") + number) for number, word in enumerate(alert.facts)}
+    queries = [_query("A", alert.expr, datasource)]
+    queries += [_query(letters[word], _fact_query(fact), datasource) for word, fact in alert.facts.items()]
+    condition = {"refId": "C", "type": "math", "expression": "is_number($A)", "datasource": {"uid": "__expr__"}}
+    queries.append({"refId": "C", "datasourceUid": "__expr__", "model": condition})
+
+    def value(word: str) -> str:
+        return f'{{{{ printf "%.4g" $values.{letters.get(word, "A")}.Value }}}}'
+
+    return {
+        "uid": "evalstream-" + hashlib.sha256(f"{alert.name} {alert.expr}".encode()).hexdigest()[:12],
+        "title": _title(alert),
+        "condition": "C",
+        "data": queries,
+        "noDataState": "OK",
+        "execErrState": "Error",
+        "for": duration(alert.hold) if alert.hold else "0s",
+        "labels": {"severity": alert.severity, **rules.labels, **alert.labels},
+        "annotations": _annotations(alert, rules, value),
+    }
+
+
+def _title(alert: AlertingRule) -> str:
+    """Grafana wants titles that differ within a folder."""
+    mark = hashlib.sha256(alert.expr.encode()).hexdigest()[:6]
+    return f"{alert.name} ({alert.severity}, {mark})"
+
+
+def _query(letter: str, expr: str, datasource: str) -> dict[str, Any]:
+    return {
+        "refId": letter,
+        "datasourceUid": datasource,
+        "relativeTimeRange": {"from": 600, "to": 0},
+        "model": {"refId": letter, "expr": expr, "instant": True, "range": False},
+    }
+
+
+def _fact_query(fact: Fact) -> str:
+    matchers = ",".join(f"{name}={quoted(value)}" for name, value in fact.labels.items())
+    return f"{fact.series}{{{matchers}}}" if matchers else fact.series
+
+
+def _inhibition(inhibition: Inhibition) -> dict[str, Any]:
+    def matchers(names: tuple[str, ...], labels: Mapping[str, str]) -> list[str]:
+        return [f'alertname=~"{"|".join(names)}"', *(f'{name}="{value}"' for name, value in labels.items())]
+
+    document: dict[str, Any] = {
+        "source_matchers": matchers(inhibition.sources, inhibition.source_labels),
+        "target_matchers": matchers(inhibition.targets, inhibition.target_labels),
+    }
+    return document | ({"equal": list(inhibition.equal)} if inhibition.equal else {})

@@ -1,0 +1,62 @@
+"""The rules of a configuration."""
+
+from __future__ import annotations
+
+from collector.alerting.rules import series
+from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
+from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleSet, Timing
+from collector.alerting.rules.scores import BELOW, BURN, score_groups
+from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
+from collector.alerting.rules.targets import detector, segment_count, targets
+from collector.config.loading import Config
+from collector.export.prometheus import PrometheusSettings
+
+_SCORES = (BELOW, DROPPED, BURN)
+
+INHIBITIONS = (
+    Inhibition((SHIFT,), _SCORES, ("evaluator",)),  # the judge has shifted: nothing is known of the application
+    Inhibition((STALE, UNSCORED, WEIGHTS), _SCORES, ("evaluator", "monitor")),
+    Inhibition((DOWN,), (STALE, NO_TRAFFIC), ()),
+    Inhibition(
+        (BELOW, DROPPED),
+        (BELOW, BURN),
+        ("evaluator", "monitor"),
+        source_labels={"severity": "page"},
+        target_labels={"severity": "warning"},
+    ),
+)
+
+
+def rules_of(config: Config, timing: Timing | None = None) -> RuleSet:
+    """All rules of a configuration. `timing` is for tests that cannot wait for real windows."""
+    timing = timing or Timing()
+    alerts = config.settings.alerts
+    configured = targets(config)
+    by = (*series.BY, "segment") if _by_segment(config) else series.BY
+    drops: list[RecordingRule | AlertingRule] = []
+    for target in configured:
+        if target.mean is not None:
+            drops += detector_rules(target, detector(target, configured, alerts, segment_count(config)), by)
+    groups = (
+        *score_groups(configured, alerts, timing, by),
+        delta_group(timing, by, drops),
+        service_group(configured, alerts, timing, limited=_limited(config)),
+    )
+    return RuleSet(
+        groups=groups,
+        inhibitions=INHIBITIONS,
+        runbooks=alerts.runbooks,
+        dashboards=alerts.dashboards,
+        labels=alerts.labels,
+        webhook=alerts.webhook,
+        speed=timing.speed,
+    )
+
+
+def _limited(config: Config) -> bool:
+    budgets = (config.settings.evaluate.budget, *(each.budget for each in config.settings.monitors.values()))
+    return any(each.limited for each in budgets)
+
+
+def _by_segment(config: Config) -> bool:
+    return config.settings.alerts.by_segment and isinstance(config.exporters.get("prometheus"), PrometheusSettings)

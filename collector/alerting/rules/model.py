@@ -1,0 +1,128 @@
+"""The model of rules from which every format is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["page", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingRule:
+    """A recording rule: `record` gets the value of `expr` (PromQL), with `labels` added."""
+
+    record: str
+    expr: str
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Another series whose value an alert's text shows: the one with the alert's labels `by`, and `labels`."""
+
+    series: str
+    by: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertingRule:
+    """An alerting rule: it fires for every series that `expr` gives for as long as `hold` (s).
+
+    `summary` and `description` may hold `{label:…}` for a label's value, `{value}` for the value of `expr` and `{…}`
+    for a fact of that name. `description` says mean, error, n and target where there are such.
+    """
+
+    name: str
+    expr: str
+    severity: Severity
+    summary: str
+    description: str
+    hold: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
+    board: str = "plumbing"
+    """Which dashboard shows it: quality, trust, cost or plumbing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
+    """Rules that are evaluated in their order, every `interval` seconds."""
+
+    name: str
+    interval: float
+    rules: tuple[RecordingRule | AlertingRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inhibition:
+    """While an alert of `sources` fires, those of `targets` with the same labels `equal` are silent.
+
+    `source_labels` and `target_labels` have to match besides.
+    """
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    equal: tuple[str, ...]
+    source_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    target_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSet:
+    """All rules of a configuration. `runbooks` is the URL of their pages, `webhook` of the receiver.
+
+    `dashboards` is Grafana's URL, `labels` what every alert has.
+    """
+
+    groups: tuple[RuleGroup, ...]
+    inhibitions: tuple[Inhibition, ...]
+    runbooks: str
+    dashboards: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    webhook: str | None = None
+    speed: float = 1.0
+
+    def alerts(self) -> tuple[AlertingRule, ...]:
+        """All alerting rules, in order."""
+        return tuple(rule for group in self.groups for rule in group.rules if isinstance(rule, AlertingRule))
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How fast the rules' clock goes: tests divide every duration by `speed`."""
+
+    speed: float = 1.0
+
+    def seconds(self, seconds: float) -> float:
+        """A duration by this clock, in seconds."""
+        return seconds / self.speed
+
+    def text(self, seconds: float) -> str:
+        """A duration by this clock, as PromQL writes it."""
+        return duration(seconds / self.speed)
+
+
+def duration(seconds: float) -> str:
+    """A duration as PromQL writes it: `15m`, `90s`, `250ms`."""
+    milliseconds = round(seconds * 1000)
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if milliseconds >= size and milliseconds % size == 0:
+            # 24h rather than 1d: the longest window is a day, and the others are hours
+            if unit == "d" and milliseconds // size == 1:
+                continue
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms"
+
+
+def selector(**labels: str) -> str:
+    """A selector for label values: `{evaluator="helpful"}`."""
+    return "{" + ",".join(f"{name}={quoted(value)}" for name, value in labels.items()) + "}"
+
+
+def quoted(value: str) -> str:
+    """A string of PromQL."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

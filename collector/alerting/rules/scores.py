@@ -1,0 +1,153 @@
+"""Rules on scores: means with their standard errors, and the alerts on their targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from collector.alerting.detection import VARIANCE_FLOOR
+from collector.alerting.rules import series
+from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Severity, Timing, selector
+from collector.alerting.rules.targets import Target
+from collector.config.alerts import AlertSettings, BurnRate
+from collector.telemetry.series import (
+    ESTIMATOR_W,
+    ESTIMATOR_W2,
+    ESTIMATOR_W2Y,
+    ESTIMATOR_W2Y2,
+    ESTIMATOR_WY,
+    VERDICT_WEIGHT,
+    VERDICTS,
+)
+
+COUNTERS = {
+    "w": ESTIMATOR_W.name,
+    "wy": ESTIMATOR_WY.name,
+    "w2": ESTIMATOR_W2.name,
+    "w2y": ESTIMATOR_W2Y.name,
+    "w2y2": ESTIMATOR_W2Y2.name,
+}
+WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
+BELOW, BURN = "EvalstreamScoreBelowTarget", "EvalstreamPassBudgetBurn"
+
+
+def score_groups(
+    targets: Sequence[Target], alerts: AlertSettings, timing: Timing, by: Sequence[str]
+) -> Iterator[RuleGroup]:
+    """Means and pass shares of every window, and the alerts on them."""
+    rules: list[RecordingRule | AlertingRule] = [*_increases(timing, by), *_means(), *_pass_shares(targets, timing, by)]
+    for target in targets:
+        rules += _target_rules(target, alerts, by, timing)
+    yield RuleGroup("evalstream-scores", timing.seconds(60.0), tuple(rules))
+
+
+def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    for window, length in WINDOWS.items():
+        for key, counter in COUNTERS.items():
+            yield RecordingRule(
+                series.ESTIMATOR_INCREASES[key],
+                f"sum by ({', '.join(by)}) (increase({counter}[{timing.text(length)}]))",
+                {"window": window},
+            )
+
+
+def _means() -> Iterator[RecordingRule]:
+    sums = series.ESTIMATOR_INCREASES
+    mean = series.SCORE_MEAN
+    yield RecordingRule(mean, f"{sums['wy']} / ({sums['w']} > 0)")  # no scores: no mean
+    variance = f"{sums['w2y2']} - 2 * {mean} * {sums['w2y']} + {mean} ^ 2 * {sums['w2']}"
+    yield RecordingRule(
+        series.SCORE_STDERR,
+        f"sqrt(clamp_min({variance}, 0) + {VARIANCE_FLOOR:.4f} * {sums['w2']}) / {sums['w']}",
+    )
+    yield RecordingRule(series.SCORE_N_EFF, f"{sums['w']} ^ 2 / ({sums['w2']} > 0)")
+
+
+def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    windows = dict(WINDOWS)
+    for burn in _burns(targets):
+        windows |= {_window(burn.long): burn.long, _window(burn.short): burn.short}
+    for window, length in windows.items():
+        counter = f"{VERDICT_WEIGHT.name}%s[{timing.text(length)}]"
+        grouped = f"sum by ({', '.join(by)})"
+        passing = f"{grouped} (increase({counter % selector(verdict='pass')}))"
+        yield RecordingRule(
+            series.PASS_SHARE, f"{passing} / ({grouped} (increase({counter % ''})) > 0)", {"window": window}
+        )
+
+
+def _burns(targets: Sequence[Target]) -> list[BurnRate]:
+    return [burn for target in targets if target.objective is not None for burn in target.burns]
+
+
+def _window(seconds: float) -> str:
+    return Timing().text(seconds)
+
+
+def _target_rules(
+    target: Target, alerts: AlertSettings, by: Sequence[str], timing: Timing
+) -> Iterator[RecordingRule | AlertingRule]:
+    where = {"evaluator": target.evaluator, "monitor": target.monitor}
+    if target.mean is not None:
+        yield RecordingRule(series.SCORE_TARGET, f"vector({target.mean:g})", where)
+        yield _below(target, target.mean, alerts.page_standard_errors, "page", alerts.min_conversations, by)
+        yield _below(target, target.mean, alerts.warn_standard_errors, "warning", alerts.min_conversations, by)
+    if target.objective is not None:
+        yield RecordingRule(series.PASS_OBJECTIVE, f"vector({target.objective:g})", where)
+        for burn in target.burns:
+            yield _burn(target, target.objective, burn, alerts.min_conversations, by, timing)
+
+
+def _below(target: Target, mean: float, errors: float, severity: Severity, n: float, by: Sequence[str]) -> AlertingRule:
+    """The mean is on the wrong side of its target by so many standard errors, in any window."""
+    chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
+    margin = f"{errors:g} * {series.SCORE_STDERR}{chosen}"
+    wrong = f"> {mean:g} + {margin}" if target.lower_is_better else f"< {mean:g} - {margin}"
+    side = "above" if target.lower_is_better else "below"
+    return AlertingRule(
+        name=BELOW,
+        expr=f"{series.SCORE_MEAN}{chosen} {wrong} and {series.SCORE_N_EFF}{chosen} >= {n:g}",
+        severity=severity,
+        board="quality",
+        labels={"evaluator": target.evaluator, "monitor": target.monitor},
+        summary="{label:evaluator} of {label:monitor}: the mean score is " + side + f" its target of {mean:g}",
+        description=(
+            "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (standard error) "
+            f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "
+            "on the wrong side. If EvalstreamJudgeShift fires too, the judge has shifted, not the application."
+        ),
+        facts={
+            "error": Fact(series.SCORE_STDERR, (*by, "window")),
+            "n": Fact(series.SCORE_N_EFF, (*by, "window")),
+        },
+    )
+
+
+def _burn(
+    target: Target, objective: float, burn: BurnRate, n: float, by: Sequence[str], timing: Timing
+) -> AlertingRule:
+    """The error budget is used up too fast, over a long and a short window."""
+    chosen = {"evaluator": target.evaluator, "monitor": target.monitor}
+    grouped = ", ".join(by)
+    limit = burn.factor * (1.0 - objective)
+
+    def failing(seconds: float) -> str:
+        return f"(1 - {series.PASS_SHARE}{selector(**chosen, window=_window(seconds))}) > {limit:.6g}"
+
+    count = f"sum by ({grouped}) (increase({VERDICTS.name}{selector(**chosen)}[{timing.text(burn.long)}]))"
+    return AlertingRule(
+        name=BURN,
+        expr=f"{failing(burn.long)} and on ({grouped}) {failing(burn.short)} and on ({grouped}) {count} >= {n:g}",
+        severity="warning",
+        board="quality",
+        labels={**chosen, "window": _window(burn.long)},
+        summary="{label:evaluator} of {label:monitor}: too many scores fail their threshold",
+        description=(
+            "Over {label:window} a share of {value} of the scores of {label:evaluator} ({label:monitor}) failed; over "
+            f"24h the mean score is {{mean}} ± {{error}}. The objective allows {1.0 - objective:.3g}; this is more "
+            f"than {burn.factor:g} times as much."
+        ),
+        facts={
+            "mean": Fact(series.SCORE_MEAN, tuple(by), {"window": "24h"}),
+            "error": Fact(series.SCORE_STDERR, tuple(by), {"window": "24h"}),
+        },
+    )

@@ -1,0 +1,347 @@
+"""Rules on the service itself: the trust in its scores, its progress, cost and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from collector.alerting.rules import series
+from collector.alerting.rules.model import (
+    AlertingRule,
+    Fact,
+    RecordingRule,
+    RuleGroup,
+    Severity,
+    Timing,
+    quoted,
+    selector,
+)
+from collector.alerting.rules.targets import Target
+from collector.config.alerts import AlertSettings
+from collector.telemetry.series import (
+    BREAKER_STATE,
+    BUILD_INFO,
+    CONSUMER_LAG_RECORDS,
+    CONSUMER_LAG_SECONDS,
+    CONVERSATIONS,
+    DROPS,
+    EVALUATION_WEIGHT,
+    EVALUATIONS,
+    EVALUATIONS_ENDED,
+    EVALUATIONS_STARTED,
+    EXPORT_FAILURES,
+    EXPORT_LAG,
+    GOLDEN_SHIFT,
+    GOLDEN_SHIFT_STDERR,
+    JUDGE_COST,
+    JUDGE_REQUESTS,
+    LOG_RETENTION,
+    OLDEST_NEEDED,
+    RECORDS_LOST,
+    TURNS,
+)
+from evaluators.cases import Scope
+
+SHIFT, STALE, UNSCORED, WEIGHTS = (
+    "EvalstreamJudgeShift",
+    "EvalstreamStale",
+    "EvalstreamUnscored",
+    "EvalstreamWeightsInconsistent",
+)
+DOWN, NO_TRAFFIC = "EvalstreamDown", "EvalstreamNoTraffic"
+BUDGET, JUDGE_UNAVAILABLE = "EvalstreamOverBudget", "EvalstreamJudgeUnavailable"
+LOST, RETENTION = "EvalstreamRecordsLost", "EvalstreamRetentionNear"
+_RETENTION_USED = 0.5
+"""Share of a log's retention that what a consumer needs may have reached: half of it is left to act."""
+_SHIFT_ERRORS = 4.0
+_ENOUGH = 20
+"""Subjects that a share needs before it alerts."""
+_LOST = "over_budget|shed|incomplete"
+"""Reasons of skips that are losses: the subject should have got a score."""
+
+
+def service_group(targets: Sequence[Target], alerts: AlertSettings, timing: Timing, *, limited: bool) -> RuleGroup:
+    """The alerts on trust, progress, cost and loss; `limited`: there is a budget."""
+    rules: list[RecordingRule | AlertingRule] = [*_trust(targets, alerts, timing), *_staleness(targets, alerts, timing)]
+    rules += [*_judge(alerts, timing, limited=limited), *_progress(alerts, timing), *_losses(timing)]
+    return RuleGroup("evalstream-service", timing.seconds(60.0), tuple(rules))
+
+
+def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
+    hour, long = timing.text(3600), timing.text(6 * 3600)
+    subjects = "sum by (evaluator, monitor) (increase(%s%s[%s]))"
+    failed = subjects % (EVALUATIONS.name, '{outcome="failed"}', hour)
+    lost = subjects % (EVALUATIONS.name, f'{{outcome="skipped",reason=~"{_LOST}"}}', hour)
+    wanted = subjects % (EVALUATIONS.name, '{outcome=~"scored|failed"}', hour)
+    unscored = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
+    yield RecordingRule(series.UNSCORED_SHARE, f"{unscored} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
+    yield AlertingRule(
+        name=UNSCORED,
+        board="trust",
+        expr=f"{series.UNSCORED_SHARE} > {alerts.max_unscored_share:g} and {wanted} >= {_ENOUGH}",
+        severity="warning",
+        hold=timing.seconds(900),
+        summary="{label:evaluator} of {label:monitor}: too many evaluations have no score",
+        description=(
+            "In the last hour a share of {value} of the evaluations by {label:evaluator} ({label:monitor}) has no "
+            f"score; the limit is {alerts.max_unscored_share:g}. What fails is rarely like the rest, so do not "
+            "trust the mean."
+        ),
+    )
+    if targets:
+        yield from _weights(targets, alerts, long)
+
+
+_POPULATIONS: Mapping[Scope, str] = {
+    "turn": f'{TURNS.name}{{outcome=~"sampled|sampled_out"}}',
+    "conversation": CONVERSATIONS.name,
+}
+
+
+def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> Iterator[RecordingRule | AlertingRule]:
+    checks = [_check(scope, targets, window) for scope in _POPULATIONS if any(each.scope == scope for each in targets)]
+    yield RecordingRule(series.WEIGHT_CHECK, " or ".join(checks))
+    count = f'max by (evaluator, monitor) ({series.SCORE_N_EFF}{{window="6h"}})'
+    yield AlertingRule(
+        name=WEIGHTS,
+        board="trust",
+        # by chance alone the sum of weights is off by one over the square root of n, as a standard error
+        expr=f"abs({series.WEIGHT_CHECK} - 1) > {alerts.weight_tolerance:g} + 4 / sqrt({count})"
+        f" and {count} >= {alerts.min_conversations:g}",
+        severity="warning",
+        hold=0.0,
+        summary="{label:evaluator} of {label:monitor}: sampling weights do not add up to the traffic",
+        description=(
+            "Over six hours the weights of {label:evaluator} ({label:monitor}) add up to {check} times the traffic "
+            f"that they represent, from {{n}} effective conversations; the limit is 1 ± {alerts.weight_tolerance:g}. "
+            "Sampling or its record is wrong, and so are the means."
+        ),
+        facts={
+            "check": Fact(series.WEIGHT_CHECK, ("evaluator", "monitor")),
+            "n": Fact(series.SCORE_N_EFF, ("evaluator", "monitor"), {"window": "6h"}),
+        },
+    )
+
+
+def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
+    """The weights of a scope's evaluators over the traffic that came."""
+    evaluators = "|".join(dict.fromkeys(target.evaluator for target in targets if target.scope == scope))
+    chosen = f"{EVALUATION_WEIGHT.name}{{evaluator=~{_regex(evaluators)}}}"
+    population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
+    weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
+    return f"({weight} / on (monitor) group_left () ({population} > 0))"
+
+
+def _staleness(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
+    yield AlertingRule(
+        name=DOWN,
+        expr=f"absent({BUILD_INFO.name})",
+        severity="page",
+        hold=timing.seconds(300),
+        summary="evalstream is down: Prometheus scrapes no process of it",
+        description="Prometheus has no process of evalstream to scrape, so there are no scores and no other alerts.",
+    )
+    for target in targets:
+        yield _stale(target, timing)
+    nothing = timing.text(alerts.no_traffic_after)
+    yield AlertingRule(
+        name=NO_TRAFFIC,
+        expr=f'sum by (monitor) (increase({TURNS.name}{{outcome=~"sampled|sampled_out"}}[{nothing}])) == 0'
+        f" and sum by (monitor) ({TURNS.name} offset {nothing}) >= 0",
+        severity="warning",
+        summary="{label:monitor}: no turns received",
+        description=f"{{label:monitor}} has matched no turn for {Timing().text(alerts.no_traffic_after)}.",
+    )
+
+
+def _stale(target: Target, timing: Timing) -> AlertingRule:
+    """Evaluations are started and none is scored. Where nothing is sampled, nothing is expected.
+
+    Why not by the monitor's sampled turns: each evaluator may have a rate of its own, and a turn that two monitors give
+    to one evaluator is evaluated for the first of them only.
+    """
+    window = timing.text(900.0 + target.delay)
+    where = {"evaluator": target.evaluator, "monitor": target.monitor}
+    begun = f"{EVALUATIONS_STARTED.name}{selector(**where)}"
+    # a skip because of the turn itself (a missing field) shows that the evaluator works
+    named = ",".join(f"{name}={quoted(value)}" for name, value in where.items())
+    worked = f'{{{named},outcome=~"scored|skipped",reason!~"{_LOST}"}}'
+    # the first must have started a window ago: scores take time
+    before = f"(sum by (monitor) (increase({begun}[{window}] offset {window})) > 0)"
+    return AlertingRule(
+        name=STALE,
+        board="trust",
+        expr=f"sum by (monitor) (increase({begun}[{window}])) > 0 and {before}"
+        f" unless on (monitor) sum by (monitor) (increase({EVALUATIONS.name}{worked}[{window}])) > 0",
+        severity="page",
+        labels=where,
+        summary="{label:evaluator} of {label:monitor}: evaluations start, but none is scored",
+        description=(
+            "About {value} evaluations by {label:evaluator} started for {label:monitor} in the last "
+            f"{Timing().text(900.0 + target.delay)}, and none was scored. Means shown are old."
+        ),
+    )
+
+
+def _judge(alerts: AlertSettings, timing: Timing, *, limited: bool) -> Iterator[AlertingRule]:
+    yield _shifted(alerts)
+    yield _failing(timing)
+    yield _unavailable(timing)
+    if limited:
+        yield _refused(timing)
+    if alerts.expected_usd_per_hour is not None:
+        yield _dear(alerts.expected_usd_per_hour, timing)
+
+
+def _shifted(alerts: AlertSettings) -> AlertingRule:
+    shift, error = GOLDEN_SHIFT.name, GOLDEN_SHIFT_STDERR.name
+    return AlertingRule(
+        name=SHIFT,
+        board="trust",
+        expr=f"abs({shift}) > {alerts.judge_shift_tolerance:g} + {_SHIFT_ERRORS:g} * {error}",
+        severity="warning",
+        summary="{label:evaluator}: the judge has shifted",
+        description=(
+            "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} ± {error} from "
+            f"their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
+            "this. Alerts on scores of this evaluator are silenced meanwhile."
+        ),
+        facts={
+            "shift": Fact(shift, ("evaluator", "evaluator_version", "judge")),
+            "error": Fact(error, ("evaluator", "evaluator_version", "judge")),
+        },
+    )
+
+
+def _failing(timing: Timing) -> AlertingRule:
+    window = timing.text(900)
+    total = f"sum by (judge) (increase({JUDGE_REQUESTS.name}[{window}]))"
+    bad = f'sum by (judge) (increase({JUDGE_REQUESTS.name}{{result!="ok"}}[{window}]))'
+    return AlertingRule(
+        name="EvalstreamJudgeErrors",
+        expr=f"{bad} / ({total} > {_ENOUGH}) > 0.2",
+        severity="warning",
+        hold=timing.seconds(600),
+        summary="{label:judge}: many requests to the judge fail",
+        description="A share of {value} of the requests to {label:judge} failed in the last 15 minutes.",
+    )
+
+
+def _unavailable(timing: Timing) -> AlertingRule:
+    return AlertingRule(
+        name=JUDGE_UNAVAILABLE,
+        expr=f'max by (judge) ({BREAKER_STATE.name}{{state=~"open|half_open"}}) > 0',
+        severity="page",
+        hold=timing.seconds(120),
+        summary="{label:judge}: the judge is unavailable, or refuses every request",
+        description=(
+            "The circuit breaker of {label:judge} is open: its endpoint does not answer, answers with something that "
+            "is not a completion, or refuses the key, the model or the account. Evaluations wait; the log of the "
+            "service says what to correct."
+        ),
+    )
+
+
+def _refused(timing: Timing) -> AlertingRule:
+    refused = f'increase({EVALUATIONS_ENDED.name}{{reason="over_budget"}}[{timing.text(900)}])'
+    return AlertingRule(
+        name=BUDGET,
+        board="cost",
+        expr=f"sum by (monitor) ({refused}) > 0",
+        severity="warning",
+        summary="{label:monitor}: the budget's hard cap is reached",
+        description=(
+            "About {value} evaluations of {label:monitor} were skipped in the last 15 minutes, as a budget's hard cap "
+            "is reached. Which ones are missing depends on their time, so means are biased until this ends."
+        ),
+    )
+
+
+def _dear(usd_per_hour: float, timing: Timing) -> AlertingRule:
+    spent = f"sum(increase({JUDGE_COST.name}[{timing.text(3600)}]))"
+    return AlertingRule(
+        name=BUDGET,
+        board="cost",
+        expr=f"{spent} > {1.2 * usd_per_hour:g}",
+        severity="warning",
+        summary="Judges cost more than expected",
+        description=f"Judges cost {{value}} USD in the last hour; alerts.expected_usd_per_hour is {usd_per_hour:g}.",
+    )
+
+
+def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
+    window = timing.text(900)
+
+    def alert(name: str, expr: str, summary: str, description: str, severity: Severity = "warning") -> AlertingRule:
+        hold = 0.0 if name == "EvalstreamDrops" else timing.seconds(600)
+        return AlertingRule(
+            name=name, expr=expr, severity=severity, hold=hold, summary=summary, description=description
+        )
+
+    lag = f"max by (exporter) ({EXPORT_LAG.name}) > {alerts.max_lag:g}"
+    yield alert(
+        "EvalstreamExportLag",
+        lag,
+        "{label:exporter}: evaluations are exported late",
+        f"The newest evaluation exported by {{label:exporter}} was {{value}} s old; the limit is {alerts.max_lag:g} s.",
+    )
+    yield alert(
+        "EvalstreamExportFails",
+        f"sum by (exporter, reason) (increase({EXPORT_FAILURES.name}[{window}])) > 0",
+        "{label:exporter}: exports fail",
+        "{label:exporter} failed {value} times in 15 minutes ({label:reason}). It retries; nothing is lost.",
+    )
+    behind = f"sum by (consumer) ({CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
+    old = f"max by (consumer) ({CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"
+    yield alert(
+        "EvalstreamBehind",
+        f"{behind} or {old}",
+        "{label:consumer} does not keep up",
+        f"{{label:consumer}} lags by {{value}} (records, or seconds); the limits are {alerts.max_backlog:g} records "
+        f"and {alerts.max_lag:g} s.",
+    )
+    yield alert(
+        "EvalstreamDrops",
+        # increase() does not see the first one: its series begins at 1
+        f"sum by (stage, reason) (increase({DROPS.name}[{window}])) > 0"
+        f" or sum by (stage, reason) ({DROPS.name} unless {DROPS.name} offset {window}) > 0",
+        "{label:stage} dropped records ({label:reason})",
+        "{label:stage} dropped about {value} records in 15 minutes ({label:reason}).",
+    )
+
+
+def _losses(timing: Timing) -> Iterator[AlertingRule]:
+    """What retention deletes before it is read, and what it is about to."""
+    labels, window = "consumer, log, reason", timing.text(900)
+    yield AlertingRule(
+        name=LOST,
+        # increase() does not see a first loss that comes before the first scrape
+        expr=f"sum by ({labels}) (increase({RECORDS_LOST.name}[{window}])) > 0"
+        f" or sum by ({labels}) ({RECORDS_LOST.name} unless {RECORDS_LOST.name} offset {window}) > 0",
+        severity="page",
+        summary="{label:consumer}: retention deleted records of {label:log} that it needed",
+        description=(
+            "About {value} records of {label:log} were deleted by the topic's retention in the last 15 minutes although"
+            " {label:consumer} still needed them ({label:reason}). They get no scores. Raise retention.ms of the topic"
+            " now: more will follow while {label:consumer} lags."
+        ),
+    )
+    yield AlertingRule(
+        name=RETENTION,
+        expr=f"max by (consumer, log) ({OLDEST_NEEDED.name}) / on (log) group_left ()"
+        f" max by (log) ({LOG_RETENTION.name}) > {_RETENTION_USED:g}",
+        severity="page",
+        summary="{label:consumer}: retention of {label:log} is about to delete what it needs",
+        description=(
+            "The oldest record of {label:log} that {label:consumer} needs has reached a share of {value} of the age at"
+            " which the topic's retention deletes it. At 1 it is lost: raise retention.ms of the topic, then let"
+            " {label:consumer} catch up."
+        ),
+    )
+
+
+def _regex(alternatives: str) -> str:
+    """Names joined by `|` as the string of a matcher; names are of a closed set, dots and the like escaped."""
+    import re
+
+    escaped = "|".join(re.escape(name).replace("\\-", "-") for name in alternatives.split("|"))
+    return '"' + escaped.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,47 @@
+"""`evalstream rules`: the rules of a configuration, to stdout or into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from collector.alerting.dashboards import write_dashboards
+from collector.alerting.rules.formats import FORMATS, text
+from collector.alerting.rules.generate import rules_of
+from collector.config.loading import Config
+from collector.errors import ConfigError
+from collector.wording import unknown
+
+
+def render(config: Config, formats: Sequence[str]) -> dict[str, str]:
+    """File name to content, of the named formats, all of them if none is named.
+
+    Raises:
+        ConfigError: a format is unknown.
+    """
+    for each in formats:
+        if each not in FORMATS:
+            raise ConfigError(f"--format: {unknown('format', each, FORMATS)}")
+    rules = rules_of(config)
+    chosen = formats or tuple(FORMATS)
+    return {FORMATS[each][0]: text(FORMATS[each][1](rules)) for each in chosen}
+
+
+def write(config: Config, formats: Sequence[str], folder: Path) -> list[Path]:
+    """Write the files; returns where they are. With no format named, the dashboards go into the folder `grafana` in it.
+
+    Raises:
+        ConfigError: a format is unknown, or the folder cannot be written.
+    """
+    written: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in render(config, formats).items():
+            (folder / name).write_text(content)
+            written.append(folder / name)
+        if not formats:
+            written += write_dashboards(folder / "grafana")
+    except OSError as error:
+        remedy = "choose a writable folder with --output"
+        raise ConfigError(f"{error.filename}: cannot be written ({error.strerror}); {remedy}") from error
+    return written

@@ -1,0 +1,148 @@
+"""Notifications to Alertmanager (API v2) or a webhook (Alertmanager's payload) of alerts that begin, last and end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import aiohttp
+
+from collector.backoff import FailureLog
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import WATCH_NOTIFICATIONS
+
+TIMEOUT = aiohttp.ClientTimeout(total=10)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertInstance:
+    """An alert that fires. Its labels are its identity."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        """The same for the same labels."""
+        return hashlib.sha256(repr(sorted(self.labels.items())).encode()).hexdigest()[:16]
+
+
+@dataclass(slots=True)
+class _TrackedAlert:
+    alert: AlertInstance
+    since: float
+    notified: bool = False
+
+
+@dataclass(slots=True)
+class Notifier:
+    """Tracks the alerts that fire, and posts. A post that fails is repeated at the next evaluation.
+
+    Alertmanager is notified at every evaluation, as it requires: it resolves an alert that is not repeated, here within
+    four evaluations. A webhook is notified of changes only; after a restart once more of what still fires.
+    """
+
+    session: aiohttp.ClientSession
+    telemetry: Telemetry
+    interval: float
+    alertmanager: str | None = None
+    webhook: str | None = None
+    _firing: dict[str, _TrackedAlert] = field(default_factory=dict[str, _TrackedAlert])
+    _ended: dict[str, _TrackedAlert] = field(default_factory=dict[str, _TrackedAlert])
+    _to_alertmanager: FailureLog = field(default_factory=lambda: FailureLog("posting alerts to Alertmanager"))
+    _to_webhook: FailureLog = field(default_factory=lambda: FailureLog("posting alerts to the webhook"))
+
+    async def notify(self, active: Sequence[AlertInstance], now: float) -> None:
+        """Notify of what fires at `now` (seconds since the epoch)."""
+        current = {each.key: each for each in active}
+        for key in [each for each in self._firing if each not in current]:
+            self._ended[key] = self._firing.pop(key)
+        for key, alert in current.items():
+            known = self._firing.setdefault(key, _TrackedAlert(alert, now))
+            known.alert = alert
+            self._ended.pop(key, None)
+        ended = list(self._ended.values())
+        done = await self._post_to_alertmanager(ended, now)
+        done = await self._post_to_webhook(ended, now) and done
+        if done:
+            self._ended.clear()
+
+    async def _post_to_alertmanager(self, ended: Sequence[_TrackedAlert], now: float) -> bool:
+        if self.alertmanager is None or not (self._firing or ended):
+            return True
+        alerts = [_v2(each, now + 4 * self.interval) for each in self._firing.values()]
+        alerts += [_v2(each, now) for each in ended]
+        return await self._post(f"{self.alertmanager.rstrip('/')}/api/v2/alerts", alerts, self._to_alertmanager)
+
+    async def _post_to_webhook(self, ended: Sequence[_TrackedAlert], now: float) -> bool:
+        if self.webhook is None:
+            return True
+        fresh = [each for each in self._firing.values() if not each.notified]
+        done = True
+        messages: tuple[tuple[Literal["firing", "resolved"], Sequence[_TrackedAlert]], ...] = (
+            ("firing", fresh),
+            ("resolved", [each for each in ended if each.notified]),
+        )
+        for status, changed in messages:
+            if changed and not await self._post(self.webhook, _message(status, changed, now), self._to_webhook):
+                done = False
+            elif status == "firing":
+                for each in changed:
+                    each.notified = True
+        return done
+
+    async def _post(self, url: str, body: Any, log: FailureLog) -> bool:
+        try:
+            async with self.session.post(url, json=body, timeout=TIMEOUT) as response:
+                problem = None if response.status < 300 else f"status {response.status}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            problem = type(error).__name__
+        self.telemetry.counter(WATCH_NOTIFICATIONS, "failed" if problem else "ok").inc()
+        if problem is not None:
+            log.failed(problem)
+            return False
+        log.succeeded()
+        return True
+
+
+def _v2(known: _TrackedAlert, ends: float) -> dict[str, Any]:
+    return {
+        "labels": dict(known.alert.labels),
+        "annotations": dict(known.alert.annotations),
+        "startsAt": _time(known.since),
+        "endsAt": _time(ends),
+    }
+
+
+def _message(status: Literal["firing", "resolved"], changed: Sequence[_TrackedAlert], now: float) -> dict[str, Any]:
+    alerts = [
+        {
+            "status": status,
+            "labels": dict(each.alert.labels),
+            "annotations": dict(each.alert.annotations),
+            "startsAt": _time(each.since),
+            "endsAt": _time(now) if status == "resolved" else "0001-01-01T00:00:00Z",
+            "generatorURL": "",
+            "fingerprint": each.alert.key,
+        }
+        for each in changed
+    ]
+    return {
+        "version": "4",
+        "status": status,
+        "receiver": "evalstream",
+        "groupKey": "evalstream",
+        "groupLabels": {},
+        "commonLabels": {},
+        "commonAnnotations": {},
+        "externalURL": "",
+        "truncatedAlerts": 0,
+        "alerts": alerts,
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

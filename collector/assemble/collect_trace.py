@@ -1,0 +1,188 @@
+"""The spans and log records of a trace, collected from its pieces, which come in any order and number of copies."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, cast
+
+import orjson
+
+from collector.assemble.identity import IdentityLookup
+from collector.dialects.registry import Dialects
+from collector.errors import BadInput
+from collector.otlp.decode import Request, Signal, records_of, request_from_protobuf, spans_of
+from collector.otlp.span import EVENT_NAME, LogRecord, Span
+
+
+class TracePiece(NamedTuple):
+    """A serialized Export…ServiceRequest with parts of one trace only."""
+
+    signal: Signal
+    value: bytes
+
+
+class ApplicationEvent(NamedTuple):
+    """An event that no dialect reads: its time (ns), its name, and its span's id ("" if it names none)."""
+
+    time: int
+    name: str
+    span_id: str
+
+
+class CollectedTrace(NamedTuple):
+    """The spans of a trace and the log records that dialects read, each once and in an order of their own content.
+
+    Spans without evidence of a dialect or an identity have no attributes here: they only complete the tree. `events`
+    are the other events of all spans and log records, by time.
+    """
+
+    spans: tuple[Span, ...]
+    records: tuple[LogRecord, ...]
+    events: tuple[ApplicationEvent, ...] = ()
+
+
+def collect_trace(
+    pieces: Iterable[TracePiece], dialects: Dialects, identity: IdentityLookup, on_bad: Callable[[BadInput], None]
+) -> CollectedTrace | None:
+    """Collect the pieces of a trace; None if nothing in them concerns a model.
+
+    A piece that cannot be read is reported to `on_bad` and left out.
+    """
+    values: dict[Signal, set[bytes]] = {"traces": set(), "logs": set()}
+    for piece in pieces:
+        values[piece.signal].add(piece.value)
+    events = _EventCollector(dialects)
+    records = (
+        _collect_records(_parse_requests(values["logs"], "logs", on_bad), dialects, events) if values["logs"] else []
+    )
+    span_filter = _SpanFilter(dialects, identity, events)
+    spans: list[Span] = []
+    for request in _parse_joined(values["traces"], on_bad):
+        spans += spans_of(cast("Any", request), span_filter.find_evidence)
+    if not (span_filter.matched or records):
+        return None
+    return CollectedTrace(tuple(_deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
+
+
+class _EventCollector:
+    """Collects the events that no dialect reads as content."""
+
+    __slots__ = ("_content_events", "events")
+
+    def __init__(self, dialects: Dialects) -> None:
+        self.events: set[ApplicationEvent] = set()
+        self._content_events = dialects.content_events
+
+    def add_span_events(self, message: Any, names: list[str]) -> None:
+        """Add the events of a span, given their names; of several with one name only the last is used."""
+        if not self._content_events.issuperset(names):
+            span_id = message.span_id.hex()
+            for name, event in dict(zip(names, message.events, strict=True)).items():
+                self.add(event.time_unix_nano, name, span_id)
+
+    def add(self, time: int, name: str, span_id: str) -> None:
+        """Add an event, unless it is content or its name is not valid."""
+        if name not in self._content_events and _NAME.fullmatch(name):
+            self.events.add(ApplicationEvent(time, name, span_id))
+
+
+_NAME = re.compile(EVENT_NAME)
+
+
+class _SpanFilter:
+    """Decides which spans are decoded; `matched` is the mask of all dialects that have evidence in the trace."""
+
+    __slots__ = ("_dialects", "_events", "_identity", "matched")
+
+    def __init__(self, dialects: Dialects, identity: IdentityLookup, events: _EventCollector) -> None:
+        self.matched = 0
+        self._dialects = dialects
+        self._identity = identity
+        self._events = events
+
+    def find_evidence(self, keys: list[str], scope: str, message: Any) -> int:
+        events = message.events
+        names = [event.name for event in events] if events else []
+        if names:
+            self._events.add_span_events(message, names)
+        mask = self._dialects.match(keys, scope, names)
+        if mask:
+            self.matched |= mask
+            return mask << 1
+        return int(self._identity.concerns(keys))
+
+
+def _parse_joined(values: set[bytes], on_bad: Callable[[BadInput], None]) -> Iterable[Request]:
+    """Parse all requests at once: concatenated protobuf messages are their union, and one parse is much cheaper.
+
+    If that fails, they are parsed one by one, so that an invalid one does not take the others with it.
+    """
+    if not values:
+        return []
+    try:
+        return [request_from_protobuf(b"".join(sorted(values)) if len(values) > 1 else next(iter(values)), "traces")]
+    except BadInput:
+        return _parse_requests(values, "traces", on_bad)
+
+
+def _parse_requests(values: set[bytes], signal: Signal, on_bad: Callable[[BadInput], None]) -> list[Request]:
+    requests: list[Request] = []
+    for value in sorted(values):
+        try:
+            requests.append(request_from_protobuf(value, signal))
+        except BadInput as error:
+            on_bad(error)
+    return requests
+
+
+def _deduplicate_spans(spans: Sequence[Span]) -> list[Span]:
+    """Each span once, by start. Of several versions of a span the one that ended last with the most content wins."""
+    if len(spans) < 2:
+        return list(spans)
+    by_id: dict[str, Span] = {}
+    for span in spans:
+        other = by_id.get(span.span_id)
+        if other is None or (other != span and _measure_completeness(other) < _measure_completeness(span)):
+            by_id[span.span_id] = span
+    return sorted(by_id.values(), key=lambda span: (span.start, span.end, span.span_id))
+
+
+def _measure_completeness(span: Span) -> tuple[int, int, int, bytes]:
+    rest = orjson.dumps([span.name, span.attributes, span.status_message], option=orjson.OPT_SORT_KEYS)
+    return span.end, len(span.attributes), len(span.events), rest
+
+
+def _collect_records(requests: Iterable[Request], dialects: Dialects, events: _EventCollector) -> list[LogRecord]:
+    """The records that dialects read, by time; those of one instant stay in the sender's order.
+
+    A record that several requests have occurs as often as in the request with the most copies: a sender may write
+    equal records, but sending a request again must not add more. Record ids would be simpler; OTLP has none.
+    """
+    groups: list[list[LogRecord]] = []
+    for request in requests:
+        group: list[LogRecord] = []
+        for record in records_of(cast("Any", request)):
+            if record.event_name in dialects.records:
+                group.append(record)
+            else:
+                events.add(record.time, record.event_name, record.span_id or "")
+        if group:
+            groups.append(group)
+    records = groups[0] if len(groups) == 1 else _deduplicate_records(groups)
+    return sorted(records, key=lambda record: record.time)
+
+
+def _deduplicate_records(groups: list[list[LogRecord]]) -> list[LogRecord]:
+    result: list[LogRecord] = []
+    counts: Counter[bytes] = Counter()
+    for group in groups:
+        group_counts: Counter[bytes] = Counter()
+        for record in group:
+            key = orjson.dumps([*record], option=orjson.OPT_SORT_KEYS)
+            group_counts[key] += 1
+            if group_counts[key] > counts[key]:
+                result.append(record)
+        counts |= group_counts
+    return result

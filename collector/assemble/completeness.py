@@ -1,0 +1,132 @@
+"""The completeness of a turn: an incomplete turn is reported with its reason, never judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collector.assemble.rag_prompt import mentions_context
+from collector.assemble.turn_drafts import TurnDraft
+from collector.dialects.attributes import is_masked
+from collector.dialects.call import Call
+from collector.dialects.decode import parse_document
+from collector.otlp.span import Span
+from evaluators.cases import Incomplete
+
+_SHORTEST_LIMIT = 32
+"""Characters; no sender limits its attributes to fewer, so a shorter text is complete."""
+
+
+def missing_reason(draft: TurnDraft) -> Incomplete | None:
+    """The reason why question or answer of a draft are missing or cannot be trusted; None if it is complete."""
+    if is_masked(draft.question) or is_masked(draft.answer):
+        return "redacted"
+    calls = _collect_calls(draft)
+    spans = _collect_spans(draft)
+    if draft.answer is None and not _is_empty_answer(draft):
+        return _find_first_reason(
+            (call.output_incomplete for call in calls), (call.input_incomplete for call in calls), spans
+        )
+    if _is_unrecorded_answer(draft):
+        return "no_content"
+    if draft.question is None:
+        return _find_first_reason(
+            (call.input_incomplete for call in calls), (call.output_incomplete for call in calls), spans
+        )
+    if draft.enclosing_span is None and draft.final is not None:
+        call = draft.final.call
+        if "truncated" in {call.input_incomplete, call.output_incomplete}:
+            return "truncated"  # the missing part may have been the user's last message
+    if draft.enclosing_span is not None and any(_is_filled_prompt_cut(call, spans) for call in calls):
+        return "truncated"
+    return "truncated" if _is_cut((draft.answer, draft.prompt or draft.question), spans) else None
+
+
+def _collect_calls(draft: TurnDraft) -> list[Call]:
+    last = draft.last
+    calls = [last.call] if last else []
+    return [*calls, draft.enclosing_span.call] if draft.enclosing_span else calls
+
+
+def _collect_spans(draft: TurnDraft) -> list[Span]:
+    last = draft.last
+    spans = [each.span for each in last.parsed_spans] if last else []
+    return [*spans, draft.enclosing_span.span] if draft.enclosing_span else spans
+
+
+def _find_first_reason(
+    first_reasons: Iterable[Incomplete | None], other_reasons: Iterable[Incomplete | None], spans: list[Span]
+) -> Incomplete:
+    for reason in (*first_reasons, *other_reasons):
+        if reason is not None:
+            return reason
+    return "evicted_attributes" if any(span.dropped_attributes for span in spans) else "no_content"
+
+
+def _is_empty_answer(draft: TurnDraft) -> bool:
+    """Whether the model answered nothing, rather than that its answer was not recorded.
+
+    Some libraries omit an empty answer. Then the question, a normal end of the call and its token counts are recorded.
+    """
+    if draft.final is None or draft.question is None:
+        return False
+    call = draft.final.call
+    spans = _collect_spans(draft)
+    is_whole = (
+        call.output_incomplete is None
+        and call.input_incomplete is None
+        and not any(span.dropped_attributes for span in spans)
+    )
+    return is_whole and call.finish_reason == "stop" and call.usage is not None
+
+
+_EMPTY_ANSWER_TOKENS = 5
+"""Output tokens of an empty answer, at most: its end is one or two."""
+
+
+def _is_unrecorded_answer(draft: TurnDraft) -> bool:
+    """Whether the model wrote something that was not recorded, though the answer looks empty.
+
+    Libraries omit refusals and thoughts, and whole answers of providers whose shape they do not know.
+    """
+    if draft.answer or draft.final is None or draft.enclosing_span is not None:
+        return False
+    call = draft.final.call
+    return (
+        call.finish_reason in {None, "stop"}
+        and call.usage is not None
+        and call.usage.output_tokens > _EMPTY_ANSWER_TOKENS
+    )
+
+
+def _is_filled_prompt_cut(call: Call, spans: list[Span]) -> bool:
+    """Whether a prompt with retrieved context was cut: then the basis of the answer is unknown.
+
+    If only history was cut, the enclosing span's question replaces the lost one.
+    """
+    if call.input_incomplete != "truncated":
+        return False
+    for span in spans:
+        raw = span.attributes.get(call.sources.get("input", ""))
+        document = parse_document(raw) if isinstance(raw, str) else None
+        if document is not None and not document.whole and mentions_context(document.tail):
+            return True
+    return False
+
+
+def _is_cut(texts: Iterable[str | None], spans: list[Span]) -> bool:
+    """Whether one of the texts was cut by a limit on the length of attributes, which leaves no mark.
+
+    It was if it is exactly as long as a cut document on the same span, and no attribute there is longer.
+    """
+    lengths = {len(text) for text in texts if text is not None and len(text) >= _SHORTEST_LIMIT}
+    for span in spans:
+        values = [value for value in span.attributes.values() if isinstance(value, str)]
+        longest = max(map(len, values), default=0)
+        if longest in lengths and any(_is_unfinished(value) for value in values if len(value) == longest):
+            return True
+    return False
+
+
+def _is_unfinished(value: str) -> bool:
+    document = parse_document(value)
+    return document is not None and not document.whole

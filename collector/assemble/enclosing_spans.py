@@ -1,0 +1,302 @@
+"""Agents, workflows and chains around model calls: the spans that have question and answer as the user saw them.
+
+The model's prompt is often longer than the user's question, and an agent's last call is not always its answer, so the
+enclosing span is the better source. But anything may be written on it. It is used only if a model call inside confirms
+its answer, or if no model call inside has any content. The outermost span that qualifies is the user's turn; other
+model calls inside it were steps towards its answer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+from collector.assemble.model_calls import find_answer, find_question_index, normalize_whitespace
+from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.tree import SpanTree
+from collector.assemble.turn_drafts import TurnDraft
+from collector.dialects.call import Call
+
+_ENCLOSING_KINDS = {"agent", "workflow", "chain"}
+_DISTINCTIVE_LENGTH = 16
+"""Characters; an equal beginning of this length is not a coincidence."""
+
+
+def apply_enclosing_spans(
+    drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
+) -> list[TurnDraft]:
+    """The turns that a user saw, in the words of their outermost confirmed enclosing span, without inner ones."""
+    auxiliary = {each.span.span_id for each in parsed_spans if each.call.kind == "auxiliary"}
+    enclosing_spans = [
+        each
+        for each in parsed_spans
+        if each.call.kind in _ENCLOSING_KINDS and auxiliary.isdisjoint(tree.ancestors(each.span.span_id))
+    ]
+    result = _apply(enclosing_spans, drafts, parsed_spans, tree) if enclosing_spans else drafts
+    return _without_sub_agents([each for each in result if each.final or each.enclosing_span], parsed_spans, tree)
+
+
+def _apply(
+    enclosing_spans: Iterable[ParsedSpan],
+    drafts: Iterable[TurnDraft],
+    parsed_spans: Sequence[ParsedSpan],
+    tree: SpanTree,
+) -> Iterable[TurnDraft]:
+    """The drafts with their enclosing spans attached, and those that have none.
+
+    Outer spans come first: once one is attached, the spans inside it are part of its turn.
+    """
+    remaining = dict.fromkeys(drafts)
+    drafts_inside = _group_by_ancestor(remaining, tree)
+    find_by_answer = _index_by_answer(remaining)
+    find_detached = _index_detached(remaining, tree)
+    failure_ancestors = _collect_failure_ancestors(parsed_spans, tree)
+    applied_ids: set[str] = set()
+    for parsed_span in sorted(enclosing_spans, key=lambda each: _depth(each, tree)):
+        enclosing_span = _trim_to_last_question(parsed_span)
+        if not applied_ids.isdisjoint(tree.ancestors(enclosing_span.span.span_id)):
+            continue
+        inside = [each for each in drafts_inside.get(enclosing_span.span.span_id, ()) if each in remaining]
+        same_answer = [each for each in find_by_answer(enclosing_span) if each in remaining]
+        draft = _match(
+            enclosing_span,
+            inside,
+            same_answer,
+            [each for each in find_detached(enclosing_span) if each in remaining],
+            failure_ancestors,
+        )
+        if draft is None:
+            continue
+        remaining.setdefault(draft)
+        if find_question(enclosing_span.call) is not None or draft.answer is None:
+            _remove_inner(remaining, inside, draft)
+            applied_ids.add(enclosing_span.span.span_id)
+    return remaining
+
+
+def _trim_to_last_question(enclosing_span: ParsedSpan) -> ParsedSpan:
+    """The enclosing span with only that part of its output that follows the last user message in it.
+
+    An agent with a memory returns its whole conversation, and earlier answers are not this turn's.
+    """
+    output = enclosing_span.call.output or ()
+    question_index = max(
+        (index for index, each in enumerate(output) if each.role == "user" and each.text.strip()), default=-1
+    )
+    if question_index < 0 or question_index == len(output) - 1:
+        return enclosing_span
+    return enclosing_span._replace(call=enclosing_span.call._replace(output=output[question_index + 1 :]))
+
+
+def _depth(parsed_span: ParsedSpan, tree: SpanTree) -> tuple[int, int, str]:
+    return len(tree.ancestors(parsed_span.span.span_id)), parsed_span.span.start, parsed_span.span.span_id
+
+
+def _group_by_ancestor(drafts: Iterable[TurnDraft], tree: SpanTree) -> dict[str, list[TurnDraft]]:
+    """The drafts by the ids of the spans around them."""
+    drafts_inside: dict[str, list[TurnDraft]] = {}
+    for each in drafts:
+        last = each.last
+        around = {id_ for span_id in (last.span_ids if last else ()) for id_ in tree.ancestors(span_id)}
+        for span_id in around:
+            drafts_inside.setdefault(span_id, []).append(each)
+    return drafts_inside
+
+
+def _index_by_answer(drafts: Iterable[TurnDraft]) -> Callable[[ParsedSpan], Sequence[TurnDraft]]:
+    """Index the drafts by the beginning of their answer: only a draft with the same beginning confirms a span's answer.
+
+    Comparing every span with every draft would be quadratic in a trace of many turns.
+    """
+    groups: dict[str, list[TurnDraft]] = {}
+    for each in drafts:
+        if each.answer:
+            groups.setdefault(normalize_whitespace(each.answer)[:_DISTINCTIVE_LENGTH], []).append(each)
+
+    def find(enclosing_span: ParsedSpan) -> Sequence[TurnDraft]:
+        answer = find_answer(enclosing_span.call.output, run=True)
+        return groups.get(normalize_whitespace(answer)[:_DISTINCTIVE_LENGTH], ()) if answer else ()
+
+    return find
+
+
+def _index_detached(drafts: Iterable[TurnDraft], tree: SpanTree) -> Callable[[ParsedSpan], Sequence[TurnDraft]]:
+    """Index the drafts without an answer that have an ancestor which has not arrived, by time.
+
+    A library that fails may never end the spans around the call, so time is all that links them to an enclosing span.
+    """
+    detached = sorted((each for each in drafts if _is_detached(each, tree)), key=lambda each: each.start)
+
+    def find(enclosing_span: ParsedSpan) -> Sequence[TurnDraft]:
+        first = bisect_left(detached, enclosing_span.span.start, key=lambda each: each.start)
+        last = bisect_right(detached, enclosing_span.span.end, key=lambda each: each.start)
+        return [each for each in detached[first:last] if each.end <= enclosing_span.span.end]
+
+    return find
+
+
+def _is_detached(draft: TurnDraft, tree: SpanTree) -> bool:
+    if draft.answer or draft.last is None:
+        return False
+    ancestors = tree.ancestors(draft.last.span.span_id)
+    return bool(ancestors) and ancestors[-1] not in tree.spans
+
+
+def _collect_failure_ancestors(parsed_spans: Iterable[ParsedSpan], tree: SpanTree) -> frozenset[str]:
+    """The ids of the spans that have a failed agent somewhere below them."""
+    failures = (each for each in parsed_spans if each.call.kind == "agent" and each.call.error is not None)
+    return frozenset(span_id for each in failures for span_id in tree.ancestors(each.span.span_id))
+
+
+def _match(
+    enclosing_span: ParsedSpan,
+    inside: Sequence[TurnDraft],
+    same_answer: Sequence[TurnDraft],
+    detached: Sequence[TurnDraft],
+    failure_ancestors: frozenset[str],
+) -> TurnDraft | None:
+    """Find the draft of an enclosing span and attach the span to it; None if nothing confirms the span.
+
+    `inside` are the drafts inside it. Since parents may be missing, `same_answer` has the drafts anywhere whose answer
+    begins alike, and `detached` those within its time that have no answer.
+    """
+    free = [each for each in inside if each.enclosing_span is None]
+    if len(free) < len(inside):
+        return None  # a span further out is attached already
+    question, answer = find_question(enclosing_span.call), find_answer(enclosing_span.call.output, run=True)
+    if answer:
+        candidates = free or [each for each in same_answer if each.enclosing_span is None]
+        confirmed = [each for each in candidates if _confirms(each, question, answer)]
+        if confirmed:
+            return _attach(confirmed[-1], enclosing_span, question)
+    if enclosing_span.call.kind == "chain":
+        return None
+    free = free or [each for each in detached if each.enclosing_span is None and _has_same_question(each, question)]
+    interrupted = _match_interrupted(enclosing_span, free)
+    if interrupted is not None:
+        return interrupted
+    if answer == "" and free and free[-1].answer == "" and _has_same_question(free[-1], question):
+        return _attach(free[-1], enclosing_span, question)
+    has_both = bool(question and answer) and enclosing_span.call.output_incomplete is None
+    if has_both and question:
+        same_question = [each for each in free if each.question and is_same_question(question, each.question)]
+        if same_question and same_question[-1].error is None:
+            same_question[-1].answer = answer
+            return _attach(same_question[-1], enclosing_span, question)
+    return _match_without_answer(enclosing_span, free, question, answer if has_both else None, failure_ancestors)
+
+
+def _match_interrupted(enclosing_span: ParsedSpan, free: Sequence[TurnDraft]) -> TurnDraft | None:
+    """Attach an agent that failed to the call of its model that never ended and has no answer.
+
+    Pydantic AI 2 (a stream that cannot be opened) and Mastra leave the model's span without an error.
+    """
+    last = free[-1] if free else None
+    if enclosing_span.call.error is None or last is None or last.final is None or last.answer or last.error is not None:
+        return None
+    call = last.final.call
+    has_ended = call.usage is not None or call.finish_reason is not None or call.response_id is not None
+    if has_ended and call.finish_reason != "error":
+        return None
+    last.answer, last.error = None, enclosing_span.call.error
+    return _attach(last, enclosing_span, find_question(enclosing_span.call))
+
+
+def _confirms(draft: TurnDraft, question: str | None, answer: str) -> bool:
+    if not draft.answer or draft.error is not None:
+        return False
+    whole, beginning = normalize_whitespace(draft.answer), normalize_whitespace(answer)
+    # a cut answer on the enclosing span is confirmed, too
+    if whole != beginning and not (len(beginning) >= _DISTINCTIVE_LENGTH and whole.startswith(beginning)):
+        return False
+    return question is None or draft.question is None or is_same_question(question, draft.question)
+
+
+def _has_same_question(draft: TurnDraft, question: str | None) -> bool:
+    return question is not None and draft.question is not None and is_same_question(question, draft.question)
+
+
+def is_same_question(question: str, prompt: str) -> bool:
+    """Whether a prompt contains a question; a long prompt may also be a part of the question."""
+    question, prompt = normalize_whitespace(question), normalize_whitespace(prompt)
+    return question in prompt or (len(prompt) >= _DISTINCTIVE_LENGTH and prompt in question)
+
+
+def _attach(draft: TurnDraft, enclosing_span: ParsedSpan, question: str | None) -> TurnDraft:
+    draft.enclosing_span = enclosing_span
+    if question and (
+        draft.question is None or len(normalize_whitespace(question)) < len(normalize_whitespace(draft.question))
+    ):
+        draft.prompt = draft.question
+        draft.question = question
+    return draft
+
+
+def _match_without_answer(
+    enclosing_span: ParsedSpan,
+    free: Sequence[TurnDraft],
+    question: str | None,
+    answer: str | None,
+    failure_ancestors: frozenset[str],
+) -> TurnDraft | None:
+    """Make the turn of an agent whose model calls have no content: from its own, its failure, or as incomplete."""
+    if any(each.answer is not None for each in free) or (enclosing_span.call.kind == "workflow" and not free):
+        return None
+    failures = [each for each in free if each.error is not None]
+    if failures:
+        last = failures[-1]
+        is_known = last.question is None or (question is not None and is_same_question(question, last.question))
+        return _attach(last, enclosing_span, question) if is_known else None
+    call = enclosing_span.call
+    if call.error is not None and not free:
+        if enclosing_span.span.span_id in failure_ancestors:
+            return None  # an agent further in failed, too, and is nearer to the cause
+        return TurnDraft(question=question, error=call.error, enclosing_span=enclosing_span)
+    steps = [step for each in free for step in each.calls]
+    if answer:
+        return TurnDraft(steps=steps, question=question, answer=answer, enclosing_span=enclosing_span)
+    if free and (call.input_incomplete or call.output_incomplete or call.input or call.output):
+        last = free[-1]
+        last.steps = steps[:-1] if last.final else steps
+        return _attach(last, enclosing_span, question)
+    return None
+
+
+def find_question(call: Call) -> str | None:
+    """Find the last user message in the input of an enclosing span."""
+    index = find_question_index(call.input or ())
+    return call.input[index].text if call.input and index >= 0 else None
+
+
+def _remove_inner(remaining: dict[TurnDraft, None], inside: Sequence[TurnDraft], draft: TurnDraft) -> None:
+    """Remove the steps towards the draft's answer. A failure stays, even if a later attempt succeeded."""
+    for each in inside:
+        if each is not draft and each.error is None:
+            del remaining[each]
+
+
+def _without_sub_agents(drafts: list[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list[TurnDraft]:
+    """Remove turns between models: inside a tool or an agent that an outer turn called."""
+    if len(drafts) < 2:
+        return drafts
+    borders = {each.span.span_id for each in parsed_spans if each.call.kind in {"agent", "workflow", "tool"}}
+    if not borders:
+        return drafts
+    borders_of = {each: _find_borders(each, borders, tree) for each in drafts}
+    settled_borders = {ancestors for each, ancestors in borders_of.items() if _is_settled(each)}
+    return [
+        each
+        for each, ancestors in borders_of.items()
+        if not any(ancestors[:end] in settled_borders for end in range(1, len(ancestors)))
+    ]
+
+
+def _is_settled(draft: TurnDraft) -> bool:
+    return draft.answer is not None or draft.error is not None
+
+
+def _find_borders(draft: TurnDraft, borders: set[str], tree: SpanTree) -> tuple[str, ...]:
+    """The ids of the agents and tools around a draft, outermost first."""
+    span = draft.last.span if draft.last else draft.enclosing_span.span if draft.enclosing_span else None
+    ancestors = tree.ancestors(span.span_id) if span else ()
+    return tuple(span_id for span_id in reversed(ancestors) if span_id in borders)

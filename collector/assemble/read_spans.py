@@ -1,0 +1,188 @@
+"""Spans parsed by their dialects, each with the log records that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from collector.assemble.collect_trace import CollectedTrace
+from collector.assemble.identity import IdentityLookup
+from collector.assemble.tree import SpanTree
+from collector.dialects.call import Call
+from collector.dialects.decode import as_dict
+from collector.dialects.registry import Dialects
+from collector.otlp.span import NOTHING, LogRecord, Span
+
+_FEEDBACK = "gen_ai.evaluation.result"
+
+
+class ParsedSpan(NamedTuple):
+    """A span with its neutral form."""
+
+    span: Span
+    call: Call
+
+
+class _SpanParser(NamedTuple):
+    """Parses spans with their log records, and finds conversation and user in either."""
+
+    dialects: Dialects
+    identity: IdentityLookup
+
+    def parse(self, span: Span, records: Sequence[LogRecord] = ()) -> Call | None:
+        call = self.dialects.read(span, records)
+        if call is None or not records:
+            return call
+        for record in records:
+            conversation, user = self.identity.find(record.attributes)
+            if conversation or user:
+                return call._replace(conversation_id=call.conversation_id or conversation, user_id=call.user_id or user)
+        return call
+
+
+def read_spans(trace: CollectedTrace, tree: SpanTree, dialects: Dialects, identity: IdentityLookup) -> list[ParsedSpan]:
+    """Read every span that a dialect knows, by start.
+
+    Log records are read with the span that they name. The records of a streamed call may name its parent instead, since
+    the call's context ended before its answer was complete: those go to the nearest call without an answer.
+    """
+    if not trace.records:
+        return [ParsedSpan(span, call) for span in trace.spans if (call := dialects.read(span))]
+    parser = _SpanParser(dialects, identity)
+    own_records = _group_by_span(trace.records)
+    parsed_spans: dict[str, ParsedSpan] = {}
+    stray_records: dict[str | None, list[LogRecord]] = {}
+    for span in trace.spans:
+        records = own_records.pop(span.span_id, [])
+        call = _parse_with_own_records(span, records, parser, stray_records)
+        if call is not None:
+            parsed_spans[span.span_id] = ParsedSpan(span, call)
+    stray_records.update(own_records)
+    records_at = _group_by_span(trace.records)
+    for span_id, records in stray_records.items():
+        remaining = [
+            each
+            for each in _split_by_call(records)
+            if not _add_to_unanswered_call(span_id, each, parsed_spans, tree, parser, records_at)
+        ]
+        if remaining:
+            _add_to_named_span(span_id, [record for batch in remaining for record in batch], parsed_spans, tree, parser)
+    return sorted(parsed_spans.values(), key=lambda each: (each.span.start, each.span.end, each.span.span_id))
+
+
+def _group_by_span(records: Iterable[LogRecord]) -> dict[str | None, list[LogRecord]]:
+    groups: dict[str | None, list[LogRecord]] = {}
+    for record in records:
+        groups.setdefault(record.span_id, []).append(record)
+    return groups
+
+
+def _parse_with_own_records(
+    span: Span, records: list[LogRecord], parser: _SpanParser, stray_records: dict[str | None, list[LogRecord]]
+) -> Call | None:
+    """Parse a span with its records; only feedback belongs to a span that is not a model call."""
+    if not records:
+        return parser.parse(span)
+    feedback = [record for record in records if record.event_name == _FEEDBACK]
+    own_call = parser.parse(span, feedback)
+    if len(feedback) == len(records):
+        return own_call
+    if own_call is not None and own_call.kind == "model":
+        return parser.parse(span, records)
+    stray_records[span.span_id] = [record for record in records if record.event_name != _FEEDBACK]
+    return own_call
+
+
+_CHOICE = "gen_ai.choice"
+_ENDS = frozenset({_CHOICE, "gen_ai.content.completion", "gen_ai.client.inference.operation.details"})
+"""Records that are the last of a call."""
+
+
+def _split_by_call(records: Sequence[LogRecord]) -> list[list[LogRecord]]:
+    """Split the records of several calls, in order of time, where one ends and the next one begins."""
+    batches: list[list[LogRecord]] = []
+    for record in records:
+        if not batches or _ends_call(batches[-1][-1], record):
+            batches.append([])
+        batches[-1].append(record)
+    return batches
+
+
+def _ends_call(before: LogRecord, record: LogRecord) -> bool:
+    """Whether a call ends between two records; several choices are one call."""
+    if before.event_name not in _ENDS:
+        return False
+    if record.event_name != before.event_name or record.event_name != _CHOICE:
+        return True
+    last_body, body = as_dict(before.body), as_dict(record.body)
+    return last_body.get("index") == body.get("index") and bool(last_body.get("finish_reason"))
+
+
+def _add_to_unanswered_call(
+    span_id: str | None,
+    records: list[LogRecord],
+    parsed_spans: dict[str, ParsedSpan],
+    tree: SpanTree,
+    parser: _SpanParser,
+    records_at: dict[str | None, list[LogRecord]],
+) -> bool:
+    """Add the stray records of a call to the call without an answer; False if there is none."""
+    target = _find_unanswered_call(span_id, records, parsed_spans.values(), tree)
+    if target is not None:
+        all_records = [*records_at.get(target.span.span_id, []), *records]
+        call = parser.parse(target.span, all_records)
+        if call is not None and call.output is not None:
+            parsed_spans[target.span.span_id] = ParsedSpan(target.span, call)
+            return True
+    return False
+
+
+def _add_to_named_span(
+    span_id: str | None,
+    records: Sequence[LogRecord],
+    parsed_spans: dict[str, ParsedSpan],
+    tree: SpanTree,
+    parser: _SpanParser,
+) -> None:
+    """Add stray records to the span that they name, or else to a span made for them."""
+    span = tree.spans.get(span_id or "") or _make_span(records)
+    call = parser.parse(span, records)
+    if call is not None:
+        parsed_spans[span.span_id] = ParsedSpan(span, call)
+
+
+def _find_unanswered_call(
+    span_id: str | None, records: Sequence[LogRecord], parsed_spans: Iterable[ParsedSpan], tree: SpanTree
+) -> ParsedSpan | None:
+    """Find the model call without an answer that is nearest to records of this span id: by descent, then by time."""
+    unanswered = [
+        each
+        for each in parsed_spans
+        if each.call.kind == "model" and each.call.output is None and each.call.error is None
+    ]
+    if not unanswered:
+        return None
+    time = records[-1].time
+
+    def distance(each: ParsedSpan) -> tuple[int, int, str]:
+        ancestors = tree.ancestors(each.span.span_id)
+        steps = ancestors.index(span_id) if span_id in ancestors else len(ancestors) + 1_000
+        return steps, abs(time - each.span.end), each.span.span_id
+
+    return min(unanswered, key=distance)
+
+
+def _make_span(records: Sequence[LogRecord]) -> Span:
+    """Make a span for records whose own has not arrived."""
+    first = records[0]
+    return Span(
+        first.trace_id,
+        first.span_id or f"{first.time:016x}"[-16:],
+        None,
+        first.event_name,
+        first.time,
+        records[-1].time,
+        attributes=NOTHING,
+        scope=first.scope,
+        resource=first.resource,
+    )

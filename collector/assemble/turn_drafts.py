@@ -1,0 +1,185 @@
+"""Turn drafts: the model calls that one user request led to, up to the answer that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from collector.assemble.model_calls import ModelCall, normalize_whitespace
+from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.tree import SpanTree
+
+
+@dataclass(slots=True, eq=False)
+class TurnDraft:
+    """A turn while it is put together from one trace; mutable, since enclosing spans and prompts are added later.
+
+    `steps` are the calls that requested tools, `final` the one that ended it, with an answer or an error.
+    `enclosing_span` is the span around them that has question and answer as the user saw them. A draft has at least one
+    of these.
+    """
+
+    steps: list[ModelCall] = field(default_factory=list[ModelCall])
+    final: ModelCall | None = None
+    question: str | None = None
+    answer: str | None = None
+    error: str | None = None
+    prompt: str | None = None
+    """The user message that the model received, if `question` is only a part of it."""
+    context: tuple[str, ...] = ()
+    enclosing_span: ParsedSpan | None = None
+
+    @property
+    def calls(self) -> list[ModelCall]:
+        """All its model calls, in order."""
+        return [*self.steps, self.final] if self.final else list(self.steps)
+
+    @property
+    def last(self) -> ModelCall | None:
+        """The call that ended it, else the last one."""
+        return self.final or (self.steps[-1] if self.steps else None)
+
+    @property
+    def start(self) -> int:
+        """Its start in nanoseconds since 1970."""
+        calls = self.calls
+        return calls[0].span.start if calls else self.enclosing_span.span.start if self.enclosing_span else 0
+
+    @property
+    def end(self) -> int:
+        """Its end in nanoseconds since 1970."""
+        calls = self.calls
+        if calls:
+            return max([each.span.end for each in calls])
+        return self.enclosing_span.span.end if self.enclosing_span else 0
+
+
+@dataclass(slots=True)
+class _Group:
+    """The calls that answer the same user message."""
+
+    open_steps: list[ModelCall] = field(default_factory=list[ModelCall])
+    failed: TurnDraft | None = None
+    drafts: list[TurnDraft] = field(default_factory=list[TurnDraft])
+
+
+def draft_turns(calls: Sequence[ModelCall], tree: SpanTree) -> list[TurnDraft]:
+    """Group the model calls of a trace into drafts, in order of their ends.
+
+    Calls with the same last user message belong together, up to the one that requests no tool. A call with only tool
+    results in its input continues the draft that requested them. Failures of the same request in a row are one failed
+    draft; a success after them is another.
+
+    Grouping by content, not by spans: parents may be missing, and one agent span may hold several turns.
+    """
+    if len(calls) == 1:
+        return [_draft_single_call(calls[0])]
+    groups: dict[tuple[str, int] | str, _Group] = {}
+    for call in calls:
+        group = groups.setdefault(_group_key(call, groups, tree), _Group())
+        if call.call.error is not None:
+            _add_failure(group, call)
+        elif call.is_step:
+            group.open_steps.append(call)
+        else:
+            _add_answer(group, call)
+    return sort_by_end([draft for group in groups.values() for draft in _close_group(group)])
+
+
+def sort_by_end(drafts: list[TurnDraft]) -> list[TurnDraft]:
+    """The drafts by their ends."""
+    if len(drafts) < 2:
+        return drafts
+    return sorted(drafts, key=lambda each: (each.end, each.start, each.last.span.span_id if each.last else ""))
+
+
+def _draft_single_call(call: ModelCall) -> TurnDraft:
+    if call.call.error is not None:
+        return TurnDraft(final=call, question=call.question, error=call.call.error)
+    return _make_draft((call,), None) if call.is_step else _make_draft((), call)
+
+
+def _close_group(group: _Group) -> Iterable[TurnDraft]:
+    yield from group.drafts
+    if group.open_steps and not (group.failed and group.failed.steps == group.open_steps):
+        yield _make_draft(group.open_steps, None)
+
+
+def _group_key(call: ModelCall, groups: dict[tuple[str, int] | str, _Group], tree: SpanTree) -> tuple[str, int] | str:
+    if call.question is not None:
+        return normalize_whitespace(call.question), call.user_message_count
+    continued_key = _find_continued_group(call, groups)
+    if continued_key is not None:
+        return continued_key
+    # no user message is known: the calls of one parent are one request
+    ancestors = tree.ancestors(call.span.span_id)
+    return f"below {ancestors[0]}" if ancestors else call.span.span_id
+
+
+def _find_continued_group(call: ModelCall, groups: dict[tuple[str, int] | str, _Group]) -> tuple[str, int] | str | None:
+    """Find the group that a call with only tool results in its input continues."""
+    answered_ids = {each.tool_call_id for each in call.call.input or () if each.role == "tool" and each.tool_call_id}
+    open_groups = [(key, group) for key, group in groups.items() if group.open_steps]
+    if not call.call.input:  # some libraries omit an input of tool results only
+        candidates = [key for key, group in open_groups if _may_follow(group.open_steps[-1], call)]
+        return candidates[0] if len(candidates) == 1 else None
+    if not any(each.role == "tool" for each in call.call.input):
+        return None
+    for key, group in open_groups:
+        if any(each.id in answered_ids for step in group.open_steps for each in step.pending_tool_calls):
+            return key
+    return open_groups[-1][0] if open_groups else None
+
+
+def _may_follow(step: ModelCall, call: ModelCall) -> bool:
+    """Whether a call without any input may follow a step: the same span made both, one after the other."""
+    parent_id = call.span.parent_span_id
+    return parent_id is not None and parent_id == step.span.parent_span_id and step.span.end <= call.span.start
+
+
+def _add_failure(group: _Group, call: ModelCall) -> None:
+    if group.failed is None:
+        group.failed = TurnDraft()
+        group.drafts.append(group.failed)
+    group.failed.steps = list(group.open_steps)
+    group.failed.final = call
+    group.failed.error = call.call.error
+    group.failed.question = call.question or _find_last_question(group.open_steps)
+
+
+def _add_answer(group: _Group, call: ModelCall) -> None:
+    """End a draft with its answer, and reopen those drafts whose end this call's history shows to be a mere step."""
+    if call.answer and any(_is_copy(each, call) for each in group.drafts):
+        return
+    later = (call.call.input or ())[call.question_index + 1 :]
+    later_answers = {normalize_whitespace(each.text) for each in later if each.role == "assistant"}
+    for each in list(group.drafts) if later else ():
+        if each.final is None:
+            continue
+        if normalize_whitespace(each.answer) in later_answers if each.answer else _is_empty_and_earlier(each, call):
+            group.drafts.remove(each)
+            group.open_steps = [*each.calls, *group.open_steps]
+    group.drafts.append(_make_draft(group.open_steps, call))
+    group.open_steps, group.failed = [], None
+
+
+def _is_empty_and_earlier(draft: TurnDraft, call: ModelCall) -> bool:
+    """Whether a draft without an answer's text ended before a call with more messages after the same user message."""
+    return draft.error is None and not draft.answer and draft.final is not None and draft.end <= call.span.start
+
+
+def _is_copy(draft: TurnDraft, call: ModelCall) -> bool:
+    """Whether a call gives, at the same time, the same answer as an existing draft."""
+    if draft.final is None or draft.error is not None or call.answer is None or draft.answer is None:
+        return False
+    overlap = call.span.start <= draft.final.span.end and draft.final.span.start <= call.span.end
+    return overlap and normalize_whitespace(draft.answer) == normalize_whitespace(call.answer) and bool(draft.answer)
+
+
+def _make_draft(steps: Sequence[ModelCall], final: ModelCall | None) -> TurnDraft:
+    question = (final.question if final else None) or _find_last_question(steps)
+    return TurnDraft(steps=list(steps), final=final, question=question, answer=final.answer if final else None)
+
+
+def _find_last_question(steps: Sequence[ModelCall]) -> str | None:
+    return next((step.question for step in reversed(steps) if step.question is not None), None)

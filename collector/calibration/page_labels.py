@@ -1,0 +1,107 @@
+"""Labels of the page, out of the labels log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from collector.calibration.labels import HumanLabel
+from collector.errors import BadInput
+from collector.logs.log import Log, StoredRecord
+from collector.records.json import label_from_json
+from evaluators.results import Label as PageLabel
+
+MOST = 1000
+"""Labelled evaluations of one version of an evaluator that are remembered, the newest."""
+
+Version = tuple[str, str]
+"""An evaluator's name and version: labels of another version are about another judge."""
+
+
+class IncrementalReader:
+    """Reads a log step by step, each time the records since the last reading."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._next = [0] * log.partitions
+
+    async def records(self) -> AsyncIterator[StoredRecord]:
+        """The records since the last reading, partition by partition. Raises LogUnavailable."""
+        for partition, start in enumerate(self._next):
+            async for batch in self._log.read(partition, start):
+                for record in batch:
+                    yield record
+                self._next[partition] = batch[-1].offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _PersonLabel:
+    """One person's newest label of an evaluation; `human` is None without a verdict or score."""
+
+    labelled_at: float
+    judge: float
+    human: float | None
+    monitor: str
+    weight: float
+
+
+class LabelIndex:
+    """The newest labels, by evaluator and version. `lower_is_better` names evaluators whose low scores are good."""
+
+    def __init__(self, lower_is_better: Sequence[str] = (), *, most: int = MOST) -> None:
+        self._lower = frozenset(lower_is_better)
+        self._most = most
+        self._labels: dict[Version, dict[str, dict[str | None, _PersonLabel]]] = {}
+
+    def add(self, record: StoredRecord) -> Version | None:
+        """Add a record of the labels log; returns the version whose labels change, None if it does not count."""
+        try:
+            label = label_from_json(record.value)
+        except BadInput:
+            return None
+        return self._add(label)
+
+    def _add(self, label: PageLabel) -> Version | None:
+        if label.judge_score is None:
+            return None
+        version = (label.evaluator, label.evaluator_version)
+        evaluations = self._labels.setdefault(version, {})
+        people = evaluations.pop(label.evaluation_id, {})
+        evaluations[label.evaluation_id] = people  # the newest last
+        known = people.get(label.given_by)
+        if known is None or known.labelled_at <= label.given_at.timestamp():
+            human = human_of(label, lower_is_better=label.evaluator in self._lower)
+            people[label.given_by] = _PersonLabel(
+                label.given_at.timestamp(), label.judge_score, human, label.monitor, 1.0 / label.sampling.probability
+            )
+        if len(evaluations) > self._most:
+            del evaluations[next(iter(evaluations))]
+        return version
+
+    def labels(self, version: Version) -> list[HumanLabel]:
+        """One label for each evaluation, of several people's their mean; the segment is the monitor."""
+        labels: list[HumanLabel] = []
+        for people in self._labels.get(version, {}).values():
+            usable = [each for each in people.values() if each.human is not None]
+            if usable:
+                human = fmean(each.human for each in usable if each.human is not None)
+                labels.append(HumanLabel(usable[0].judge, human, usable[0].monitor, usable[0].weight))
+        return labels
+
+    def others(self, version: Version) -> int:
+        """The number of labelled evaluations by other versions of the evaluator."""
+        return sum(len(self.labels(each)) for each in self._labels if each[0] == version[0] and each != version)
+
+
+def human_of(label: PageLabel, *, lower_is_better: bool) -> float | None:
+    """The person's score on 0..1, in the sense of the evaluator's: their own, else that of the verdict they support.
+
+    To agree is to support the judge's verdict, to disagree is to support the opposite. None without a verdict.
+    """
+    if label.score is not None:
+        return label.score
+    if label.opinion is None or label.judge_passed is None:
+        return None
+    good = label.judge_passed == (label.opinion == "agree")
+    return float(good != lower_is_better)

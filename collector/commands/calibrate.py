@@ -1,0 +1,249 @@
+"""`evalstream calibrate`: agreement of an evaluator with human labels, suggested threshold, corrected mean."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from collector.calibration.agreement import ScorePair
+from collector.calibration.correction import Estimate, LabelledScore, WeightedScore, corrected, weighted_mean
+from collector.calibration.labels import HumanLabel, read_labels
+from collector.calibration.measures import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
+from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
+from collector.commands.plot import plot_svg
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError
+from collector.logs.log import StoredRecord
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in
+from collector.wording import plural, unknown
+from evaluators.results import Evaluation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateOptions:
+    """The command's options. `target` is the share of bad answers that the suggested threshold should fail.
+
+    Without a file the `labels` are those of the page.
+    """
+
+    labels: Path | None
+    evaluator: str
+    target: float = 0.9
+    plot: Path | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The result of `calibrate`."""
+
+    evaluator: str
+    threshold: float
+    agreements: tuple[Agreement, ...]
+    fitting_threshold: float | None
+    target: float
+    raw_mean: float | None
+    corrected_mean: Estimate | None
+    notes: tuple[str, ...] = ()
+
+
+def calibrate(config: Config, options: CalibrateOptions) -> str:
+    """Calibrate; returns what to print.
+
+    Raises:
+        ConfigError: the evaluator does not exist, or the labels cannot be used.
+    """
+    if options.evaluator not in config.evaluators:
+        raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, config.evaluators)}")
+    scale = ScoreScale.of(config.evaluators[options.evaluator].evaluator)
+    version: Version = (options.evaluator, evaluator_version_in(config, options.evaluator))
+    ledger = asyncio.run(_ledger_of(config, version, scale))
+    if options.labels is None:
+        labels, notes = _page_labels(version, ledger)
+    else:
+        scores = {name: each.judged for each in ledger.scored for name in each.names}
+        labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
+    if ledger.others:
+        notes = (
+            *notes,
+            f"Not used: {plural(ledger.others, 'score')} of other versions of {options.evaluator} or other judges.",
+        )
+    result = calibration(options, labels, [each.judged for each in ledger.scored], scale, notes)
+    if options.plot:
+        _write(options.plot, plot_svg(labels, result.threshold, options.evaluator))
+    return as_json(result) if options.json else as_text(result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A score of the ledger and the ids by which a label may name it."""
+
+    judged: WeightedScore
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """The logged scores and labels of a version of an evaluator. `others` are the scores of its other versions."""
+
+    scored: tuple[_Scored, ...]
+    others: int
+    book: LabelIndex
+
+
+async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Ledger:
+    book = LabelIndex([version[0]] if scale.lower_is_better else [])
+    scored: list[_Scored] = []
+    others = 0
+    async with open_logs(config.settings.log) as logs:
+        async for record in IncrementalReader(logs.evaluations).records():
+            if (result := _of_evaluator(record, version[0])) is not None:
+                if result.evaluator_version == version[1]:
+                    scored.append(_scored(result))
+                else:
+                    others += 1
+        async for record in IncrementalReader(logs.labels).records():
+            book.add(record)
+    return _Ledger(tuple(scored), others, book)
+
+
+def _of_evaluator(record: StoredRecord, evaluator: str) -> Evaluation | None:
+    """The evaluation in a record, if it is one of the evaluator's and has a score."""
+    try:
+        result = evaluation_from_json(record.value)
+    except BadInput:
+        return None  # the exporters report it
+    return result if result.evaluator == evaluator and result.score is not None else None
+
+
+def _scored(evaluation: Evaluation) -> _Scored:
+    assert evaluation.score is not None
+    names = (evaluation.evaluation_id, evaluation.subject.turn_id or evaluation.subject.conversation_id)
+    return _Scored(WeightedScore(evaluation.score, 1.0 / evaluation.sampling.probability), names)
+
+
+def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], tuple[str, ...]]:
+    """The labels of the page, and notes on them."""
+    evaluator = version[0]
+    labels, others = ledger.book.labels(version), ledger.book.others(version)
+    older = f"Not used: {plural(others, 'label')} of other versions of {evaluator} or other judges."
+    if not labels:
+        unused = f" ({plural(others, 'label')} are of other versions)" if others else ""
+        raise ConfigError(
+            f"the page has no labels of {evaluator}{unused}; label some evaluations there, or name a file of labels"
+        )
+    chosen = "The corrected mean holds only if the evaluations to label were chosen at random."
+    return labels, (chosen, older) if others else (chosen,)
+
+
+def calibration(
+    options: CalibrateOptions,
+    labels: Sequence[HumanLabel],
+    ledger: Sequence[WeightedScore],
+    scale: ScoreScale,
+    notes: tuple[str, ...] = (),
+) -> Calibration:
+    """The figures; `ledger` holds all scores of the traffic that the labels were drawn from."""
+    pairs = _pairs(labels)
+    segments = sorted({label.segment for label in labels})
+    agreements = [agreement("all", pairs, scale)]
+    if len(segments) > 1:
+        agreements += [
+            agreement(each, _pairs([label for label in labels if label.segment == each]), scale) for each in segments
+        ]
+    return Calibration(
+        evaluator=options.evaluator,
+        threshold=scale.threshold,
+        agreements=tuple(agreements),
+        fitting_threshold=scale.threshold_for(pairs, options.target),
+        target=options.target,
+        raw_mean=weighted_mean(ledger) if ledger else None,
+        corrected_mean=corrected(_labelled(labels), ledger) if len(pairs) >= FEWEST else None,
+        notes=notes,
+    )
+
+
+def _write(path: Path, picture: str) -> None:
+    try:
+        path.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --plot") from error
+
+
+def _pairs(labels: Sequence[HumanLabel]) -> list[ScorePair]:
+    return [(label.judge, label.human) for label in labels]
+
+
+def _labelled(labels: Sequence[HumanLabel]) -> list[LabelledScore]:
+    return [LabelledScore(label.judge, label.human, label.weight) for label in labels]
+
+
+def as_json(result: Calibration) -> str:
+    """One JSON object."""
+    document = {
+        "evaluator": result.evaluator,
+        "threshold": result.threshold,
+        "segments": [
+            {
+                "segment": each.segment,
+                "labels": each.labels,
+                **{name: {"value": value, "interval": bounds} for name, (value, bounds) in each.measures.items()},
+            }
+            for each in result.agreements
+        ],
+        "fitting_threshold": result.fitting_threshold,
+        "target_specificity": result.target,
+        "raw_mean": result.raw_mean,
+        "corrected_mean": result.corrected_mean,
+        "notes": result.notes,
+    }
+    return orjson.dumps(document).decode() + "\n"
+
+
+def as_text(result: Calibration) -> str:
+    """A table per segment and what follows from it."""
+    console = Console()
+    with console.capture() as captured:
+        for each in result.agreements:
+            console.print(_table(result.evaluator, each))
+        for line in _conclusions(result):
+            console.print(line, highlight=False)
+    return captured.get()
+
+
+def _table(evaluator: str, of: Agreement) -> Table:
+    table = Table(title=f"{evaluator}, segment {of.segment}: {plural(of.labels, 'label')}", box=box.SIMPLE_HEAD)
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="right")
+    for name, (value, bounds) in of.measures.items():
+        table.add_row(
+            name.replace("_", " "),
+            "–" if math.isnan(value) else f"{value:.3f}",
+            "–" if bounds is None else f"{bounds[0]:.3f} … {bounds[1]:.3f}",
+        )
+    return table
+
+
+def _conclusions(result: Calibration) -> Iterator[str]:
+    if result.fitting_threshold is None:
+        yield f"No threshold fails {result.target:.0%} of what people label as bad."
+    else:
+        threshold = f"{result.fitting_threshold:.3f}"
+        yield f"Suggested threshold: {threshold}; it fails at least {result.target:.0%} of what people label as bad."
+    if result.raw_mean is not None and result.corrected_mean is not None:
+        by_people = f"{result.corrected_mean.mean:.3f} ± {1.96 * result.corrected_mean.error:.3f}"
+        yield f"Mean score of the judge: {result.raw_mean:.3f}; corrected by the labels: {by_people}."
+    if result.agreements[0].labels < ENOUGH:
+        yield f"Only {plural(result.agreements[0].labels, 'label')}: below {ENOUGH} the intervals are too narrow."
+    yield from result.notes

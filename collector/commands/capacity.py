@@ -1,0 +1,229 @@
+"""Sizing on paper: the processes, partitions, broker traffic, judge requests, tokens and money that a traffic needs.
+
+The costs are measured: deploy/docs/sizing.md says how they come out of the figures of `make bench`. Another machine has
+others, and so has other traffic: the result tells tens of processes from one, not seven from eight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from collector.config.loading import Config
+from collector.config.settings import JudgeSettings, TrafficSettings, UseSettings
+from collector.wording import plural
+
+RECEIVE_SPAN = 10e-6
+RECEIVE_TRACE = 270e-6
+ASSEMBLE_SPAN = 12e-6
+ASSEMBLE_TURN = 310e-6
+EVALUATE_TURN = 65e-6
+EVALUATION = 1050e-6
+JUDGE_REQUEST = 2050e-6
+EXPORT_EVALUATION = 330e-6
+"""Seconds of CPU over Kafka, in the order of the constants: receiving a span, and appending a trace; assembling a span,
+and a turn; evaluating a turn's monitors; making and appending an evaluation without its judge request; that request;
+exporting an evaluation.
+"""
+
+UTILISATION = 0.6
+"""Share of a core that a process should use at the usual traffic; the rest is for peaks, and for catching up."""
+JUDGE_SECONDS = 2.0
+"""How long a judge's answer takes, for what is in flight."""
+EVALUATION_BYTES = 1500
+TURN_OVERHEAD = 600
+"""Bytes of a turn's record beside its texts."""
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class StageNeed:
+    """Cores that a stage uses on average, and the processes of one core each that this needs."""
+
+    stage: str
+    cores: float
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeNeed:
+    """Requests to one judge. `usd_per_day` is None if it has no price."""
+
+    judge: str
+    requests_per_second: float
+    in_flight: int
+    input_tokens_per_second: float
+    output_tokens_per_second: float
+    usd_per_day: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The needs of a traffic. Broker traffic is before compression and replication; MB are 10⁶ bytes."""
+
+    spans_per_second: float
+    turns_per_second: float
+    evaluations_per_second: float
+    stages: tuple[StageNeed, ...]
+    partitions: int
+    broker_in_mb_per_second: float
+    broker_out_mb_per_second: float
+    judges: tuple[JudgeNeed, ...]
+    usd_per_day: float | None
+
+
+def capacity_of(config: Config) -> Capacity | None:
+    """The needs of the traffic in the configuration; None if it has none."""
+    traffic = config.settings.traffic
+    if traffic is None:
+        return None
+    turns = traffic.spans_per_second / traffic.spans_per_turn
+    rates = list(_rates(config, traffic))
+    evaluations = sum(rate for _, rate in rates)
+    judges = tuple(_judges(config, traffic, rates))
+    requests = sum(each.requests_per_second for each in judges)
+    stages = _stages(traffic.spans_per_second, turns, evaluations, requests)
+    spans_mb = traffic.spans_per_second * traffic.bytes_per_span / 1e6
+    turns_mb = turns * (traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
+    evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
+    sums = [each.usd_per_day for each in judges]
+    return Capacity(
+        spans_per_second=traffic.spans_per_second,
+        turns_per_second=turns,
+        evaluations_per_second=evaluations,
+        stages=stages,
+        partitions=_partitions(max(each.processes for each in stages)),
+        broker_in_mb_per_second=spans_mb + turns_mb + evaluations_mb,
+        broker_out_mb_per_second=spans_mb + turns_mb + evaluations_mb * max(1, len(config.exporters)),
+        judges=judges,
+        usd_per_day=None if None in sums else sum(each or 0.0 for each in sums),
+    )
+
+
+def _rates(config: Config, traffic: TrafficSettings) -> Iterator[tuple[UseSettings, float]]:
+    """The evaluators of all monitors and the evaluations that each makes in a second."""
+    for monitor in config.settings.monitors.values():
+        hourly = monitor.alerts.turns_per_hour
+        matching = traffic.spans_per_second / traffic.spans_per_turn if hourly is None else hourly / 3600.0
+        for use in monitor.uses:
+            subjects = matching
+            if config.evaluators[use.name].evaluator.scope == "conversation":
+                subjects /= traffic.turns_per_conversation
+            yield use, subjects * (monitor.sample if use.sample is None else use.sample)
+
+
+def _stages(spans: float, turns: float, evaluations: float, requests: float) -> tuple[StageNeed, ...]:
+    cores = {
+        "receive": spans * RECEIVE_SPAN + turns * RECEIVE_TRACE,
+        "assemble": spans * ASSEMBLE_SPAN + turns * ASSEMBLE_TURN,
+        "evaluate": turns * EVALUATE_TURN + evaluations * EVALUATION + requests * JUDGE_REQUEST,
+        "export": evaluations * EXPORT_EVALUATION,
+    }
+    return tuple(StageNeed(name, each, max(1, math.ceil(each / UTILISATION))) for name, each in cores.items())
+
+
+def _partitions(processes: int) -> int:
+    """Twice the processes that the largest stage needs, as the number is fixed. At least 16, a power of two."""
+    return max(16, 1 << (2 * processes - 1).bit_length())
+
+
+def _judges(config: Config, traffic: TrafficSettings, uses: list[tuple[UseSettings, float]]) -> Iterator[JudgeNeed]:
+    rates: dict[str, float] = {}
+    for use, rate in uses:
+        judge = config.evaluators[use.name].judge
+        for member in config.settings.members(judge) if judge else ():
+            rates[member] = rates.get(member, 0.0) + rate
+    for name, rate in rates.items():
+        yield JudgeNeed(
+            judge=name,
+            requests_per_second=rate,
+            in_flight=math.ceil(rate * JUDGE_SECONDS),
+            input_tokens_per_second=rate * traffic.input_tokens,
+            output_tokens_per_second=rate * traffic.output_tokens,
+            usd_per_day=_usd(config.settings.judges[name], traffic, rate),
+        )
+
+
+def _usd(judge: JudgeSettings, traffic: TrafficSettings, rate: float) -> float | None:
+    input_price, output_price = judge.usd_per_million_input_tokens, judge.usd_per_million_output_tokens
+    if input_price is None or output_price is None:
+        return None
+    return rate * _DAY * (traffic.input_tokens * input_price + traffic.output_tokens * output_price) / 1e6
+
+
+def capacity_lines(config: Config) -> Iterator[str]:
+    """Lines of the plan: the needs of the configured traffic, and the limits that are below them."""
+    needed = capacity_of(config)
+    if needed is None:
+        return
+    yield (
+        f"capacity   {_number(needed.spans_per_second)} spans/s = {_number(needed.turns_per_second)} turns/s, "
+        f"{_number(needed.evaluations_per_second)} evaluations/s"
+    )
+    stages = ", ".join(f"{each.stage} {each.processes} ({each.cores:.2g} cores)" for each in needed.stages)
+    yield f"           processes: {stages}"
+    yield (
+        f"           Kafka: {plural(needed.partitions, 'partition')}, {_number(needed.broker_in_mb_per_second)} MB/s "
+        f"in and {_number(needed.broker_out_mb_per_second)} MB/s out, before compression and replicas"
+    )
+    for each in needed.judges:
+        money = "no price set" if each.usd_per_day is None else f"{each.usd_per_day:,.2f} USD per day"
+        tokens = each.input_tokens_per_second + each.output_tokens_per_second
+        yield (
+            f"           judge {each.judge}: {_number(each.requests_per_second)} requests/s, about {each.in_flight:,} "
+            f"in flight, {_number(tokens)} tokens/s, {money}"
+        )
+    yield from (f"note       {each}" for each in _shortages(config, needed))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
+    settings = config.settings
+    processes = next(each.processes for each in needed.stages if each.stage == "evaluate")
+    for each in needed.judges:
+        judge = settings.judges[each.judge]
+        if each.in_flight > judge.concurrency * processes:
+            yield (
+                f"judges.{each.judge}.concurrency is {judge.concurrency} in each of "
+                f"{plural(processes, 'process', 'processes')}, but about "
+                f"{plural(each.in_flight, 'request')} will be in flight: raise it to "
+                f"{math.ceil(each.in_flight / processes):,}"
+            )
+    for name, rate in _by_judge(config).items():
+        in_flight = math.ceil(rate * JUDGE_SECONDS / processes)
+        if in_flight > settings.evaluate.concurrency:
+            yield (
+                f"evaluate.concurrency is {settings.evaluate.concurrency} for each judge, but about "
+                f"{plural(in_flight, 'evaluation')} by {name} will be in flight in each process: raise it"
+            )
+    if settings.log.kind == "kafka" and settings.log.kafka is not None:
+        if settings.log.kafka.partitions < max(each.processes for each in needed.stages):
+            yield (
+                f"log.kafka.partitions is {settings.log.kafka.partitions}, fewer than the processes that a "
+                f"stage needs; the number is fixed once the topics exist: start with {needed.partitions}"
+            )
+    elif sum(each.cores for each in needed.stages) > 1.0:
+        yield "this exceeds one process, and SQLite is for one machine: write log: {kind: kafka, ...}"
+    yield from _beyond_budget(config, needed)
+
+
+def _by_judge(config: Config) -> dict[str, float]:
+    """Evaluations in a second by the judge, or the jury, that they name: each has a concurrency of its own."""
+    rates: dict[str, float] = {}
+    for use, rate in _rates(config, config.settings.traffic) if config.settings.traffic else ():
+        judge = config.evaluators[use.name].judge
+        if judge is not None:
+            rates[judge] = rates.get(judge, 0.0) + rate
+    return rates
+
+
+def _beyond_budget(config: Config, needed: Capacity) -> Iterator[str]:
+    budget = config.settings.evaluate.budget
+    daily = min((each for each in (budget.usd_per_day, (budget.usd_per_hour or 0.0) * 24.0) if each), default=None)
+    if daily is not None and needed.usd_per_day is not None and needed.usd_per_day > daily:
+        share = daily / needed.usd_per_day
+        yield f"the budget of {daily:,.4g} USD per day covers {share:.1%} of that; sampling rates will adapt"

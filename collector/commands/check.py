@@ -1,0 +1,200 @@
+"""The plan of a configuration in words, as `evalstream check` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from collector.alerting.rules.detectability import alert_lines
+from collector.commands.capacity import capacity_lines
+from collector.config.loading import Config
+from collector.config.settings import (
+    BoostSettings,
+    BudgetSettings,
+    JudgeSettings,
+    LinkSettings,
+    LogSettings,
+    MonitorSettings,
+)
+from collector.golden.cases import read_cases
+from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
+from collector.judging.layers import chain_text
+from collector.judging.open_judges import judges_in_use
+from collector.link.turn_router import EVERY
+from collector.receive.settings import OtlpSettings
+from collector.service.open_logs import names_of
+from collector.wording import listed, plural
+from evaluators.evaluator import Evaluator
+
+
+def report(config: Config) -> Iterator[str]:
+    """The plan, line by line: where records are kept, what comes in, what is watched and judged, what goes out."""
+    settings = config.settings
+    yield f"{config.source}: valid"
+    yield ""
+    yield f"logs       {_logs(settings.log, linking=settings.assemble.link is not None)}"
+    for line in _receivers(config):
+        yield f"receive    {line}"
+    yield f"assemble   a trace is assembled {_time(settings.assemble.idle_timeout)} after its last span"
+    yield f"           {_link(settings.assemble.link)}"
+    yield from _judges(config)
+    for name, jury in settings.juries.items():
+        yield f"jury       {name}: {jury.combine} of {listed(jury.judges)}"
+    for name, monitor in settings.monitors.items():
+        yield ""
+        yield from _monitor(name, monitor, config)
+    yield from (f"all        {line}" for line in _budget(settings.evaluate.budget))
+    yield ""
+    for name in settings.export:
+        yield f"export     {name}"
+    if settings.page is not None:
+        note = "" if settings.page.show_text else "; texts are hidden"
+        yield f"page       http://{settings.page.host}:{settings.page.port}/{note}"
+    yield ""
+    yield from alert_lines(config)
+    yield from capacity_lines(config)
+    yield from _golden(config)
+    yield from _warnings(config)
+
+
+def _logs(log: LogSettings, *, linking: bool) -> str:
+    match log.kind:
+        case "memory":
+            return "in memory; lost when the process ends"
+        case "sqlite":
+            return f"SQLite, {log.path}; retention: {_time(log.retention)} after last use"
+        case "kafka":
+            assert log.kafka is not None
+            topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names_of(linking=linking))
+            partitions = plural(log.kafka.partitions, "partition")
+            return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}: {topics}, {partitions}"
+
+
+def _receivers(config: Config) -> Iterator[str]:
+    receive = config.settings.receive
+    if receive.otlp_http is not None:
+        http = receive.otlp_http
+        scheme = "https" if http.tls else "http"
+        yield f"OTLP/HTTP on {scheme}://{http.host}:{http.port} (/v1/traces, /v1/logs), {_access(http)}"
+    if receive.otlp_grpc is not None:
+        grpc = receive.otlp_grpc
+        scheme = "https" if grpc.tls else "http"
+        yield f"OTLP/gRPC on {scheme}://{grpc.host}:{grpc.port} (traces, logs), {_access(grpc)}"
+    for source in receive.kafka:
+        turns = [f"{', '.join(source.turns)} (ready-made turns)"] if source.turns else []
+        yield f"Kafka at {', '.join(source.bootstrap_servers)}: {', '.join([*source.traces, *source.logs, *turns])}"
+    if receive.files:
+        yield f"files: {', '.join(receive.files)}"
+
+
+def _link(link: LinkSettings | None) -> str:
+    if link is None:
+        return "a trace without a conversation id is its own conversation (assemble.link would link traces by history)"
+    services = "any service" if EVERY in link.services else listed(link.services)
+    apart = f"at most {_time(link.idle_timeout)} apart"
+    return f"traces of {services} without a conversation id are linked by history, {apart}"
+
+
+def _access(settings: OtlpSettings) -> str:
+    needed = ["a bearer token"] if settings.auth else []
+    if settings.tls and settings.tls.client_ca:
+        needed.append("a client certificate")
+    return " and ".join(needed) + " required" if needed else "no authentication"
+
+
+def _judges(config: Config) -> Iterator[str]:
+    """Every judge, and the layers that its questions pass, if an evaluator asks it."""
+    judges, names = config.settings.judges, judges_in_use(config)
+    limits = limits_by_endpoint(judges[name] for name in names)
+    for name, judge in judges.items():
+        yield f"judge      {name}: {_judge(judge)}"
+        if name in names:
+            yield f"           {chain_text(judge, limits[endpoint_of(judge)])}"
+
+
+def _judge(judge: JudgeSettings) -> str:
+    priced = judge.usd_per_million_input_tokens is not None
+    price = "" if priced else "; cost is not counted (no price set)"
+    return f"{judge.model} at {judge.base_url}, at most {plural(judge.concurrency, 'concurrent request')}{price}"
+
+
+def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:
+    yield f"monitor    {name}: {_matched(monitor)}; {_share(monitor.sample)} of conversations"
+    calls = 0.0  # for each matching turn; an evaluator may make several, which is not known here
+    for use in monitor.uses:
+        each, configured = use.name, config.evaluators[use.name]
+        evaluator = configured.evaluator
+        by = f"by {configured.judge}" if configured.judge else "without a judge"
+        threshold = "" if evaluator.threshold is None else f", {_passing(evaluator)}"
+        when = (
+            "each turn"
+            if evaluator.scope == "turn"
+            else f"each conversation, {_time(monitor.idle_timeout)} after its last turn"
+        )
+        own = f", sampled separately at {_share(use.sample)}" if use.sample is not None else ""
+        yield f"           - {each} ({evaluator.kind}): {when}, {by}{threshold}{own}"
+        if configured.judge is not None and evaluator.scope == "turn":
+            rate = monitor.sample if use.sample is None else use.sample
+            calls += rate * len(config.settings.members(configured.judge))
+    yield from (f"           {line}" for line in (*_boosts(monitor.boost), *_budget(monitor.budget)))
+    yield f"           ≈ {plural(round(1000 * calls), 'judge call')} per 1,000 matching turns"
+
+
+def _share(rate: float) -> str:
+    return "all" if rate == 1.0 else f"{rate * 100:.4g} %"
+
+
+def _passing(evaluator: Evaluator[Any]) -> str:
+    limit = "or less" if evaluator.direction == "lower_is_better" else "or more"
+    return f"passes at {evaluator.threshold:g} {limit}"
+
+
+def _boosts(boost: BoostSettings) -> Iterator[str]:
+    factors = {"errors": boost.error, "negative feedback": boost.negative_feedback}
+    factors[f"slower than {_time(boost.slow_after)}"] = boost.slow
+    factors |= {f"{each.evaluator} below {each.below:g}": each.factor for each in boost.low_score}
+    factors |= {f"{each.field} {' or '.join(each.values)}": each.factor for each in boost.matching}
+    named = [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]
+    if named:
+        yield f"sampled more often: {', '.join(named)} (means are weighted accordingly)"
+
+
+def _budget(budget: BudgetSettings) -> Iterator[str]:
+    amounts = [(budget.usd_per_hour, "hour"), (budget.usd_per_day, "day")]
+    named = [f"{usd:g} USD per {period}" for usd, period in amounts if usd is not None]
+    if named:
+        cap = f"evaluation stops at {budget.hard_cap_factor:g} × the budget"
+        yield f"budget: {listed(named)}; sampling rates adapt to it, {cap}"
+
+
+def _golden(config: Config) -> Iterator[str]:
+    golden = config.settings.golden
+    if golden is not None:
+        count = len(read_cases(Path(golden.path)))
+        when = f"every {_time(golden.interval)} and whenever a judge or evaluator changes"
+        yield f"golden     {plural(count, 'frozen case')}, evaluated again {when}"
+
+
+def _matched(monitor: MonitorSettings) -> str:
+    if not monitor.match:
+        return "every turn"
+    return "turns whose " + " and ".join(
+        f"{field} is {' or '.join([values] if isinstance(values, str) else values)}"
+        for field, values in monitor.match.items()
+    )
+
+
+def _warnings(config: Config) -> Iterator[str]:
+    used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
+    for name in sorted(set(config.evaluators) - used):
+        yield f"note       no monitor uses the evaluator {name}, so it never runs"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 86400 and seconds % 86400 == 0:
+        return plural(round(seconds / 86400), "day")
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:g} s"

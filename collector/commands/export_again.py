@@ -1,0 +1,132 @@
+"""`evalstream export`: evaluations of the log, sent to exporters again under the same ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+from collector import plugins
+from collector.commands.replay.past_evaluations import EvaluationFilter
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError
+from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable
+from collector.logs.log import Log
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import open_logs
+from collector.telemetry.registry import Telemetry
+from collector.wording import plural, unknown
+from evaluators.results import Evaluation
+
+DONE, FAILED = 0, 1
+PATIENCE = 120.0
+"""Seconds that a destination has for a batch, with all attempts."""
+_BATCH = 500
+_NOT_AGAIN: Mapping[str, str] = {
+    "prometheus": "prometheus is scraped, so nothing is sent to it",
+    "jsonl": "jsonl appends to a file that the service has open",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The command's options: the evaluations that ended from `since` on and before `until`; no exporters mean all."""
+
+    since: datetime | None
+    until: datetime | None = None
+    exporters: Collection[str] = ()
+    patience: float = PATIENCE
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What became of the evaluations for one exporter."""
+
+    exporter: Exporter
+    accepted: int = 0
+    rejected: int = 0
+    problem: str | None = None
+
+
+async def export_again(config: Config, options: ExportOptions, say: Callable[[str], None]) -> int:
+    """Export a time range of the evaluations log again; the exit status: 1 if a destination did not take all.
+
+    It moves no exporter's place in the log, so it can run beside the service.
+
+    Raises:
+        ConfigError: there is no such exporter, or none that can be used again.
+    """
+    names = _names(config, options)
+    if config.settings.log.kind == "memory":
+        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
+    async with AsyncExitStack() as stack:
+        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        context = ExportContext(telemetry=Telemetry())
+        sent: dict[str, _Sent] = {}
+        for name in names:
+            plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
+            sent[name] = _Sent(await stack.enter_async_context(plugin.open(config.exporters[name], context)))
+        selection = EvaluationFilter(since=options.since, until=options.until)
+        async for batch in _batches(logs.evaluations, selection):
+            for each in sent.values():
+                await _send(each, batch, options.patience)
+    for name, each in sent.items():
+        say(f"{name}: {plural(each.accepted, 'evaluation')} exported again{_shortfall(each)}")
+    return FAILED if any(each.problem or each.rejected for each in sent.values()) else DONE
+
+
+def _names(config: Config, options: ExportOptions) -> Sequence[str]:
+    for name in options.exporters:
+        if name not in config.exporters:
+            raise ConfigError(f"{config.source}: {unknown('exporter', name, sorted(config.exporters))}")
+        if name in _NOT_AGAIN:
+            raise ConfigError(f"--exporter: {_NOT_AGAIN[name]}; name another exporter")
+    names = [name for name in options.exporters or config.exporters if name not in _NOT_AGAIN]
+    if not names:
+        raise ConfigError(f"{config.source}: export names no exporter that evaluations are sent to, like otlp")
+    return names
+
+
+async def _batches(log: Log, selection: EvaluationFilter) -> AsyncIterator[Sequence[Evaluation]]:
+    """The selected evaluations of the log, each once, as many at a time as a request holds."""
+    for partition in range(log.partitions):
+        seen: set[str] = set()
+        batch: list[Evaluation] = []
+        async for records in log.read(partition, 0):
+            for record in records:
+                if record.is_tick or record.headers:  # a decision of the evaluate stage
+                    continue
+                try:
+                    evaluation = evaluation_from_json(record.value)
+                except BadInput:
+                    continue  # the exporters report it
+                if selection.covers(evaluation) and evaluation.evaluation_id not in seen:
+                    seen.add(evaluation.evaluation_id)
+                    batch.append(evaluation)
+            if len(batch) >= _BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+
+async def _send(sent: _Sent, batch: Sequence[Evaluation], patience: float) -> None:
+    if sent.problem is not None:
+        return
+    try:
+        async with asyncio.timeout(patience):
+            rejected = await sent.exporter.export(batch) or 0
+    except TimeoutError:
+        sent.problem = f"it did not take a batch within {patience:g} s"
+    except ExportUnavailable as error:
+        sent.problem = str(error)
+    else:
+        sent.accepted += len(batch) - rejected
+        sent.rejected += rejected
+
+
+def _shortfall(sent: _Sent) -> str:
+    rejected = f", {sent.rejected:,} rejected" if sent.rejected else ""
+    return rejected + (f"; stopped: {sent.problem}; mend it and run the command again" if sent.problem else "")

@@ -1,0 +1,209 @@
+"""`evalstream normalize`: the turns in files, as the service would assemble them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, TextIO, cast
+
+import orjson
+
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.explain import explain, format_lines
+from collector.assemble.trace import Assembler
+from collector.config.settings import AssembleSettings
+from collector.dialects.registry import Dialects
+from collector.errors import BadInput, ConfigError
+from collector.otlp.decode import Signal, read_request, split_by_trace
+from collector.records.json import turn_to_json
+from collector.records.ready_made import is_readymade, turns_in
+from collector.service.assembly_builder import build_assembler, link_turns
+from evaluators.cases import Turn
+
+STDIN = Path("-")
+"""The path that means standard input."""
+
+_SUFFIXES = {".pb", ".bin", ".json", ".jsonl", ".ndjson"}
+_SIGNALS: tuple[Signal, Signal] = ("traces", "logs")
+_SIGNAL_OF = {
+    "resourceSpans": "traces", "resource_spans": "traces", "resourceLogs": "logs", "resource_logs": "logs",
+}  # fmt: skip
+
+
+def main(
+    paths: Sequence[Path],
+    out: TextIO,
+    err: TextIO,
+    *,
+    settings: AssembleSettings = AssembleSettings(),  # noqa: B008 - a frozen value
+    explained: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Print one JSON turn per line, or with `explained` how every span was read; returns the exit status.
+
+    `as_json` prints the explanations as JSON, one object per trace.
+
+    0: done, with a notice to `err` if the files have no turns; 2: a file does not exist or has other content.
+    """
+    try:
+        assembler = build_assembler(settings)
+        if explained:
+            lines = _explain(paths, assembler, as_json=as_json)
+        else:
+            lines = map(_to_json, link_turns(normalize(paths, assembler), settings))
+        is_empty = True
+        for line in lines:
+            out.write(f"{line}\n")
+            is_empty = False
+    except ConfigError as error:
+        err.write(f"evalstream: {error}\n")
+        return 2
+    if is_empty:
+        reason = "no traces found" if explained else "no turns found; --explain shows why"
+        err.write(f"evalstream: {', '.join(map(str, paths))}: {reason}\n")
+    return 0
+
+
+def _to_json(turn: Turn) -> str:
+    return turn_to_json(turn).decode()
+
+
+def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iterator[Turn]:
+    """The turns in files of OTLP requests (protobuf or JSON) or of ready-made turns, in order of appearance.
+
+    A directory stands for its files in name order, `-` for standard input. All files together are one stream: the spans
+    of a trace may be spread over several of them.
+
+    Raises:
+        ConfigError: a file does not exist or has other content, or a directory has no file with a known suffix; names
+            the file, the line and the reason.
+    """
+    traces: dict[str, list[TracePiece] | Turn] = {}
+    for path in _find_files(paths):
+        for item in _read_file(path):
+            if isinstance(item, Turn):
+                traces[f"turn {len(traces)}"] = item
+            else:
+                items = traces.setdefault(item[0], [])
+                if isinstance(items, list):
+                    items.append(item[1])
+    assembler = assembler or Assembler(Dialects.installed())
+    for items in traces.values():
+        if isinstance(items, Turn):
+            yield items
+        else:
+            yield from (each.turn for each in assembler.assemble(items).turns)
+
+
+def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> Iterator[str]:
+    traces: dict[str, list[TracePiece]] = {}
+    for path in _find_files(paths):
+        for item in _read_file(path):
+            if not isinstance(item, Turn):
+                traces.setdefault(item[0], []).append(item[1])
+    for trace_id, pieces in traces.items():
+        explained = explain(trace_id, pieces, assembler)
+        yield from [orjson.dumps(explained).decode()] if as_json else format_lines(explained)
+
+
+def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """The files, and whether each was named by the user rather than found in a directory."""
+    for path in paths:
+        if path.is_dir():
+            files = sorted(each for each in path.iterdir() if each.is_file() and each.suffix in _SUFFIXES)
+            if not files:
+                raise ConfigError(f"{path}: no file with the suffix {', '.join(sorted(_SUFFIXES))}")
+            yield from ((each, False) for each in files)
+        elif path == STDIN or path.is_file():
+            yield path, True
+        else:
+            raise ConfigError(f"{path}: no such file or directory")
+
+
+def _read_file(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, TracePiece]]:
+    path, is_named = file
+    name = "standard input" if path == STDIN else str(path)
+    try:
+        data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}: {error.strerror or 'cannot be read'}") from None
+    if is_named and not data.strip():
+        raise ConfigError(f"{name}: is empty; give OTLP, or turns with one JSON object per line")
+    try:
+        if path.suffix in {".pb", ".bin"} or data.lstrip()[:1] not in {b"{", b"["}:
+            yield from _parse_protobuf(data, _possible_signals(path))
+        else:
+            yield from _parse_json(data, path, is_named=is_named)
+    except BadInput as error:
+        is_text = path.suffix in {".json", ".jsonl", ".ndjson"} and data.lstrip()[:1] not in {b"{", b"["}
+        expected = "not JSON; give OTLP, or turns with one JSON object per line"
+        raise ConfigError(f"{name}: {expected if is_text else error}") from None
+
+
+def _possible_signals(path: Path) -> Sequence[Signal]:
+    """The signals that a protobuf file may have: one if its name says so, else both."""
+    name = path.name.lower()
+    if "log" in name:
+        return ("logs",)
+    return ("traces",) if "trace" in name or "span" in name else _SIGNALS
+
+
+def _parse_protobuf(data: bytes, signals: Sequence[Signal]) -> Iterator[tuple[str, TracePiece]]:
+    """Parse the pieces of a request. Every possible signal is tried: a wrong one gives an error or no trace ids."""
+    problem: BadInput | None = None
+    for signal in signals:
+        try:
+            request = read_request(data, signal)
+            split = split_by_trace(request, None if data.lstrip()[:1] == b"{" else data)
+        except BadInput as error:
+            problem = problem or error
+            continue
+        if split.pieces or signal == signals[-1]:
+            yield from ((trace_id, TracePiece(signal, value)) for trace_id, value in split.pieces)
+            return
+    if problem is not None:
+        raise problem
+
+
+def _parse_json(data: bytes, path: Path, *, is_named: bool) -> Iterator[Turn | tuple[str, TracePiece]]:
+    """Parse the requests or turns of a JSON file: one document, or one per line."""
+    for number, (line, text, document) in enumerate(_load_documents(data), 1):
+        signal = _find_signal(document)
+        values = cast("list[object]", document) if isinstance(document, list) else [document]
+        if signal is not None:
+            yield from _parse_protobuf(text, [signal])
+        elif values and all(map(is_readymade, values)):
+            for index, each in enumerate(values):
+                try:
+                    yield from turns_in(each, f"{path.name}:{number}.{index}")
+                except BadInput as error:
+                    place = f"line {line}" if line else f"element {index + 1}" if len(values) > 1 else ""
+                    raise BadInput(f"{place}: {error}" if place else str(error)) from None
+        elif is_named:
+            place = f"line {line}" if line else "the file"
+            raise BadInput(f"{place} is neither an OTLP request nor a turn, a conversation or a chat")
+
+
+def _load_documents(data: bytes) -> list[tuple[int, bytes, object]]:
+    """The documents with their texts and line numbers, counted from 1; a file that is one document has line 0."""
+    try:
+        return [(0, data, orjson.loads(data))]
+    except ValueError:
+        lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
+        return [(number, line, _load_line(line, number)) for number, line in lines]
+
+
+def _load_line(line: bytes, number: int) -> object:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        raise BadInput(f"line {number} is not JSON") from None
+
+
+def _find_signal(document: object) -> Literal["traces", "logs"] | None:
+    if isinstance(document, dict):
+        for key, signal in _SIGNAL_OF.items():
+            if key in document:
+                return "traces" if signal == "traces" else "logs"
+    return None

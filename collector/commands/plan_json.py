@@ -1,0 +1,98 @@
+"""The plan of a configuration as data, as `evalstream check --json` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from collector.alerting.rules.targets import targets
+from collector.commands.capacity import capacity_of
+from collector.config.loading import Config
+from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
+from collector.golden.cases import read_cases
+from collector.service.plan_builder import evaluator_version_in
+
+Counts = Mapping[tuple[str, str], Mapping[str, float]]
+"""Counts by outcome, by monitor and evaluator ("" for the turns themselves)."""
+
+
+def plan_json(config: Config, counts: Counts | None) -> str:
+    """One JSON object; `counts` are the running service's, None where it did not answer."""
+    settings = config.settings
+    needed = capacity_of(config)
+    document = {
+        "configuration": config.source,
+        "log": settings.log.model_dump(mode="json"),
+        "receive": settings.receive.model_dump(mode="json"),
+        "judges": {name: _judge(each) for name, each in settings.judges.items()},
+        "juries": {name: each.model_dump(mode="json") for name, each in settings.juries.items()},
+        "monitors": {name: _monitor(each, config) for name, each in settings.monitors.items()},
+        "budget": _budget(settings.evaluate.budget),
+        "export": list(settings.export),
+        "page": None if settings.page is None else f"http://{settings.page.host}:{settings.page.port}/",
+        "alerts": [
+            {"monitor": each.monitor, "evaluator": each.evaluator, "mean": each.mean} for each in targets(config)
+        ],
+        "golden_cases": None if settings.golden is None else len(read_cases(Path(settings.golden.path))),
+        "unused_evaluators": sorted(set(config.evaluators) - _used(config)),
+        "traffic": None if counts is None else _traffic(counts),
+        "capacity": None if needed is None else asdict(needed),
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def _judge(judge: JudgeSettings) -> dict[str, Any]:
+    return {
+        "model": judge.model,
+        "base_url": judge.base_url,
+        "concurrency": judge.concurrency,
+        "usd_per_million_input_tokens": judge.usd_per_million_input_tokens,
+        "usd_per_million_output_tokens": judge.usd_per_million_output_tokens,
+        "fallback": judge.fallback,
+    }
+
+
+def _monitor(monitor: MonitorSettings, config: Config) -> dict[str, Any]:
+    return {
+        "match": monitor.match,
+        "sample": monitor.sample,
+        "evaluators": [_use(each, config) for each in monitor.uses],
+        "idle_seconds": monitor.idle_timeout,
+        "budget": _budget(monitor.budget),
+    }
+
+
+def _use(use: UseSettings, config: Config) -> dict[str, Any]:
+    configured = config.evaluators[use.name]
+    return {
+        "name": use.name,
+        "kind": configured.evaluator.kind,
+        "version": evaluator_version_in(config, use.name),
+        "scope": configured.evaluator.scope,
+        "judge": configured.judge,
+        "threshold": configured.evaluator.threshold,
+        "sample": use.sample,
+    }
+
+
+def _budget(budget: BudgetSettings) -> dict[str, float | None]:
+    return {
+        "usd_per_hour": budget.usd_per_hour,
+        "usd_per_day": budget.usd_per_day,
+        "hard_cap_factor": budget.hard_cap_factor,
+    }
+
+
+def _used(config: Config) -> set[str]:
+    return {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
+
+
+def _traffic(counts: Counts) -> list[dict[str, Any]]:
+    return [
+        {"monitor": monitor or None, "evaluator": evaluator or None, "counts": dict(outcomes)}
+        for (monitor, evaluator), outcomes in counts.items()
+    ]

@@ -1,0 +1,133 @@
+"""Comparison of two evaluations of the same subjects. Plain arithmetic.
+
+Means are weighted by 1 / sampling probability, as everywhere, so that they are those of the traffic. The difference is
+taken pair by pair and its error over conversations (Taylor linearisation): what two judges have in common, the same
+easy and hard cases, does not enter it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from collector.calibration.agreement import spearman
+from evaluators.results import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPair:
+    """The old evaluation of a subject and the new one; both have a score."""
+
+    old: Evaluation
+    new: Evaluation
+
+    @property
+    def difference(self) -> float:
+        """New score less old score."""
+        return (self.new.score or 0.0) - (self.old.score or 0.0)
+
+    @property
+    def weight(self) -> float:
+        """How many subjects of the traffic this one stands for."""
+        return 1.0 / self.old.sampling.probability
+
+
+@dataclass(frozen=True, slots=True)
+class MeanChange:
+    """A mean before and after. `interval` is the difference's 95 % interval, None for fewer than two conversations."""
+
+    old: float
+    new: float
+    difference: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of one evaluator's pairs.
+
+    `passing` is the share that passes, None where either has no threshold; so are `same_verdict` (the share on which
+    both verdicts agree), `to_fail` and `to_pass` (how many pairs flipped). `rank_correlation` is Spearman's, NaN where
+    one side is constant.
+    """
+
+    pairs: int
+    conversations: int
+    mean: MeanChange
+    passing: MeanChange | None
+    same_verdict: float | None
+    to_fail: int | None
+    to_pass: int | None
+    rank_correlation: float
+    weighted: bool
+    worst: tuple[EvaluationPair, ...]
+
+
+def compare(pairs: Sequence[EvaluationPair], *, worst: int = 5) -> Comparison | None:
+    """Compare pairs; None without any. The result has the `worst` pairs that differ most."""
+    if not pairs:
+        return None
+    verdicts = [(bool(each.old.passed), bool(each.new.passed)) for each in pairs if _has_verdicts(each)]
+    judged = len(verdicts) == len(pairs)
+    furthest = sorted((each for each in pairs if each.difference), key=_by_distance)
+    return Comparison(
+        pairs=len(pairs),
+        conversations=len({each.old.subject.conversation_id for each in pairs}),
+        mean=change(pairs, [(each.old.score or 0.0, each.new.score or 0.0) for each in pairs]),
+        passing=change(pairs, verdicts) if judged else None,
+        same_verdict=sum(old == new for old, new in verdicts) / len(verdicts) if judged else None,
+        to_fail=sum(old and not new for old, new in verdicts) if judged else None,
+        to_pass=sum(new and not old for old, new in verdicts) if judged else None,
+        rank_correlation=spearman([(each.old.score or 0.0, each.new.score or 0.0) for each in pairs]),
+        weighted=len({each.weight for each in pairs}) > 1,
+        worst=tuple(furthest[:worst]),
+    )
+
+
+def _by_distance(pair: EvaluationPair) -> tuple[float, str]:
+    return -abs(pair.difference), pair.old.evaluation_id  # ties have an order, too
+
+
+def _has_verdicts(pair: EvaluationPair) -> bool:
+    return pair.old.passed is not None and pair.new.passed is not None
+
+
+def change(pairs: Sequence[EvaluationPair], values: Sequence[tuple[float, float]]) -> MeanChange:
+    """The weighted means of two values per pair, and their difference with its interval."""
+    weights = [each.weight for each in pairs]
+    total = math.fsum(weights)
+    old = math.fsum(w * value for w, (value, _) in zip(weights, values, strict=True)) / total
+    new = math.fsum(w * value for w, (_, value) in zip(weights, values, strict=True)) / total
+    difference = new - old
+    residuals: dict[str, float] = {}
+    for pair, (before, after) in zip(pairs, values, strict=True):
+        key = pair.old.subject.conversation_id
+        residuals[key] = residuals.get(key, 0.0) + pair.weight * (after - before - difference)
+    n = len(residuals)
+    if n < 2:
+        return MeanChange(old, new, difference, None)
+    error = math.sqrt(math.fsum(each * each for each in residuals.values()) * n / (n - 1)) / total
+    reach = t975(n - 1) * error
+    return MeanChange(old, new, difference, (max(-1.0, difference - reach), min(1.0, difference + reach)))
+
+
+def t975(freedom: int) -> float:
+    """The 97.5 % point of Student's distribution with `freedom` degrees of freedom, within 0.2 %.
+
+    One and two in closed form, else Abramowitz and Stegun 26.7.5.
+    """
+    if freedom == 1:
+        return math.tan(math.pi * 0.475)
+    if freedom == 2:
+        return 0.95 * math.sqrt(2.0 / (4 * 0.975 * 0.025))
+    z = NormalDist().inv_cdf(0.975)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))

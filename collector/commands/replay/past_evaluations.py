@@ -1,0 +1,138 @@
+"""Past evaluations to make again, out of the evaluations log or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from collector.durations import seconds
+from collector.errors import BadInput, ConfigError
+from collector.logs.log import Log, StoredRecord
+from collector.records.json import evaluation_from_json
+from evaluators.results import Evaluation
+
+REPLAY_OF = "replay_of"
+"""The attribute by which an evaluation says which one it repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvaluation:
+    """An evaluation of the past, and the partition of the log that it is in (None if it is from a file)."""
+
+    evaluation: Evaluation
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationFilter:
+    """Which evaluations are meant: those that ended from `since` on and before `until`; no names mean all."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    monitors: Collection[str] = ()
+    evaluators: Collection[str] = ()
+
+    def matches(self, evaluation: Evaluation) -> bool:
+        """Whether the evaluation is one of them. What a replay wrote never is."""
+        return self.covers(evaluation) and REPLAY_OF not in evaluation.attributes
+
+    def covers(self, evaluation: Evaluation) -> bool:
+        """Whether the evaluation is one of them, whoever wrote it."""
+        return (
+            (not self.evaluators or evaluation.evaluator in self.evaluators)
+            and (not self.monitors or evaluation.monitor in self.monitors)
+            and (self.since is None or evaluation.ended_at >= self.since)
+            and (self.until is None or evaluation.ended_at < self.until)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedEvaluations:
+    """The newest evaluation of each evaluator and subject in a stretch that has a score, and what has none."""
+
+    scored: tuple[PastEvaluation, ...]
+    unscored: int
+    known: int
+    """How many evaluations there are at all, whether in the stretch or not."""
+
+
+def parse_moment(text: str, now: datetime) -> datetime:
+    """A point in time: ISO 8601, UTC unless it says otherwise, or how long ago, like 24h or 7d.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        ago = seconds(text)
+    except ValueError:
+        point = datetime.fromisoformat(text)
+        return point.replace(tzinfo=UTC) if point.tzinfo is None else point
+    return now - timedelta(seconds=float(str(ago)))
+
+
+def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> SelectedEvaluations:
+    """The evaluations of a stretch: of each evaluator and subject the newest, none that a later one supersedes."""
+    newest: dict[tuple[Hashable, ...], PastEvaluation] = {}
+    known = 0
+    superseded: set[str] = set()
+    for each in past:
+        known += 1
+        superseded.update(each.evaluation.supersedes)
+        if selection.matches(each.evaluation):
+            key = _subject(each.evaluation)
+            rival = newest.get(key)
+            if rival is None or rival.evaluation.ended_at <= each.evaluation.ended_at:
+                newest[key] = each
+    current = [each for each in newest.values() if each.evaluation.evaluation_id not in superseded]
+    scored = tuple(each for each in current if each.evaluation.score is not None)
+    return SelectedEvaluations(scored, len(current) - len(scored), known)
+
+
+def _subject(evaluation: Evaluation) -> tuple[Hashable, ...]:
+    """The evaluator and its subject. Several parts of a conversation, told by their turns, are several subjects."""
+    subject = evaluation.subject
+    turns = () if evaluation.scope == "turn" else (subject.links, evaluation.attributes.get("turns"))
+    return (evaluation.evaluator, evaluation.scope, subject.turn_id, subject.conversation_id, turns)
+
+
+async def read_log(log: Log) -> list[PastEvaluation]:
+    """Every evaluation of the evaluations log."""
+    return [
+        PastEvaluation(evaluation, partition)
+        for partition in range(log.partitions)
+        async for batch in log.read(partition, 0)
+        for record in batch
+        if (evaluation := _evaluation(record)) is not None
+    ]
+
+
+def _evaluation(record: StoredRecord) -> Evaluation | None:
+    if record.is_tick:
+        return None
+    try:
+        return evaluation_from_json(record.value)
+    except BadInput:
+        return None  # a control record, or one that the exporters report
+
+
+def read_file(path: Path) -> Iterator[PastEvaluation]:
+    """The evaluations of a JSONL file, as `score --output` and the jsonl exporter write them.
+
+    Raises:
+        ConfigError: it cannot be read, or a line is not an evaluation.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield PastEvaluation(evaluation_from_json(line))
+            except BadInput as error:
+                raise ConfigError(
+                    f"{path}: line {number}: not an evaluation ({error}); "
+                    "name a file that evalstream score --output or the jsonl exporter wrote"
+                ) from error

@@ -1,0 +1,349 @@
+"""`evalstream replay`: past evaluations made again by another evaluator or judge, compared with the old ones."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from collector.backoff import Backoff
+from collector.commands.replay.comparison import EvaluationPair, compare
+from collector.commands.replay.past_evaluations import (
+    REPLAY_OF,
+    EvaluationFilter,
+    PastEvaluation,
+    SelectedEvaluations,
+    read_file,
+    read_log,
+    select,
+)
+from collector.commands.replay.report import EvaluatorComparison, ReplayReport, as_json, as_text, compared_evaluators
+from collector.commands.replay.subjects import Turns, by_conversation, case_of, turns_in_log
+from collector.commands.score.runner import RunResult, guarded_run, run_jobs
+from collector.commands.score.score import limit_message, resume_hint, turns_in
+from collector.commands.score.spend_limit import require_prices
+from collector.config.loading import Config, Configured
+from collector.config.settings import UseSettings
+from collector.errors import ConfigError, EvalstreamError
+from collector.evaluate.plan import Assignment, Job, Monitor
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.judging.open_judges import open_judges
+from collector.logs.log import Log, LogError, LogUnavailable, Record
+from collector.records.json import evaluation_to_json
+from collector.service.open_logs import Logs, open_logs
+from collector.service.plan_builder import build_assignment
+from collector.wording import plural, unknown
+from evaluators.identity import subject_id_of
+from evaluators.results import Evaluation
+
+DONE, FAILED = 0, 1
+PastJob = tuple[PastEvaluation, Job]
+"""A past evaluation, and the job that makes it again."""
+_APPENDED_AT_ONCE = 500
+INTERIM = Path("evalstream-replay.jsonl")
+"""Where --into-log writes evaluations until they are in the log: they have been paid for."""
+PATIENCE = 120.0
+"""Seconds for which writing to the evaluations log is retried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """The command's options.
+
+    `selection` selects the evaluations to make again. `by` is the new evaluator if its name differs from the old one's,
+    `judge` the judge to use instead of the evaluator's own; both are looked up in the new configuration. `paths` hold
+    turns and `evaluations` evaluations, if they do not come from the logs. `max_usd` is the limit of judge costs.
+    """
+
+    selection: EvaluationFilter
+    by: str | None = None
+    judge: str | None = None
+    paths: Sequence[str] = ()
+    evaluations: Path | None = None
+    output: Path | None = None
+    into_log: bool = False
+    max_usd: float | None = None
+    worst: int = 5
+    json: bool = False
+
+
+def replay(config: Config, new: Config, options: ReplayOptions) -> int:
+    """Evaluate a selection of `config`'s logs again as `new` says; the exit status: 1 if not all could be evaluated.
+
+    Raises:
+        ConfigError: there is nothing to evaluate, no evaluator for it, or its texts were never stored.
+        EvalstreamError: its texts have expired.
+    """
+    _check(config, options)
+    interim = options.into_log and options.output is None
+    if interim:
+        options = replace(options, output=INTERIM)
+    try:
+        report = asyncio.run(_replay(config, new, options))
+    except KeyboardInterrupt:
+        print(f"evalstream: interrupted{resume_hint(options.output)}", file=sys.stderr)  # noqa: T201
+        raise
+    if options.json:
+        print(as_json(report.figures), end="")  # noqa: T201 - the command's data
+    else:
+        as_text(report.figures, Console())
+    for problem in report.problems:
+        print(f"evalstream: {problem}", file=sys.stderr)  # noqa: T201
+    if interim and report.logged:
+        INTERIM.unlink(missing_ok=True)
+    return FAILED if report.problems else DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _ReplayOutcome:
+    figures: ReplayReport
+    problems: tuple[str, ...]
+    logged: bool  # whether all evaluations are in the evaluations log
+
+
+def _check(config: Config, options: ReplayOptions) -> None:
+    if config.settings.log.kind == "memory" and not (options.paths and options.evaluations):
+        raise ConfigError(
+            f"{config.source}: log.kind is memory, so there are no past evaluations; "
+            "name files: --evaluations and the turns"
+        )
+    if not config.settings.store_text and not options.paths:
+        raise ConfigError(
+            f"{config.source}: store_text is false, so the texts are not stored and cannot be evaluated again; "
+            "name files with the turns, or set store_text: true for future traffic"
+        )
+    if options.into_log and config.settings.log.kind == "memory":
+        raise ConfigError(
+            "--into-log: log.kind is memory, which ends with the command; set log.kind to sqlite or kafka"
+        )
+    if options.output is not None and options.output.suffix == ".csv":
+        raise ConfigError(f"--output: {options.output}: write a name that ends in .jsonl, which a replay can resume")
+    if options.by is not None and len(options.selection.evaluators) != 1:
+        raise ConfigError("--by: name the one evaluator to compare it with: --evaluator NAME")
+
+
+async def _replay(config: Config, new: Config, options: ReplayOptions) -> _ReplayOutcome:
+    async with AsyncExitStack() as stack:
+        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        selected = await _past(logs, options)
+        if not selected.scored:
+            raise ConfigError(_nothing(selected, options))
+        names = _names(selected, new, options)
+        judging = _judging(new, names.values(), options.judge)
+        if options.max_usd is not None:
+            require_prices(judging, {each.judge for each in judging.evaluators.values() if each.judge})
+        judges = await stack.enter_async_context(open_judges(judging, await GeneratedStepsStore.open(logs.definitions)))
+        assignments = {old: build_assignment(UseSettings(name=name), judging, judges) for old, name in names.items()}
+        wanted = [each for each in selected.scored if each.evaluation.evaluator in assignments]
+        jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments)
+        if not jobs:
+            raise EvalstreamError(
+                f"the turns of all {plural(len(wanted), 'evaluation')} have expired (log.retention); "
+                "choose a later time range, or name files with the turns"
+            )
+        gone = len(wanted) - len(jobs)
+        if options.into_log:
+            jobs = await _not_in_log(logs.evaluations, jobs)
+        run = await stack.enter_async_context(guarded_run(new))
+        _say_price(wanted, jobs)
+        made = await run_jobs(
+            [job for _, job in jobs],
+            output=options.output,
+            concurrency=new.settings.evaluate.concurrency,
+            run=run,
+            max_usd=options.max_usd,
+        )
+        problem = await _into_log(logs.evaluations, made.evaluations, jobs) if options.into_log else None
+    report = _report(selected, gone, jobs, made, options)
+    problems = list(_problems(report, made, options))
+    if problem is not None:
+        problems.append(f"the new evaluations could not be written to the log ({problem}){resume_hint(options.output)}")
+    return _ReplayOutcome(report, tuple(problems), logged=options.into_log and problem is None and not made.left)
+
+
+async def _past(logs: Logs, options: ReplayOptions) -> SelectedEvaluations:
+    past = read_file(options.evaluations) if options.evaluations else await read_log(logs.evaluations)
+    return select(past, options.selection)
+
+
+def _nothing(selected: SelectedEvaluations, options: ReplayOptions) -> str:
+    where = str(options.evaluations or "the evaluations log")
+    if not selected.known:
+        return f"{where} has no evaluations yet, so there is nothing to evaluate again"
+    if selected.unscored:
+        return f"{where}: none of the {plural(selected.unscored, 'selected evaluation')} has a score to compare with"
+    return (
+        f"{where}: none of {plural(selected.known, 'evaluation')} is selected; "
+        "widen --from and --to, or check --monitor and --evaluator"
+    )
+
+
+def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -> dict[str, str]:
+    """The new evaluators by the names of the old ones; omits those that were not named and do not exist any more."""
+    scopes = {each.evaluation.evaluator: each.evaluation.scope for each in selected.scored}
+    named = {old: options.by or old for old in scopes}
+    if options.selection.evaluators:
+        for each in named.values():
+            if each not in new.evaluators:
+                raise ConfigError(f"{new.source}: {unknown('evaluator', each, sorted(new.evaluators))}")
+    names = {old: name for old, name in named.items() if name in new.evaluators}
+    if options.judge is not None and not options.selection.evaluators:
+        names = {old: name for old, name in names.items() if new.evaluators[name].evaluator.needs_judge}
+    if not names:
+        raise ConfigError(f"{new.source}: has none of the selected evaluators: {', '.join(sorted(scopes))}")
+    for old, name in names.items():
+        if new.evaluators[name].evaluator.scope != scopes[old]:
+            raise ConfigError(
+                f"{name} scores a {new.evaluators[name].evaluator.scope}, but {old} scores a {scopes[old]}; "
+                "name another evaluator"
+            )
+    return names
+
+
+def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
+    """The new configuration with these evaluators alone, and their judge where another is named."""
+    known = sorted({*new.settings.judges, *new.settings.juries})
+    if judge is not None and judge not in known:
+        raise ConfigError(f"{new.source}: --judge: {unknown('judge', judge, known)}")
+    evaluators: dict[str, Configured] = {}
+    for name in names:
+        configured = new.evaluators[name]
+        if judge is not None and configured.judge is None:
+            raise ConfigError(f"--judge: {name} uses no judge; remove --judge or name another evaluator")
+        evaluators[name] = replace(configured, judge=judge) if judge is not None else configured
+    return replace(new, evaluators=evaluators)
+
+
+async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], options: ReplayOptions) -> Turns:
+    if options.paths:
+        return by_conversation(turns_in(options.paths, config))
+    return await turns_in_log(logs.turns, {each.evaluation.subject.conversation_id for each in past})
+
+
+def _jobs(past: Sequence[PastEvaluation], turns: Turns, assignments: Mapping[str, Assignment]) -> list[PastJob]:
+    jobs: dict[str, PastJob] = {}
+    for each in past:
+        job = _job(each.evaluation, turns, assignments[each.evaluation.evaluator])
+        if job is not None:
+            jobs[job.evaluation_id] = (each, job)
+    return list(jobs.values())
+
+
+def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
+    case = case_of(old, turns)
+    if case is None:
+        return None
+    return Job(
+        evaluation_id=assignment.evaluation_id(*subject_id_of(case)),
+        monitor=Monitor(name=old.monitor, assignments=(), match={}),
+        assignment=assignment,
+        case=lambda: case,
+        replay_point=ReplayPoint(0),
+        trigger_offset=0,
+        sampling=old.sampling,
+        attributes={**old.attributes, REPLAY_OF: old.evaluation_id},
+    )
+
+
+async def _not_in_log(log: Log, jobs: Sequence[PastJob]) -> list[PastJob]:
+    """The jobs whose evaluations could be written; the others would be paid for and thrown away.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    existing = {each.evaluation.evaluation_id for each in await read_log(log)}
+    missing = [(past, job) for past, job in jobs if job.evaluation_id not in existing]
+    if not missing:
+        raise ConfigError(
+            f"--into-log: all {plural(len(jobs), 'evaluation')} are in the evaluations log already, by these "
+            "evaluators and judges; change them (--with, --judge, --by), or leave out --into-log to compare only"
+        )
+    if known := len(jobs) - len(missing):
+        print(f"evalstream: {plural(known, 'evaluation')} in the log already, not made again", file=sys.stderr)  # noqa: T201
+    return missing
+
+
+def _say_price(past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
+    costs = [each.evaluation.cost_usd for each in past if each.evaluation.cost_usd is not None]
+    before = f" (the old ones cost {sum(costs):.2f} USD)" if costs else ""
+    guess = sum(job.assignment.expected_usd for _, job in jobs)
+    about = f", for roughly {guess:.2f} USD" if guess else ""
+    print(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", file=sys.stderr)  # noqa: T201
+
+
+async def _into_log(log: Log, evaluations: Sequence[Evaluation], jobs: Sequence[PastJob]) -> LogError | None:
+    """Append, retrying while the log is unavailable; returns the error that remains, None if none."""
+    problems: list[LogError] = []
+    action = f"writing to the evaluations log (for up to {PATIENCE:g} s)"
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await Backoff(cap=10.0).repeat(
+                lambda: _append(log, evaluations, jobs), LogUnavailable, action=action, on_failure=problems.append
+            )
+    except TimeoutError:
+        return problems[-1] if problems else LogUnavailable(f"no answer within {PATIENCE:g} s")
+    except LogError as error:
+        return error
+    return None
+
+
+async def _append(log: Log, evaluations: Sequence[Evaluation], jobs: Sequence[PastJob]) -> None:
+    """Write the evaluations that are not in the log yet, each into the partition of the one it repeats."""
+    partitions = {job.evaluation_id: past.partition for past, job in jobs}
+    existing = {each.evaluation.evaluation_id for each in await read_log(log)}
+    records = [
+        Record(each.evaluation_id.encode(), evaluation_to_json(each), partition=partitions[each.evaluation_id])
+        for each in evaluations
+        if each.evaluation_id not in existing and each.outcome != "failed"
+    ]
+    for start in range(0, len(records), _APPENDED_AT_ONCE):
+        await log.append(records[start : start + _APPENDED_AT_ONCE])
+
+
+def _report(
+    selected: SelectedEvaluations, gone: int, jobs: Sequence[PastJob], made: RunResult, options: ReplayOptions
+) -> ReplayReport:
+    old_of = {job.evaluation_id: past.evaluation for past, job in jobs}
+    by_name: dict[str, list[EvaluationPair]] = {}
+    for each in made.evaluations:
+        old = old_of[each.evaluation_id]
+        by_name.setdefault(old.evaluator, []).append(EvaluationPair(old, each))
+    return ReplayReport(
+        comparisons=tuple(_replayed(pairs, options.worst) for _, pairs in sorted(by_name.items())),
+        unscored=selected.unscored,
+        gone=gone,
+        left=made.left,
+        spent_usd=made.spent_usd,
+    )
+
+
+def _replayed(pairs: Sequence[EvaluationPair], worst: int) -> EvaluatorComparison:
+    old, new = compared_evaluators((each.old, each.new) for each in pairs)
+    without = Counter(_no_score_reason(each.new) for each in pairs if each.new.score is None)
+    scored = [each for each in pairs if each.new.score is not None]
+    return EvaluatorComparison(old=old, new=new, comparison=compare(scored, worst=worst), no_score=dict(without))
+
+
+def _no_score_reason(evaluation: Evaluation) -> str:
+    if evaluation.error is not None:
+        return f"failed ({evaluation.error.type})"
+    return f"skipped ({evaluation.reason})"
+
+
+def _problems(report: ReplayReport, made: RunResult, options: ReplayOptions) -> Iterator[str]:
+    for each in report.comparisons:
+        if each.comparison is None:
+            reasons = ", ".join(f"{count} {what}" for what, count in each.no_score.items())
+            yield f"{each.new.evaluator}: nothing could be scored: {reasons}"
+    failed = sum(each.outcome == "failed" for each in made.evaluations)
+    if options.into_log and failed:
+        yield f"{plural(failed, 'new evaluation')} failed and not written to the log; run the same command again"
+    if made.left:
+        yield limit_message(made, options.max_usd, options.output)

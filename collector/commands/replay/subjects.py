@@ -1,0 +1,81 @@
+"""Subjects of past evaluations: turns of the turns log or of files, assembled as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from collector.errors import BadInput
+from collector.evaluate.plan import conversation_key
+from collector.logs.log import Log, StoredRecord
+from collector.records.json import turn_from_json
+from collector.records.whole_conversation import conversation_fields
+from evaluators.cases import Conversation, Turn
+from evaluators.results import Evaluation
+
+Turns = Mapping[str, Mapping[str, Turn]]
+"""Turns by conversation and id."""
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+async def turns_in_log(log: Log, conversations: Collection[str]) -> Turns:
+    """The turns of these conversations in the turns log. Of a turn that came twice, the later one."""
+    keys = {each.encode("utf-8", "replace") for each in conversations}
+    turns: list[Turn] = []
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, 0):
+            turns += (turn for record in batch if record.key in keys and (turn := _turn(record)) is not None)
+    return by_conversation(turns)
+
+
+def _turn(record: StoredRecord) -> Turn | None:
+    if record.headers:
+        return None  # a tick, or a snapshot of the evaluate stage
+    try:
+        return turn_from_json(record.value)
+    except BadInput:
+        return None  # the evaluate stage dead-lettered it
+
+
+def by_conversation(turns: Iterable[Turn]) -> Turns:
+    """Turns by conversation and id."""
+    grouped: dict[str, dict[str, Turn]] = {}
+    for turn in turns:
+        grouped.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
+    return grouped
+
+
+def case_of(evaluation: Evaluation, turns: Turns) -> Turn | Conversation | None:
+    """The subject; None if not all of its turns are available."""
+    members = turns.get(evaluation.subject.conversation_id, {})
+    if evaluation.scope == "turn":
+        return members.get(evaluation.subject.turn_id or "")
+    return _conversation(evaluation, members)
+
+
+def _conversation(evaluation: Evaluation, members: Mapping[str, Turn]) -> Conversation | None:
+    """The conversation as it was then: without the turns that came later.
+
+    An evaluation has the spans of its turns, and their number. Turns without spans are identified by number alone: if
+    there are more by now, it is unknown which were meant.
+    """
+    links = set(evaluation.subject.links)
+    turns = [each for each in members.values() if not links or (each.trace_id, each.span_id) in links]
+    count = evaluation.attributes.get("turns", len(links) or len(turns))
+    if not turns or len(turns) != count:
+        return None
+    ordered = sorted(turns, key=_order)
+    return Conversation(
+        **conversation_fields(ordered),
+        conversation_id=evaluation.subject.conversation_id,
+        turns=tuple(replace(each, history=()) for each in ordered),  # it repeats the turns before
+        closed_by=str(evaluation.attributes.get("closed_by", "")) or None,
+        revision=evaluation.subject.revision,
+        attributes=evaluation.attributes,
+    )
+
+
+def _order(turn: Turn) -> tuple[datetime, str]:
+    return turn.started_at or _LONG_AGO, turn.turn_id

@@ -1,0 +1,1 @@
+"""`evalstream score`: evaluators over files, without logs, sampling or monitors."""

@@ -1,0 +1,50 @@
+"""Cases of files: every turn, and the conversations of turns with the same id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from collector.evaluate.plan import Assignment, Job, Monitor, conversation_key
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.records.whole_conversation import conversation_fields
+from evaluators.cases import Conversation, Turn
+from evaluators.identity import turns_digest
+
+MONITOR = Monitor(name="score", assignments=(), match={})
+"""The monitor in the records of file evaluations."""
+
+
+def jobs_of(turns: Iterable[Turn], assignments: Sequence[Assignment]) -> Iterator[Job]:
+    """Every evaluation to be made: each evaluator on each turn, or on each conversation, once."""
+    of_turns = [each for each in assignments if each.evaluator.scope == "turn"]
+    of_conversations = [each for each in assignments if each.evaluator.scope == "conversation"]
+    conversations: dict[str, dict[str, Turn]] = {}
+    for turn in turns:
+        if of_conversations:
+            conversations.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
+        for each in of_turns:
+            yield _job(each, each.evaluation_id(turn.turn_id), turn)
+    for conversation_id, members in conversations.items():
+        ordered = tuple(sorted(members.values(), key=_start))
+        conversation = Conversation(
+            **conversation_fields(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
+        )
+        for each in of_conversations:
+            yield _job(each, each.evaluation_id(conversation_id, turns_digest(members)), conversation)
+
+
+def _job(assignment: Assignment, evaluation_id: str, case: Turn | Conversation) -> Job:
+    attributes = {"closed_by": case.closed_by} if isinstance(case, Conversation) else {}
+    return Job(
+        evaluation_id=evaluation_id,
+        monitor=MONITOR,
+        assignment=assignment,
+        case=lambda: case,
+        replay_point=ReplayPoint(0),
+        trigger_offset=0,
+        attributes=attributes,
+    )
+
+
+def _start(turn: Turn) -> float:
+    return turn.started_at.timestamp() if turn.started_at else 0.0

@@ -1,0 +1,97 @@
+"""Output files of evaluations: JSONL, from which a later run resumes, or CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Protocol
+
+from collector.errors import ConfigError
+from collector.records.json import evaluation_to_json
+from evaluators.batch import read_results
+from evaluators.private_files import open_private
+from evaluators.results import Evaluation
+
+COLUMNS = ("evaluation_id", "evaluator", "turn_id", "conversation_id", "outcome", "score", "passed", "reason")
+
+
+class EvaluationWriter(Protocol):
+    """Writes evaluations as they are made."""
+
+    def write(self, evaluation: Evaluation) -> None:
+        """Write one; what is written survives an interruption."""
+        ...
+
+
+def read_earlier(path: Path | None) -> list[Evaluation]:
+    """The evaluations of earlier runs in a JSONL file; without failures, which are evaluated again.
+
+    Raises:
+        ConfigError: it exists and cannot be read, or contains something else.
+    """
+    if path is None or path.suffix == ".csv":
+        return []
+    try:
+        return read_results(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --output") from error
+    except ValueError as error:
+        raise ConfigError(f"{error} with --output") from error
+
+
+@contextmanager
+def open_writer(path: Path | None) -> Generator[EvaluationWriter]:
+    """Open the output: JSONL is appended to, CSV overwritten.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    if path is None:
+        yield _Discard()
+        return
+    try:
+        mode = "w" if path.suffix == ".csv" else "a"
+        with open(path, mode, newline="", encoding="utf-8", opener=open_private) as file:
+            yield _Csv(file) if path.suffix == ".csv" else _Jsonl(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from error
+
+
+class _Discard:
+    def write(self, evaluation: Evaluation) -> None:
+        del evaluation
+
+
+class _Jsonl:
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, evaluation: Evaluation) -> None:
+        self._file.write(evaluation_to_json(evaluation).decode() + "\n")
+        self._file.flush()
+
+
+class _Csv:
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._rows = csv.writer(file)
+        self._rows.writerow(COLUMNS)
+
+    def write(self, evaluation: Evaluation) -> None:
+        subject = evaluation.subject
+        why = evaluation.explanation or evaluation.reason or (evaluation.error.type if evaluation.error else "")
+        self._rows.writerow(
+            [
+                evaluation.evaluation_id,
+                evaluation.evaluator,
+                subject.turn_id,
+                subject.conversation_id,
+                evaluation.outcome,
+                evaluation.score,
+                evaluation.passed,
+                why,
+            ]
+        )
+        self._file.flush()

@@ -1,0 +1,129 @@
+"""`evalstream score`: the evaluators of a configuration over files, with a progress bar, a table and a minimum mean."""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.assemble.trace import Assembler
+from collector.commands.normalize import normalize
+from collector.commands.score.cases import jobs_of
+from collector.commands.score.report import as_json, as_table, below
+from collector.commands.score.runner import RunResult, guarded_run, run_jobs
+from collector.commands.score.spend_limit import judges_of, require_prices
+from collector.commands.score.summary import ScoreSummary, summarize
+from collector.config.loading import Config
+from collector.errors import ConfigError
+from collector.evaluate.plan import Assignment, Plan
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.judging.open_judges import open_judges
+from collector.service.assembly_builder import build_assembler, link_turns
+from collector.service.open_logs import open_logs
+from collector.service.plan_builder import build_plan
+from collector.wording import plural, suggestion
+from evaluators.cases import Turn
+
+DONE, FAILED = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions:
+    """The command's options. `fail_under` is the mean below which the exit status is 1.
+
+    `max_usd` is the limit of this run's judge costs.
+    """
+
+    paths: Sequence[str]
+    evaluators: Sequence[str] = ()
+    output: Path | None = None
+    fail_under: float | None = None
+    max_usd: float | None = None
+    json: bool = False
+
+
+def score(config: Config, options: ScoreOptions) -> int:
+    """Score files; returns the exit status: 1 where a mean is below `fail_under`, or nothing could be scored."""
+    turns = list(turns_in(options.paths, config))
+    if not turns:
+        raise ConfigError(f"{', '.join(options.paths)}: no turns found; evalstream normalize --explain FILE shows why")
+    try:
+        made = asyncio.run(_score(config, options, turns))
+    except KeyboardInterrupt:
+        print(f"evalstream: interrupted{resume_hint(options.output)}", file=sys.stderr)  # noqa: T201
+        raise
+    by_evaluator = summarize(made.evaluations)
+    print(as_json(by_evaluator) if options.json else as_table(by_evaluator), end="")  # noqa: T201 - the command's data
+    problems = list(_problems(by_evaluator, options.fail_under))
+    if made.left:
+        problems.append(limit_message(made, options.max_usd, options.output))
+    for problem in problems:
+        print(f"evalstream: {problem}", file=sys.stderr)  # noqa: T201
+    return FAILED if problems else DONE
+
+
+def resume_hint(output: Path | None) -> str:
+    """How to continue an unfinished run, if its results are in a file."""
+    resumable = output is not None and output.suffix != ".csv"
+    return f"; run the same command again to resume from {output}" if resumable else ""
+
+
+def limit_message(made: RunResult, max_usd: float | None, output: Path | None) -> str:
+    """The message of a run that stopped at its spending limit."""
+    done = len(made.evaluations)
+    every = plural(done + made.left, "evaluation")
+    return f"--max-usd {max_usd:g} reached: {done:,} of {every} done{resume_hint(output)}"
+
+
+def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:
+    """The turns of files, directories and globs; `-` is standard input, read like a .jsonl file."""
+    settings = config.settings.assemble
+    yield from link_turns(_unlinked(paths, build_assembler(settings)), settings)
+
+
+def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
+    for path in paths:
+        matches = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - any path, absolute ones too
+        if not matches:
+            raise ConfigError(f"{path}: no file matches")
+        yield from normalize([Path(each) for each in matches], assembler)
+
+
+async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
+    async with open_logs(config.settings.log) as logs:
+        definitions = await GeneratedStepsStore.open(logs.definitions)
+        async with open_judges(config, definitions) as judges, guarded_run(config) as run:
+            assignments = _assignments(build_plan(config, judges), options.evaluators)
+            if options.max_usd is not None:
+                require_prices(config, judges_of(config, assignments))
+            return await run_jobs(
+                list(jobs_of(turns, assignments)),
+                output=options.output,
+                concurrency=config.settings.evaluate.concurrency,
+                run=run,
+                max_usd=options.max_usd,
+            )
+
+
+def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
+    """The named evaluators; without names all that some monitor uses, each once."""
+    every = {each.evaluator.name: each for monitor in plan.monitors for each in monitor.assignments}
+    unknown = sorted(set(named) - set(every))
+    if unknown:
+        raise ConfigError(f"--evaluator: no monitor uses {unknown[0]!r}; {suggestion(unknown[0], sorted(every))}")
+    return [every[name] for name in (named or every)]
+
+
+def _problems(by_evaluator: dict[str, ScoreSummary], line: float | None) -> Iterator[str]:
+    for name, summary in by_evaluator.items():
+        if not summary.scored and summary.failed:
+            failed = f"{sum(summary.failed.values())} failed ({', '.join(summary.failed)})"
+            by_judge = any("judge" in each for each in summary.failed)
+            advice = "; check base_url, model and api_key of its judge" if by_judge else ""
+            yield f"{name}: nothing could be scored: {failed}; the first error: {summary.problem}{advice}"
+        elif line is not None and below(summary, line):
+            mean = f"mean {summary.mean:.3f} is below {line:g}" if summary.scored else "nothing was scored"
+            yield f"{name}: {mean}"

@@ -1,0 +1,81 @@
+"""Summary of evaluations: per evaluator the mean score with its interval, and the counts without a score."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from evaluators.results import Evaluation
+
+Z95 = 1.959964
+"""The normal distribution's 97.5 % point."""
+
+
+@dataclass(slots=True)
+class ScoreSummary:
+    """One evaluator's evaluations. Scores of one conversation count as dependent in the interval."""
+
+    scored: int = 0
+    skipped: int = 0
+    passed: int = 0
+    judged: int = 0
+    failed: Counter[str] = field(default_factory=Counter[str])
+    problem: str | None = None
+    """The first failure's message; never judged text."""
+    cost_usd: float | None = None
+    tokens: int = 0
+    clusters: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Count one evaluation."""
+        if evaluation.usage:
+            self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
+        if evaluation.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + evaluation.cost_usd
+        if evaluation.score is not None:
+            total, count = self.clusters.get(evaluation.subject.conversation_id, (0.0, 0))
+            self.clusters[evaluation.subject.conversation_id] = (total + evaluation.score, count + 1)
+            self.scored += 1
+            self.judged += evaluation.passed is not None
+            self.passed += evaluation.passed is True
+        elif evaluation.outcome == "skipped":
+            self.skipped += 1
+        else:
+            self.failed[evaluation.error.type if evaluation.error else "unknown"] += 1
+            self.problem = self.problem or (evaluation.error.message if evaluation.error else None)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean score; None without scores."""
+        return sum(total for total, _ in self.clusters.values()) / self.scored if self.scored else None
+
+    @property
+    def error(self) -> float | None:
+        """The mean's standard error, by conversation (Taylor linearisation); None below two of them."""
+        mean, n = self.mean, len(self.clusters)
+        if mean is None or n < 2:
+            return None
+        squares = sum((total - mean * count) ** 2 for total, count in self.clusters.values())
+        return math.sqrt(squares * n / (n - 1)) / self.scored
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The mean's 95 % interval, within [0, 1]."""
+        if self.mean is None or self.error is None:
+            return None
+        return max(0.0, self.mean - Z95 * self.error), min(1.0, self.mean + Z95 * self.error)
+
+    @property
+    def pass_share(self) -> float | None:
+        """The share of scores that meet the threshold; None without a threshold."""
+        return self.passed / self.judged if self.judged else None
+
+
+def summarize(evaluations: Iterable[Evaluation]) -> dict[str, ScoreSummary]:
+    """The tallies by evaluator, in the order of their first evaluation."""
+    by_name: dict[str, ScoreSummary] = {}
+    for evaluation in evaluations:
+        by_name.setdefault(evaluation.evaluator, ScoreSummary()).add(evaluation)
+    return by_name

@@ -1,0 +1,81 @@
+"""Sentences for validation errors: the path in the file, and what to write instead."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from collector.wording import requirement, suggestion
+
+
+def error_sentences(error: ValidationError, model: type[BaseModel], prefix: Sequence[str | int] = ()) -> list[str]:
+    """One sentence per mistake, unknown keys first: a key that is misspelt is often why another is missing.
+
+    `prefix` is the path of the validated part within the file.
+    """
+    details = error.errors(include_url=False)
+    details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
+    return [_sentence(detail, model, prefix) for detail in details]
+
+
+def path_text(path: Sequence[str | int]) -> str:
+    """`('receive', 'kafka', 0, 'topic')` as `receive.kafka[0].topic`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.lstrip(".")
+
+
+def _sentence(detail: ErrorDetails, model: type[BaseModel], prefix: Sequence[str | int]) -> str:
+    path = [*prefix, *detail["loc"]]
+    match detail["type"]:
+        case "extra_forbidden":
+            known = sorted(_fields_at(model, detail["loc"][:-1]))
+            return f"{path_text(path)}: unknown key; {suggestion(str(detail['loc'][-1]), known)}"
+        case "missing":
+            return f"{path_text(path)}: is missing; {_example(model, detail['loc'])}"
+        case "string_pattern_mismatch":
+            return f"{path_text(path)}: has the wrong form; {_example(model, detail['loc'])}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"{path_text(path) or 'the file'}: must be a mapping, with key: value"
+        case _:
+            where = path_text(path)
+            own = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            message = requirement(detail) or own
+            return f"{where}: {message[:1].lower()}{message[1:]}" if where else message
+
+
+def _example(model: type[BaseModel], loc: Sequence[str | int]) -> str:
+    field = _fields_at(model, loc[:-1]).get(str(loc[-1]))
+    return f"write {loc[-1]}: {field}" if field else f"write {loc[-1]}: …"
+
+
+def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> Mapping[str, str]:
+    """The keys, with their descriptions, of the model at a path."""
+    current: Any = model
+    for part in loc:
+        section = _model_in(current)
+        if section is not None and str(part) in section.model_fields:
+            current = section.model_fields[str(part)].annotation
+        elif section is None:
+            current = _item_of(current)
+    section = _model_in(current)
+    return {name: field.description or "…" for name, field in section.model_fields.items()} if section else {}
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return next((model for each in typing.get_args(annotation) if (model := _model_in(each))), None)
+    return None
+
+
+def _item_of(annotation: Any) -> Any:
+    arguments = typing.get_args(annotation)
+    return arguments[-1] if arguments else annotation

@@ -1,0 +1,118 @@
+"""Plain values of a YAML file: loaded safely, `${env:NAME}` replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from collector.errors import ConfigError
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 50
+
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+_WHOLE = re.compile(r"\$\{[^{}]*\}")
+"""A value that is meant to be replaced as a whole."""
+
+
+class _UnsafeYaml(ValueError):
+    """Valid YAML that is refused."""
+
+    def __init__(self, problem: str, mark: Any) -> None:
+        super().__init__(f"line {mark.line + 1}, column {mark.column + 1}: {problem}")
+
+
+def read(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: the file cannot be read or is not a YAML mapping, or an environment variable in it is not set.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name the file with -c") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: is larger than 1 MiB; name a configuration file with -c")
+    return substitute(parse(data, str(path)), str(path), environment if environment is not None else os.environ)
+
+
+def parse(data: bytes, name: str) -> dict[str, Any]:
+    """YAML bytes as a mapping; `name` is what errors call the file."""
+    try:
+        _refuse_unsafe(data)
+        value: Any = yaml.safe_load(data)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: is not valid YAML: {_yaml_problem(error)}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: must be a mapping with keys such as judges, evaluators, monitors")
+    return {str(key): item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _refuse_unsafe(data: bytes) -> None:
+    """Refuse aliases and deep nesting, which can blow up, and duplicate keys, of which one would be lost."""
+    depth = 0
+    for event in yaml.parse(data, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise _UnsafeYaml(f"nested more than {MAX_DEPTH} levels deep; write it flatter", event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            raise _UnsafeYaml("aliases (*name) are not supported; write the value out", event.start_mark)
+    nodes: list[yaml.Node | None] = [yaml.compose(data, Loader=yaml.SafeLoader)]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, yaml.MappingNode):
+            _refuse_double_keys(node)
+            nodes += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+
+
+def _refuse_double_keys(node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            raise _UnsafeYaml(f"the key {key.value!r} occurs twice; keep one", key.start_mark)
+        if isinstance(key, yaml.ScalarNode):
+            seen.add(key.value)
+
+
+def _yaml_problem(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def substitute(value: Any, name: str, environment: Mapping[str, str], path: str = "") -> Any:
+    """Replace `${env:NAME}` and `${env:NAME:-default}` in every text; values only, never keys."""
+    if isinstance(value, dict):
+        return {key: substitute(item, name, environment, f"{path}.{key}".lstrip(".")) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list):
+        return [substitute(item, name, environment, f"{path}[{index}]") for index, item in enumerate(value)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if not isinstance(value, str):
+        return value
+    if _WHOLE.fullmatch(value) and not _REFERENCE.fullmatch(value):
+        raise ConfigError(f"{name}: {path}: only environment variables are replaced; write ${{env:NAME}}")
+
+    def look_up(match: re.Match[str]) -> str:
+        variable: str = match[1]
+        default: str | None = match[2]
+        replacement = environment.get(variable, default)
+        if replacement is None:
+            raise ConfigError(
+                f"{name}: {path}: the environment variable {variable} is not set; "
+                f"set it, or write ${{env:{variable}:-default}}"
+            )
+        return replacement
+
+    return _REFERENCE.sub(look_up, value)

@@ -1,0 +1,175 @@
+"""Attributes read safely, whatever their type: texts, token counts, errors, documents, indexed attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from collector.dialects.call import Passage
+from collector.dialects.decode import as_dict, as_list, decode, decode_json
+from collector.otlp.span import Attributes, Span
+from evaluators.cases import Incomplete, Json, TokenCount
+
+MASKS = frozenset(
+    {"__REDACTED__", "[REDACTED]", "<elided>", "<redacted>", "<REDACTED>", "[redacted]", "REDACTED", "***"}
+)
+"""Texts that replace a removed text."""
+
+LONGEST_MASK = 200
+"""Characters; a longer text is not tested for being a mask, since no mask is longer."""
+
+_SCRUBBED = re.compile(r"\[Scrubbed due to .{1,80}\]")
+
+
+def is_masked(value: Json) -> bool:
+    """Whether a text replaces one that was removed."""
+    if not isinstance(value, str) or len(value) > LONGEST_MASK:
+        return False
+    stripped = value.strip()
+    return stripped in MASKS or _SCRUBBED.fullmatch(stripped) is not None
+
+
+_OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")
+
+
+def looks_like_repr(text: str) -> bool:
+    """Whether a text is the repr of an object rather than anybody's words: `StopEvent(result=…`, `<groq.Stream …>`."""
+    name, bracket, _ = text[:80].partition("(")
+    if name.startswith("<") and _OBJECT.fullmatch(text.strip()):
+        return True
+    return bool(bracket) and name.isidentifier() and text.rstrip().endswith((")", "..."))
+
+
+def find_text(attributes: Mapping[str, Json], *keys: str) -> str | None:
+    """Find the value of the first key that has a text that is not empty; None if no key has."""
+    for key in keys:
+        value = attributes.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def find_value(attributes: Mapping[str, Json], *keys: str) -> tuple[Json, str]:
+    """Find the value of the first key that is present, and that key; (None, "") if none is."""
+    for key in keys:
+        value = attributes.get(key)
+        if value is not None:
+            return value, key
+    return None, ""
+
+
+def find_sources(attributes: Mapping[str, Json], **keys: str) -> dict[str, str]:
+    """Find which attributes are present: `Call.sources`, given the attribute of every field."""
+    return {field: key for field, key in keys.items() if key in attributes}
+
+
+def find_count(attributes: Mapping[str, Json], *keys: str) -> int | None:
+    """Find the value of the first key that has a count, as a number or as a text of digits."""
+    for key in keys:
+        value = attributes.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
+            return int(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**62:
+            return int(value)
+    return None
+
+
+def find_usage(attributes: Mapping[str, Json], inputs: Iterable[str], outputs: Iterable[str]) -> TokenCount | None:
+    """Find token counts, each under the first of its keys; None if there are none, or only zeros."""
+    input_tokens, output_tokens = find_count(attributes, *inputs), find_count(attributes, *outputs)
+    if not input_tokens and not output_tokens:  # no call costs nothing: zeros mean that the library could not count
+        return None
+    return TokenCount(input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
+
+
+INPUT_TOKENS = ("input_tokens", "prompt_tokens", "inputTokens", "promptTokens", "prompt", "input", "promptTokenCount")
+OUTPUT_TOKENS = (
+    "output_tokens", "completion_tokens", "outputTokens", "completionTokens", "completion", "output",
+    "candidatesTokenCount",
+)  # fmt: skip
+
+
+def parse_usage(value: Json) -> TokenCount | None:
+    """Parse token counts out of a provider's own usage object, or JSON of one."""
+    return find_usage(as_dict(decode_json(value)), INPUT_TOKENS, OUTPUT_TOKENS)
+
+
+def parse_texts(value: Json) -> dict[str, str]:
+    """Parse the texts of an object, or of JSON of one, by name: the variables of a prompt template."""
+    return {key: each for key, each in as_dict(decode(value)).items() if isinstance(each, str)}
+
+
+def find_error(span: Span, *, answered: bool) -> str | None:
+    """Find the error of a span: status ERROR, or an exception event if it has no answer; None if nothing failed."""
+    if not span.failed and (answered or not span.events):
+        return None
+    exception = next((event.attributes for event in reversed(span.events) if event.name == "exception"), None)
+    if not span.failed and exception is None:
+        return None
+    exception_attributes = exception or {}
+    kind = find_text(span.attributes, "error.type") or find_text(exception_attributes, "exception.type") or ""
+    kind = kind.removeprefix("<class '").removesuffix("'>")  # the repr of a Python class
+    message = (
+        span.status_message
+        or find_text(span.attributes, "error.message")
+        or find_text(exception_attributes, "exception.message")
+        or ""
+    )
+    return _format_error(kind, message)
+
+
+_TRACEBACK = "Traceback (most recent call last)"
+"""Some libraries put the whole stack into the message."""
+
+
+def _format_error(kind: str, message: str) -> str:
+    message = message.partition(_TRACEBACK)[0].strip()[:2000]
+    if not kind or kind.rpartition(".")[2] in message:
+        return message or kind or "error"
+    return f"{kind}: {message}" if message else kind
+
+
+def group_indexed(attributes: Attributes, beginning: str) -> list[dict[str, Json]]:
+    """Group indexed attributes into objects, in index order: `<beginning>3.role` becomes `role` of one of them.
+
+    Indexes may have gaps, since a limit on the number of attributes drops some.
+    """
+    groups: dict[int, dict[str, Json]] = {}
+    size = len(beginning)
+    for key, value in attributes.items():
+        if key.startswith(beginning):
+            index, _, rest = key[size:].partition(".")
+            if index.isascii() and index.isdigit() and len(index) <= 9:
+                groups.setdefault(int(index), {})[rest] = value
+    return [groups[index] for index in sorted(groups)]
+
+
+def find_redaction(*values: Json) -> Incomplete | None:
+    """Return `redacted` if one of the values is a mask."""
+    return "redacted" if any(is_masked(value) for value in values) else None
+
+
+def parse_passages(value: Json) -> tuple[Passage, ...]:
+    """Parse documents: a list, an object with a list under `documents` or a similar key, or JSON of either."""
+    value = decode(value)
+    fields = as_dict(value)
+    for key in ("documents", "source_documents", "source_nodes", "results", "data", "output"):
+        if isinstance(fields.get(key), list):
+            value = fields[key]
+            break
+    return tuple(parse_passage(fields) for each in as_list(value) if (fields := as_dict(decode(each))))
+
+
+def parse_passage(document: Mapping[str, Any]) -> Passage:
+    """Parse one document, whatever its keys are called."""
+    nested = as_dict(document.get("node") or document.get("document") or document.get("kwargs"))
+    fields = {**nested, **document}
+    text = find_text(fields, "content", "page_content", "pageContent", "text", "snippet", "chunk", "document", "body")
+    if text is None:  # Genkit: in parts
+        parts = [find_text(as_dict(part), "text") for part in as_list(fields.get("content"))]
+        text = "\n".join(part for part in parts if part)
+    score = fields.get("score", fields.get("similarity", fields.get("relevance_score")))
+    number = float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None
+    identity = fields.get("id", fields.get("id_", fields.get("doc_id")))
+    return Passage(text or "", str(identity)[:200] if isinstance(identity, (str, int)) else None, number)

@@ -1,0 +1,1 @@
+"""Spending limits: reservations, windows, and the sampling rates that follow from them."""

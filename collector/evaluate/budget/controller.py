@@ -1,0 +1,289 @@
+"""The budget controller of a process: what its partitions have spent and reserved, and the rates that follow from it.
+
+Each partition has an equal part of every budget, and its saved state moves with it to another process, so that the
+parts of all replicas add up to the budget. A process pools the parts of its partitions.
+"""
+# Why not one shared counter: it would need a store and a round trip per evaluation, and a replica that is cut off from
+# it would have to stop or overspend. Parts by partition need no communication at all.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collector.evaluate.budget.rates import FULL_RATES, RateReduction, Rates
+from collector.evaluate.budget.windows import (
+    EARLY,
+    FIRST_FACTOR,
+    FIRST_STEP,
+    STEP,
+    Budget,
+    BudgetWindow,
+    Demand,
+    rate_factor,
+)
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+
+ALL_MONITORS = ""
+"""The name of the budget of all monitors."""
+_LEARNING_RATE = 0.05  # weight of an evaluation's cost in the mean of its kind
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUsage:
+    """The part of a budget that this process has, in US dollars, and what it spent of it in the last `period` seconds.
+
+    `monitor` is "" for the budget of all.
+    """
+
+    monitor: str
+    period: float
+    limit_usd: float
+    spent_usd: float
+
+
+class PartitionBudget:
+    """The spending of one partition, and the demand of its traffic."""
+
+    def __init__(self, budget: Mapping[str, Budget], share: float, now: float) -> None:
+        self.windows = {
+            name: [BudgetWindow(period, usd * share, now, brake=each.brake) for period, usd in each.windows()]
+            for name, each in budget.items()
+        }
+        self.demands: dict[tuple[str, str], Demand] = {}
+        self.decided_at = now
+        self.started = False
+
+    def demand(self, monitor: str, evaluator: str) -> Demand:
+        """The demand for an evaluator of a monitor."""
+        return self.demands.setdefault((monitor, evaluator), Demand())
+
+    def windows_of(self, monitor: str) -> Iterator[BudgetWindow]:
+        """The budgets that a monitor's evaluations are paid from."""
+        yield from self.windows.get(monitor, ())
+        yield from self.windows.get(ALL_MONITORS, ())
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "windows": {name: [each.to_json() for each in windows] for name, windows in self.windows.items()},
+            "demands": [[*names, each.per_second] for names, each in self.demands.items()],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Continue from what `to_json` gave; budgets that it does not contain start empty."""
+        for name, saved_windows in saved["windows"].items():
+            by_period = {each["period"]: each for each in saved_windows}
+            for window in self.windows.get(name, ()):
+                if window.period in by_period:
+                    window.restore(by_period[window.period])
+        for monitor, evaluator, per_second in saved["demands"]:
+            self.demand(monitor, evaluator).per_second = per_second
+        self.started = True
+
+
+class BudgetController:
+    """Decides the rates of a process. `partitions` is the number that the log has, in all processes."""
+
+    def __init__(self, plan: Plan, partitions: int) -> None:
+        self._plan = plan
+        self._partitions = partitions
+        self._budgets = {each.name: each.budget for each in plan.monitors if each.budget.limited}
+        if plan.budget.limited:
+            self._budgets[ALL_MONITORS] = plan.budget
+        self._by_partition: dict[int, PartitionBudget] = {}
+        self._costs: dict[tuple[str, str], float] = {}
+        self._reserved: dict[str, tuple[str, float]] = {}
+        self._last = FULL_RATES
+
+    @property
+    def budgets(self) -> Mapping[str, Budget]:
+        """The budgets of all processes together, by monitor; that of all monitors under ""."""
+        return self._budgets
+
+    def factor(self, name: str) -> float:
+        """The lowest factor on a monitor's rates, or on any's, at the last decision; 0 before."""
+        return min(
+            (share.factor for monitor, share in self._last.by_monitor.items() if name in (ALL_MONITORS, monitor)),
+            default=0.0,
+        )
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any budget."""
+        return bool(self._budgets)
+
+    def add_partition(
+        self, partition: int, now: float, saved: Mapping[str, Any] | None, costs: Iterable[tuple[str, float, float]]
+    ) -> None:
+        """Take over a partition with its saved budget and the costs since then: monitor, US dollars, time."""
+        partition_budget = PartitionBudget(self._budgets, 1.0 / self._partitions, now)
+        if saved is not None:
+            partition_budget.restore(saved)
+        for monitor, usd, when in costs:
+            for window in partition_budget.windows_of(monitor):
+                window.spend(usd, when)
+        self._by_partition[partition] = partition_budget
+
+    def remove_partition(self, partition: int) -> None:
+        """A partition is revoked."""
+        self._by_partition.pop(partition, None)
+
+    def initial_rates(self) -> Rates:
+        """The rates before anything is known."""
+        names = [each.name for each in self._plan.monitors if self._limited(each.name)]
+        return Rates({name: RateReduction(FIRST_FACTOR) for name in names}) if names else FULL_RATES
+
+    def _limited(self, monitor: str) -> bool:
+        return monitor in self._budgets or ALL_MONITORS in self._budgets
+
+    def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
+        """A subject came that would be judged with probability `units` if there were no budget."""
+        if assignment.evaluator.needs_judge and self._limited(monitor.name):
+            self._by_partition[partition].demand(monitor.name, assignment.evaluator.name).add(units)
+
+    def is_decision_due(self, partition: int, now: float) -> bool:
+        """Whether it is time to decide on a partition's rates."""
+        partition_budget = self._by_partition[partition]
+        elapsed = now - partition_budget.decided_at
+        if not self.limited or elapsed < EARLY:
+            return False
+        if elapsed >= (STEP if partition_budget.started else FIRST_STEP):
+            return True
+        return partition_budget.started and any(each.has_jumped(elapsed) for each in partition_budget.demands.values())
+
+    def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
+        """The rates of the next minute, and the partition's budget to be saved with them."""
+        partition_budget = self._by_partition[partition]
+        for each in partition_budget.demands.values():
+            each.update(now - partition_budget.decided_at)
+        partition_budget.decided_at, partition_budget.started = now, True
+        for each in self._by_partition.values():
+            for windows in each.windows.values():
+                for window in windows:
+                    window.accrue(now)
+        shares = {each.name: self._share(each, now) for each in self._plan.monitors if self._limited(each.name)}
+        self._last = Rates(shares)
+        return self._last, partition_budget.to_json()
+
+    def _share(self, monitor: Monitor, now: float) -> RateReduction:
+        factor, fallback = 1.0, False
+        for name, monitors in ((monitor.name, (monitor,)), (ALL_MONITORS, self._plan.monitors)):
+            budget = self._budgets.get(name)
+            if budget is None:
+                continue
+            fallback = fallback or self.used_fraction(name, now) >= budget.fallback_at
+            for index in range(len(list(budget.windows()))):
+                allowed = sum(
+                    partition_budget.windows[name][index].allowed_per_second
+                    for partition_budget in self._by_partition.values()
+                )
+                factor = min(factor, rate_factor(allowed, sum(self._demand_usd(each, fallback) for each in monitors)))
+        return RateReduction(factor, fallback)
+
+    def _demand_usd(self, monitor: Monitor, fallback: bool) -> float:
+        """US dollars per second that judging without a budget would cost."""
+        return sum(
+            (partition_budget.demand(monitor.name, each.evaluator.name).per_second or 0.0)
+            * self.expected_usd(each, fallback)
+            for each in monitor.assignments
+            if each.evaluator.needs_judge
+            for partition_budget in self._by_partition.values()
+        )
+
+    def expected_usd(self, assignment: Assignment, fallback: bool) -> float:
+        """US dollars that an evaluation will probably cost."""
+        model = assignment.judge_of(fallback=fallback).model
+        return self._costs.get((assignment.evaluator.name, model), assignment.expected_usd)
+
+    def used_fraction(self, name: str, now: float) -> float:
+        """The largest fraction of a hard cap that is spent or reserved."""
+        budget = self._budgets[name]
+        reserved = sum(usd for monitor, usd in self._reserved.values() if name in (ALL_MONITORS, monitor))
+        used = 0.0
+        for index, (_, usd) in enumerate(budget.windows()):
+            cap = budget.hard_cap * usd * len(self._by_partition) / self._partitions
+            spent_usd = sum(
+                partition_budget.windows[name][index].sum_spent(now) for partition_budget in self._by_partition.values()
+            )
+            used = max(used, (spent_usd + reserved) / cap) if cap else 1.0
+        return used
+
+    def usages(self, now: float) -> Iterator[BudgetUsage]:
+        """The usage of every budget."""
+        owned = len(self._by_partition) / self._partitions
+        for name, budget in self._budgets.items():
+            for index, (period, usd) in enumerate(budget.windows()):
+                spent_usd = sum(
+                    partition_budget.windows[name][index].sum_spent(now)
+                    for partition_budget in self._by_partition.values()
+                )
+                yield BudgetUsage(name, period, usd * owned, spent_usd)
+
+    def reserve(self, job: Job, now: float) -> bool:
+        """Reserve the expected cost of an evaluation; False if a hard cap is reached: it must not be made."""
+        monitor = job.monitor.name
+        if not job.assignment.evaluator.needs_judge or not self._limited(monitor):
+            return True
+        if any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self._budgets):
+            return False
+        self._reserved[job.evaluation_id] = (monitor, self.expected_usd(job.assignment, job.fallback))
+        return True
+
+    def settle(self, job: Job, partition: int, usd: float | None, now: float) -> None:
+        """An evaluation has ended; `usd` is its cost, None if it was not made."""
+        self._reserved.pop(job.evaluation_id, None)
+        if usd is None:
+            return
+        kind = (job.assignment.evaluator.name, job.judge.model)
+        mean = self._costs.get(kind)
+        self._costs[kind] = usd if mean is None else (1 - _LEARNING_RATE) * mean + _LEARNING_RATE * usd
+        partition_budget = self._by_partition.get(partition)
+        for window in partition_budget.windows_of(job.monitor.name) if partition_budget else ():
+            window.spend(usd, now)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReservation:
+    """The expected cost of a job, reserved in the budgets of its monitor and of all monitors.
+
+    `clock` gives seconds since the epoch. A reservation lives in memory: money that is reserved at a crash is free
+    again, and what an evaluation cost is read back from its record.
+    """
+
+    budget: BudgetController
+    job: Job
+    partition: int
+    clock: Callable[[], float]
+
+    def reserve(self) -> bool:
+        """Reserve the expected cost; False if a hard cap is reached and the call must not be made."""
+        return self.budget.reserve(self.job, self.clock())
+
+    def settle(self, usd: float | None) -> None:
+        """Replace the reservation by the real cost; None if the call was not made."""
+        self.budget.settle(self.job, self.partition, usd, self.clock())
+
+    def for_canary(self) -> BudgetReservation:
+        """The reservation of the job's canary run, which costs as much again.
+
+        A canary leaves no record. So what canaries cost since the last saved budget, a minute at most, is not known
+        after a crash.
+        """
+        return replace(self, job=replace(self.job, evaluation_id=f"canary of {self.job.evaluation_id}"))
+
+
+class Unlimited:
+    """Reservations where there is no budget: always granted."""
+
+    def reserve(self) -> bool:
+        """Grant."""
+        return True
+
+    def settle(self, usd: float | None) -> None:
+        """Do nothing."""
+
+    def for_canary(self) -> Unlimited:
+        """The same."""
+        return self

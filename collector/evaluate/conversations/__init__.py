@@ -1,0 +1,1 @@
+"""Session windows: which turns belong to a conversation, and when it closes."""

@@ -1,0 +1,262 @@
+"""Session windows by conversation id: a state machine driven by records and their times. No clock, no I/O.
+
+A window opens with its first turn. It closes when a turn says so, after `idle_gap` without a turn, or at a limit of
+age, turns or bytes. A window that closed idle or by a turn's word waits for late turns: a turn less than `idle_gap` +
+`allowed_lateness` before or after one of its turns belongs to it and reopens it, and its next result is revision n+1.
+It is removed when `allowed_lateness` more has passed, so that turns which are late by up to that find the same windows
+as if they had come in order. Two windows of one id that a late turn connects are merged.
+
+A window that closed at a limit is purged: its texts are released at once, only the ids of its turns remain to recognize
+duplicates, and later turns open a new window. Which turns come before a limit depends on the order of arrival.
+
+Eviction and snapshots always take all windows of a conversation id. They depend on each other (a purged window sends
+later turns to the next one), so no replay that begins between them could rebuild one alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice, takewhile
+from typing import Literal
+
+from collector.evaluate.conversations.packed_turn import IncomingTurn
+from collector.evaluate.conversations.session_window import ConversationWindows, SessionWindow, WindowResult
+from collector.evaluate.recovery.replay_point import ReplayPoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindowSettings:
+    """When session windows close; times in seconds."""
+
+    idle_gap: float = 900.0
+    allowed_lateness: float = 600.0
+    max_age: float = 86_400.0
+    max_turns: int = 200
+    max_bytes: int = 1 << 20
+
+
+_STALE_TIMERS = 1000
+"""Timers of removed windows that stay in the heap before it is rebuilt, so that removal is cheap."""
+
+AddOutcome = Literal["new", "duplicate", "late"]
+"""What became of a turn: a `late` one came after its window was removed."""
+
+
+class KeyedSessions:
+    """The session windows of one partition, as one monitor sees them.
+
+    Feed it in log order: `advance` to a record's time first, then `add` the record's turn. Both give the same results
+    on a replay, because the only time they know is the records'. `fallback` says whether fallback judges are in use.
+    """
+
+    def __init__(self, settings: SessionWindowSettings, *, fallback: Callable[[], bool] = lambda: False) -> None:
+        self._settings = settings
+        self._reach = settings.idle_gap + settings.allowed_lateness
+        self._fallback = fallback
+        # By conversation id, in the order of replay points, so that the first is the low watermark. A new or restored
+        # conversation has the newest replay point: insertion order is sorted order, and no heap is needed.
+        self._conversations: OrderedDict[str, ConversationWindows] = OrderedDict()
+        self._timers: list[tuple[float, int, SessionWindow]] = []
+        self._number = count()
+        self._released: list[ReplayPoint] = []
+        self._window_count = 0
+        self.open = 0
+        """How many windows are open."""
+        self.size = 0
+        """Bytes of all windows, roughly."""
+
+    def __len__(self) -> int:
+        return self._window_count
+
+    def add(
+        self, conversation_id: str, incoming: IncomingTurn, replay_point: ReplayPoint, time: float
+    ) -> tuple[AddOutcome, list[WindowResult]]:
+        """Add the turn of the record at `replay_point`, at the partition's `time`; returns what closed by it, too."""
+        conversation = self._conversations.get(conversation_id)
+        windows = conversation.windows if conversation else []
+        if any(incoming.turn_id in window.turns for window in windows):
+            return "duplicate", []
+        at = incoming.packed.happened_at
+        matching = [each for each in windows if self._fits(each, at)]
+        if not matching and at + self._reach <= time:
+            return "late", []
+        if conversation is None:
+            conversation = self._conversations[conversation_id] = ConversationWindows(
+                replay_point, [], replay_point.offset
+            )
+        if not matching:
+            matching = [self._open(conversation, SessionWindow(conversation_id, at, at, time))]
+        window = matching[0]
+        for other in matching[1:]:
+            self._merge(conversation, window, other)
+        self._add_turn(window, incoming, time)
+        conversation.last_change = replay_point.offset
+        return "new", self._close_if_ended(conversation, window)
+
+    def _fits(self, window: SessionWindow, at: float) -> bool:
+        return not window.purged and window.first_at - self._reach < at < window.last_at + self._reach
+
+    def _open(self, conversation: ConversationWindows, window: SessionWindow) -> SessionWindow:
+        conversation.windows.append(window)
+        self._window_count += 1
+        self.open += not window.closed
+        self.size += window.size
+        self._set_timer(window)
+        return window
+
+    def _merge(self, conversation: ConversationWindows, window: SessionWindow, other: SessionWindow) -> None:
+        was_closed, size = window.closed, window.size
+        window.merge(other)
+        window.closed = was_closed
+        self.size += window.size - size
+        self._remove(conversation, other)
+
+    def _add_turn(self, window: SessionWindow, incoming: IncomingTurn, time: float) -> None:
+        size = window.size
+        self.open += window.closed
+        window.add(incoming)
+        self.size += window.size - size
+        window.touched_at = time
+        if self._deadline(window) < window.timer_at:
+            self._set_timer(window)
+
+    def _close_if_ended(self, conversation: ConversationWindows, window: SessionWindow) -> list[WindowResult]:
+        """Close a window that its newest turn ends."""
+        settings = self._settings
+        if len(window.turns) >= settings.max_turns:
+            return [self._close(conversation, window, "max_turns", purge=True)]
+        if window.size >= settings.max_bytes:
+            return [self._close(conversation, window, "max_bytes", purge=True)]
+        if window.last_at - window.first_at >= settings.max_age:
+            return [self._close(conversation, window, "max_age", purge=True)]
+        return [self._close(conversation, window, "explicit")] if window.ends_conversation else []
+
+    def advance(self, time: float, offset: int) -> Iterator[WindowResult]:
+        """Let time pass before the record at `offset`: close windows that are due, remove those that waited enough."""
+        while self._timers and self._timers[0][0] <= time:
+            at, _, window = heapq.heappop(self._timers)
+            if window.removed or window.timer_at != at:
+                continue
+            if self._deadline(window) > at:  # turns came since the timer was set
+                self._set_timer(window)
+                continue
+            conversation = self._conversations[window.conversation_id]
+            conversation.last_change = offset
+            if window.closed:
+                self._remove(conversation, window)
+                self._remove_if_empty(window.conversation_id, conversation)
+            else:
+                aged = window.first_at + self._settings.max_age <= time
+                closed = self._close(conversation, window, "max_age" if aged else "idle", purge=aged)
+                self._set_timer(window)
+                yield closed
+
+    def _deadline(self, window: SessionWindow) -> float:
+        if window.closed:
+            return window.touched_at + self._reach + self._settings.allowed_lateness
+        return max(
+            window.touched_at,
+            min(window.touched_at + self._settings.idle_gap, window.first_at + self._settings.max_age),
+        )
+
+    def _close(
+        self, conversation: ConversationWindows, window: SessionWindow, closed_by: str, *, purge: bool = False
+    ) -> WindowResult:
+        closed = window.close(closed_by, replay_point=conversation.replay_point, fallback=self._fallback())
+        self.open -= 1
+        if purge:
+            size = window.size
+            window.purge()
+            self.size += window.size - size
+        return closed
+
+    def _remove(self, conversation: ConversationWindows, window: SessionWindow) -> None:
+        """Remove one window of a conversation."""
+        conversation.windows.remove(window)
+        self._window_count -= 1
+        self.open -= not window.closed
+        self.size -= window.size
+        window.removed = True
+        window.turns = {}  # its timer may still refer to it
+        if len(self._timers) > 2 * self._window_count + _STALE_TIMERS:
+            self._timers = [entry for entry in self._timers if not entry[2].removed and entry[2].timer_at == entry[0]]
+            heapq.heapify(self._timers)
+
+    def _remove_if_empty(self, conversation_id: str, conversation: ConversationWindows) -> None:
+        if not conversation.windows:
+            del self._conversations[conversation_id]
+            self._released.append(conversation.replay_point)
+
+    def _set_timer(self, window: SessionWindow) -> None:
+        window.timer_at = self._deadline(window)
+        heapq.heappush(self._timers, (window.timer_at, next(self._number), window))
+
+    def oldest(self, number: int) -> list[str]:
+        """The ids of the conversations with the oldest replay points, to be evicted."""
+        return list(islice(self._conversations, number))
+
+    def evict(self, conversation_id: str) -> list[WindowResult]:
+        """Close the open windows of a conversation early, and remove all of them."""
+        conversation = self._conversations.get(conversation_id)
+        if conversation is None:
+            return []
+        closed = [self._close(conversation, each, "evicted") for each in conversation.windows if not each.closed]
+        for window in list(conversation.windows):
+            self._remove(conversation, window)
+        self._remove_if_empty(conversation_id, conversation)
+        return closed
+
+    def needing_snapshot(self, offset: int, time: float, number: int) -> list[tuple[str, ConversationWindows]]:
+        """At most `number` conversations that need records before `offset` or from before `time`, to be snapshotted."""
+        candidates = islice(self._conversations.items(), 2 * number)
+        needing = takewhile(
+            lambda item: item[1].replay_point.offset < offset or item[1].replay_point.time < time, candidates
+        )
+        return [item for item in needing if not item[1].snapshot_pending][:number]
+
+    def is_unchanged(self, conversation_id: str, first_offset: int, since: int) -> bool:
+        """Whether the conversation still begins at `first_offset` and no record from offset `since` on changed it."""
+        conversation = self._conversations.get(conversation_id)
+        return (
+            conversation is not None
+            and conversation.replay_point.offset == first_offset
+            and conversation.last_change < since
+        )
+
+    def discard(self, conversation_id: str) -> None:
+        """A snapshot of the conversation was read and is not valid."""
+        conversation = self._conversations.get(conversation_id)
+        if conversation is not None:
+            conversation.snapshot_pending = False
+
+    def restore(self, conversation_id: str, windows: Sequence[SessionWindow], replay_point: ReplayPoint) -> None:
+        """Replace a conversation by its snapshot in the record at `replay_point`: no earlier record is needed any more.
+
+        Only for a valid snapshot: one whose conversation was unchanged when this record was first read.
+        """
+        conversation = self._conversations.pop(conversation_id, None)
+        if conversation is not None:
+            self._released.append(conversation.replay_point)
+            for window in list(conversation.windows):
+                self._remove(conversation, window)
+        conversation = self._conversations[conversation_id] = ConversationWindows(replay_point, [], replay_point.offset)
+        for window in windows:
+            self._open(conversation, window)
+
+    @property
+    def due_at(self) -> float | None:
+        """When time alone may next change something (s since the epoch)."""
+        return self._timers[0][0] if self._timers else None
+
+    @property
+    def low_watermark(self) -> ReplayPoint | None:
+        """The oldest replay point of a conversation."""
+        return next((each.replay_point for each in self._conversations.values()), None)
+
+    def take_released(self) -> list[ReplayPoint]:
+        """The replay points that conversations have stopped needing since the last call."""
+        released, self._released = self._released, []
+        return released

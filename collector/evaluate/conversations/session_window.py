@@ -1,0 +1,182 @@
+"""A session window: the turns of a conversation, and the chance and revisions of its evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from collector.evaluate.conversations.packed_turn import NO_HASHES, IncomingTurn, PackedTurn
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from evaluators.identity import turns_digest
+
+TURN_BYTES = 400
+"""Memory of a turn beside its packed text: ids, numbers, a dictionary entry."""
+
+
+class ClosedRevision(NamedTuple):
+    """One closing of a window: a digest of its turns' ids, and the chance with which it was to be judged.
+
+    The chance is `rate` times `boost`; for evaluators that a budget does not reduce it is `boost` alone.
+    """
+
+    digest: str
+    rate: float
+    boost: float
+    fallback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """A closed window, with its turns in the order of their start.
+
+    `supersedes` are all earlier revisions with a part of these turns, since which of them were judged is not known
+    here. `replay_point` is that of its conversation. `missing_messages` is the number of user messages that histories
+    mention and no turn contains.
+    """
+
+    conversation_id: str
+    turns: tuple[tuple[str, PackedTurn], ...]
+    closed_by: str
+    revision: int
+    closed_revision: ClosedRevision
+    supersedes: tuple[ClosedRevision, ...]
+    stratum: str
+    upstream: float | None
+    missing_messages: int
+    replay_point: ReplayPoint
+
+
+@dataclass(slots=True, eq=False)
+class SessionWindow:
+    """A session window: open, closed and waiting for late turns, or purged of its texts.
+
+    Times are seconds since the epoch. `touched_at` is the partition's time at the last turn, never before a turn's own.
+    `missing_user_hashes` are hashes of user messages seen in histories but not yet received as turns.
+    """
+
+    conversation_id: str
+    first_at: float
+    last_at: float
+    touched_at: float
+    turns: dict[str, PackedTurn | None] = field(default_factory=dict[str, "PackedTurn | None"])
+    size: int = 0
+    newest: tuple[float, str] = (0.0, "")
+    ends_conversation: bool = False
+    missing_user_hashes: frozenset[int] = NO_HASHES
+    oldest: tuple[float, str] = (0.0, "")
+    hashes_before_first: frozenset[int] = NO_HASHES
+    rate: float = 0.0
+    boost: float = 0.0
+    stratum: str = "all"
+    upstream: float | None = None
+    closed: bool = False
+    purged: bool = False
+    removed: bool = False
+    revision: int = 0
+    closed_revisions: tuple[ClosedRevision, ...] = ()
+    timer_at: float = 0.0
+
+    def add(self, incoming: IncomingTurn) -> None:
+        """Add a turn that is new to it."""
+        key = (incoming.packed.started_at, incoming.turn_id)
+        if not self.turns:
+            self.first_at = self.last_at = incoming.packed.happened_at
+            self.newest = self.oldest = key
+            self.ends_conversation, self.hashes_before_first, self.upstream = (
+                incoming.ends_conversation,
+                incoming.prior_user_hashes,
+                incoming.upstream,
+            )
+        elif incoming.upstream != self.upstream:
+            self.upstream = None
+        self.turns[incoming.turn_id] = incoming.packed
+        self.size += len(incoming.packed.data) + TURN_BYTES
+        self._order(key, incoming)
+        self._raise_chance(incoming.rate, incoming.boost, incoming.stratum)
+        if incoming.prior_user_hashes:
+            self.missing_user_hashes |= incoming.prior_user_hashes - self._user_hashes()
+        self.closed = False
+
+    def _order(self, key: tuple[float, str], incoming: IncomingTurn) -> None:
+        self.first_at = min(self.first_at, incoming.packed.happened_at)
+        self.last_at = max(self.last_at, incoming.packed.happened_at)
+        if key > self.newest:
+            self.newest, self.ends_conversation = key, incoming.ends_conversation
+        if key < self.oldest:
+            self.oldest, self.hashes_before_first = key, incoming.prior_user_hashes
+
+    def _raise_chance(self, rate: float, boost: float, stratum: str) -> None:
+        """Make `rate` times `boost` the largest product of any turn."""
+        # Not the largest rate of one turn times the largest boost of another: no turn was drawn with that chance, so
+        # 1 / chance would be too small a weight, and means would be biased.
+        chance = max(self.rate * self.boost, rate * boost)
+        self.boost, self.stratum = max((self.boost, self.stratum), (boost, stratum))
+        self.rate = chance / self.boost
+
+    def merge(self, other: SessionWindow) -> None:
+        """Merge a window that a turn connects with this one."""
+        if other.newest > self.newest:
+            self.newest, self.ends_conversation = other.newest, other.ends_conversation
+        if other.oldest < self.oldest:
+            self.oldest, self.hashes_before_first = other.oldest, other.hashes_before_first
+        self.first_at, self.last_at = min(self.first_at, other.first_at), max(self.last_at, other.last_at)
+        self.turns |= other.turns
+        self.size += other.size
+        self.missing_user_hashes |= other.missing_user_hashes
+        self._raise_chance(other.rate, other.boost, other.stratum)
+        if other.upstream != self.upstream:
+            self.upstream = None
+        self.revision = max(self.revision, other.revision)
+        self.closed_revisions += other.closed_revisions
+
+    def close(self, closed_by: str, *, replay_point: ReplayPoint, fallback: bool) -> WindowResult:
+        """Close it; the next close is another revision and supersedes this one."""
+        turns = sorted(
+            ((turn_id, packed) for turn_id, packed in self.turns.items() if packed is not None),
+            key=lambda item: (item[1].started_at, item[0]),
+        )
+        closed = ClosedRevision(turns_digest(self.turns), self.rate, self.boost, fallback)
+        earlier = tuple(each for each in self.closed_revisions if each.digest != closed.digest)
+        self.closed_revisions = (*earlier, closed)
+        self.closed = True
+        self.revision += 1
+        return WindowResult(
+            conversation_id=self.conversation_id,
+            turns=tuple(turns),
+            closed_by=closed_by,
+            revision=self.revision,
+            closed_revision=closed,
+            supersedes=earlier,
+            stratum=self.stratum,
+            upstream=self.upstream,
+            missing_messages=len(self.missing_user_hashes - self._user_hashes() - self.hashes_before_first),
+            replay_point=replay_point,
+        )
+
+    def purge(self) -> None:
+        """Release the texts; the turns' ids stay, so that duplicates are recognized."""
+        self.turns = dict.fromkeys(self.turns)
+        self.size = TURN_BYTES * len(self.turns) // 2
+        self.missing_user_hashes = self.hashes_before_first = NO_HASHES
+        self.purged = True
+
+    def _user_hashes(self) -> set[int]:
+        return {
+            packed.user_hash for packed in self.turns.values() if packed is not None and packed.user_hash is not None
+        }
+
+
+@dataclass(slots=True, eq=False)
+class ConversationWindows:
+    """All windows of one conversation id, from the first that opens until the last is removed.
+
+    A replay from `replay_point`, that of the first window's first record, or from before, rebuilds every window. A
+    replay from behind it does not: what it makes of the id means nothing until all windows are removed, or a snapshot
+    is restored. `last_change` is the offset of the last record that changed anything.
+    """
+
+    replay_point: ReplayPoint
+    windows: list[SessionWindow]
+    last_change: int
+    snapshot_pending: bool = False
+    """Whether a snapshot was written and not yet read."""

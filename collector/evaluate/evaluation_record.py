@@ -1,0 +1,30 @@
+"""The record of a job and its result, for the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector.evaluate.plan import Job
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluation import Result
+from evaluators.evaluation_record import make_record
+from evaluators.results import Evaluation
+
+
+def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evaluation:
+    """The record of a job that is done."""
+    return make_record(
+        job.assignment.evaluator,
+        case,
+        result,
+        evaluation_id=job.evaluation_id,
+        evaluator_version=job.assignment.version_by(fallback=job.fallback),
+        monitor=job.monitor.name,
+        sampling=job.sampling,
+        supersedes=job.supersedes,
+        attributes=_attributes(job),
+    )
+
+
+def _attributes(job: Job) -> dict[str, Any]:
+    return {**job.attributes, "fallback_judge": job.judge.model} if job.fallback else dict(job.attributes)

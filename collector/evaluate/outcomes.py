@@ -1,0 +1,134 @@
+"""Outcomes of evaluations: each is counted once when it becomes due, and once when it ends.
+
+In one process, at any time and for each monitor and evaluator,
+
+    matched + resumed = scored + skipped + failed + sampled_out + duplicate + superseded + reassigned + in flight
+
+`matched` becomes due when a turn comes, or a conversation closes. `scored`, `skipped` and `failed` are recorded, with
+the record's reason; the others leave no record. `reassigned` was in flight when its partition was given up; it is
+`resumed` by the partition's next owner, and ends there. So is what was in flight in a process that died. `duplicate`
+is of a subject whose evaluation exists or is in flight.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, get_args
+
+from collector.evaluate.plan import Plan
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import (
+    CONVERSATIONS,
+    CONVERSATIONS_CLOSED,
+    EVALUATIONS_DUE,
+    EVALUATIONS_ENDED,
+    EVALUATIONS_STARTED,
+    INCOMPLETE_CONVERSATIONS,
+    TURNS,
+    UNMATCHED_TURNS,
+)
+
+Due = Literal["matched", "resumed"]
+End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned"]
+TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate", "late"]
+
+
+class OutcomeCounter(Protocol):
+    """The port to counters. During a replay only resumed evaluations are counted."""
+
+    def count_turn(self, monitor: str, outcome: TurnOutcome) -> None:
+        """Count what a monitor did with a turn; "" for no monitor."""
+        ...
+
+    def count_evaluation(
+        self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
+    ) -> None:
+        """Count evaluations that became due, or ended."""
+        ...
+
+    def count_started(self, monitor: str, evaluator: str) -> None:
+        """Count an evaluation that was started."""
+        ...
+
+    def count_idle(self, monitor: str, number: int) -> None:
+        """Count conversations that became idle, judged or not."""
+        ...
+
+    def count_closed(self, monitor: str, by: str, missing: int) -> None:
+        """Count a window that closed: by what, and how many of the user's messages it lacks."""
+        ...
+
+
+class NullOutcomes:
+    """Counts nothing: for replays."""
+
+    def count_turn(self, monitor: str, outcome: TurnOutcome) -> None:
+        """Nothing."""
+
+    def count_evaluation(
+        self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
+    ) -> None:
+        """Nothing."""
+
+    def count_started(self, monitor: str, evaluator: str) -> None:
+        """Nothing."""
+
+    def count_idle(self, monitor: str, number: int) -> None:
+        """Nothing."""
+
+    def count_closed(self, monitor: str, by: str, missing: int) -> None:
+        """Nothing."""
+
+
+_DUE = get_args(Due)
+
+
+class PrometheusOutcomes:
+    """Counts into the metrics of this process. The plan's names are reserved, and their series start at 0."""
+
+    def __init__(self, telemetry: Telemetry, plan: Plan) -> None:
+        self._telemetry = telemetry
+        for monitor in plan.monitors:
+            telemetry.reserve("monitor", monitor.name)
+            for each in monitor.assignments:
+                telemetry.reserve("evaluator", each.evaluator.name)
+        for monitor in plan.monitors:
+            for outcome in ("sampled", "sampled_out"):  # at 0: Prometheus does not see the first one otherwise
+                telemetry.counter(TURNS, monitor.name, outcome)
+            for each in monitor.assignments:  # one that never runs shows that nothing matched
+                telemetry.counter(EVALUATIONS_STARTED, monitor.name, each.evaluator.name)
+                telemetry.counter(EVALUATIONS_DUE, monitor.name, each.evaluator.name, "matched")
+                telemetry.counter(EVALUATIONS_ENDED, monitor.name, each.evaluator.name, "scored", "")
+                if monitor.budget.limited or plan.budget.limited:
+                    telemetry.counter(EVALUATIONS_ENDED, monitor.name, each.evaluator.name, "skipped", "over_budget")
+            if monitor.of_scope("conversation"):
+                telemetry.counter(CONVERSATIONS, monitor.name)
+
+    def count_turn(self, monitor: str, outcome: TurnOutcome) -> None:
+        """See `OutcomeCounter`."""
+        if outcome == "unmatched":
+            self._telemetry.counter(UNMATCHED_TURNS).inc()
+        else:
+            self._telemetry.counter(TURNS, monitor, outcome).inc()
+
+    def count_evaluation(
+        self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1
+    ) -> None:
+        """See `OutcomeCounter`."""
+        if outcome in _DUE:
+            self._telemetry.counter(EVALUATIONS_DUE, monitor, evaluator, outcome).inc(number)
+        else:
+            self._telemetry.counter(EVALUATIONS_ENDED, monitor, evaluator, outcome, reason).inc(number)
+
+    def count_started(self, monitor: str, evaluator: str) -> None:
+        """See `OutcomeCounter`."""
+        self._telemetry.counter(EVALUATIONS_STARTED, monitor, evaluator).inc()
+
+    def count_idle(self, monitor: str, number: int) -> None:
+        """See `OutcomeCounter`."""
+        self._telemetry.counter(CONVERSATIONS, monitor).inc(number)
+
+    def count_closed(self, monitor: str, by: str, missing: int) -> None:
+        """See `OutcomeCounter`."""
+        self._telemetry.counter(CONVERSATIONS_CLOSED, monitor, by).inc()
+        if missing:
+            self._telemetry.counter(INCOMPLETE_CONVERSATIONS, monitor).inc()

@@ -1,0 +1,255 @@
+"""The processor of one partition of the turns log: its state, its jobs, and what is committed of them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from collector.backoff import FailureLog
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.conversations.session_window import ConversationWindows
+from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, snapshot_record
+from collector.evaluate.outcomes import Due, End, OutcomeCounter
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.plan import Job
+from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.ledger import Ledger
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.recovery.retained_offsets import RetainedOffsets
+from collector.evaluate.scheduling.jobs import PartitionJobs
+from collector.logs.log import Log, LogUnavailable, RecordTooLarge, StoredRecord
+
+SNAPSHOTS_AT_ONCE = 64
+EVICTION_SHARE, MAX_EVICTIONS = 0.01, 500
+"""Share of the open conversations that are evicted together, to save control records; and at most how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLimits:
+    """Limits of the state of a partition, for each monitor.
+
+    At most `conversations` windows are in memory, in about `bytes`; beyond that the oldest are evicted. A conversation
+    that needs a record more than `snapshot_records` records or `snapshot_seconds` back is snapshotted. When a job is
+    pending whose record lies more than `pending_records` back, the partition waits for it.
+    """
+
+    conversations: int = 100_000
+    bytes: int = 256 << 20
+    snapshot_records: int = 1_000_000
+    snapshot_seconds: float = 7200.0
+    pending_records: int = 1_000_000
+
+
+class PartitionProcessor:
+    """Delivers records to the state, and the evaluations that become due to the jobs.
+
+    Evaluations that records below `done_below` led to are done; a replay skips them. Without `turns`, the log that is
+    consumed, no snapshots are written.
+    """
+
+    def __init__(
+        self,
+        state: PartitionState,
+        jobs: PartitionJobs,
+        ledger: Ledger,
+        outcomes: OutcomeCounter,
+        *,
+        partition: int,
+        evaluations: Log,
+        turns: Log | None = None,
+        limits: StateLimits = StateLimits(),
+        done_below: int = 0,
+        budget: BudgetController | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.jobs = jobs
+        self.state = state
+        self._ledger = ledger
+        self._outcomes = outcomes
+        self._partition = partition
+        self._evaluations = evaluations
+        self._turns = turns
+        self._limits = limits
+        self._done_below = done_below
+        self._retained = RetainedOffsets()
+        self._snapshot_log = FailureLog("writing snapshots of conversations")
+        self._budget = budget if budget is not None and budget.limited else None
+        self._clock = clock
+        self._waiting: deque[Job] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """How many evaluations are due and have not ended."""
+        return len(self.jobs) + len(self._waiting)
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next session window closes or is removed."""
+        conversations = self.state.conversations.values()
+        return min((each.due_at for each in conversations if each.due_at is not None), default=None)
+
+    def _low_replay_point(self) -> ReplayPoint:
+        """The replay point of the oldest record that a window, a retained offset or a pending job needs."""
+        # Not the delivered offset: open windows and pending jobs are only in memory, and a restart rebuilds them from
+        # their records.
+        needed = [each.low_watermark for each in self.state.conversations.values()]
+        needed += [self.jobs.low_watermark, self._retained.low_watermark]
+        return min(
+            (each for each in needed if each is not None),
+            default=self.state.replay_point,
+            key=lambda point: point.offset,
+        )
+
+    def _done_offset(self) -> int:
+        """The offset below which everything that became due is done."""
+        oldest = self.jobs.oldest_trigger
+        return self.state.next_offset if oldest is None else oldest
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The oldest record that is still needed."""
+        self._retained.release(self._done_offset())
+        return self._low_replay_point().offset
+
+    @property
+    def metadata(self) -> str:
+        """What a restart needs to know beside the two offsets."""
+        done = self._done_offset()
+        self._retained.release(done)
+        return CommitMetadata(
+            ledger_offset=self._ledger.start_offset, done_below=done, replay_point=self._low_replay_point()
+        ).to_json()
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Rebuild the state; jobs that were pending at the stop are made again, unless a newer one supersedes them."""
+        jobs: dict[str, Job] = {}
+        for record in records:
+            for job in await self.state.apply(record):
+                if job.trigger_offset >= self._done_below and not self.jobs.is_known(job):
+                    for replaced in [jobs.pop(each) for each in job.supersedes if each in jobs]:
+                        self._count(replaced, "resumed")
+                        self._count(replaced, "superseded")
+                    jobs[job.evaluation_id] = job
+            self._retain(record.offset)
+        for job in jobs.values():
+            self._count(job, "resumed")
+        await self._submit(jobs.values())
+
+    def _count(self, job: Job, outcome: Due | End) -> None:
+        self._outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, outcome)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Process new records; waits while a judge's bulkhead is full."""
+        self.state.outcomes = self._outcomes
+        if self._budget is not None:
+            self.state.on_demand = partial(self._budget.add_demand, self._partition)
+        for are_snapshots, group in groupby(records, lambda record: record.headers == SNAPSHOT_HEADERS):
+            batch = list(group)
+            if are_snapshots:
+                await self._validate_snapshots(batch)
+            for record in batch:
+                await self._process(record)
+        await self._snapshot_long_conversations()
+        if records:  # by the log's time: turns of a backlog carry times that pass much faster
+            await self._ledger.checkpoint(
+                self.state.next_offset, self._low_replay_point().offset, records[-1].timestamp
+            )
+
+    async def _process(self, record: StoredRecord) -> None:
+        await self.jobs.wait_for_oldest(record.offset, self._limits.pending_records)
+        if self._budget is not None and self._budget.is_decision_due(self._partition, now := self._clock()):
+            await self._set_rates(self._budget, now, record.offset)
+        await self._submit(await self.state.apply(record))
+        self._retain(record.offset)
+        await self._evict()
+
+    async def _validate_snapshots(self, records: Sequence[StoredRecord]) -> None:
+        """Decide which of the next records, all of them snapshots, are still valid."""
+        # Decided for the whole batch before its first record is applied, and written down: a replay that begins behind
+        # the last change of a conversation could not tell that its snapshot is outdated.
+        validity = self.state.validate_snapshots(records)
+        if validity:
+            await self._apply_control(ControlRecord(offset=records[0].offset, snapshot_validity=validity))
+
+    async def _apply_control(self, control: ControlRecord) -> None:
+        """Write a control record, then apply it."""
+        # In this order: an effect without its record could not be repeated by a replay. A record without its effect,
+        # after a crash between the two, is applied by the replay.
+        await self._ledger.append(control.to_record(self._partition))
+        await self._submit(self.state.apply_control(control))
+
+    async def _set_rates(self, budget: BudgetController, now: float, offset: int) -> None:
+        """Set the rates from an offset on, from the past alone."""
+        rates, saved = budget.decide_rates(self._partition, now)
+        await self._ledger.retain_from_end()  # before the append: the end afterwards would already lie behind it
+        await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
+
+    def _retain(self, offset: int) -> None:
+        for conversations in self.state.conversations.values():
+            self._retained.retain(conversations.take_released(), offset)
+
+    async def _submit(self, jobs: Iterable[Job]) -> None:
+        waiting = self._waiting = deque(jobs)
+        try:
+            while waiting:
+                job = waiting.popleft()
+                if self.jobs.is_known(job):
+                    self._count(job, "duplicate")
+                else:
+                    await self.jobs.submit(job)
+        finally:
+            while waiting:  # the partition is revoked
+                self._count(waiting.popleft(), "reassigned")
+
+    async def _evict(self) -> None:
+        """Stay within the limits."""
+        while candidates := self._eviction_candidates():
+            await self._close_early(candidates)
+
+    async def _close_early(self, candidates: Mapping[str, Sequence[str]]) -> None:
+        await self._apply_control(ControlRecord(offset=self.state.next_offset, evictions=candidates))
+        self._retain(self.state.next_offset - 1)
+
+    def _eviction_candidates(self) -> dict[str, list[str]]:
+        return {
+            name: each.oldest(min(MAX_EVICTIONS, max(1, int(len(each) * EVICTION_SHARE))))
+            for name, each in self.state.conversations.items()
+            if len(each) > self._limits.conversations or each.size > self._limits.bytes
+        }
+
+    async def _snapshot_long_conversations(self) -> None:
+        """Write snapshots of the conversations that keep the low watermark from rising."""
+        if self._turns is None:
+            return
+        windows = sum(map(len, self.state.conversations.values()))
+        # Not `snapshot_records` alone: where more windows are open than that, the snapshots of some would push the
+        # others beyond the limit, and the log would grow by snapshots of snapshots.
+        records = max(self._limits.snapshot_records, 2 * windows)
+        offset, since = self.state.next_offset - records, self.state.time - self._limits.snapshot_seconds
+        for monitor, sessions in self.state.conversations.items():
+            if conversations := sessions.needing_snapshot(offset, since, SNAPSHOTS_AT_ONCE):
+                await self._write_snapshots(self._turns, monitor, conversations)
+
+    async def _write_snapshots(
+        self, turns: Log, monitor: str, conversations: Sequence[tuple[str, ConversationWindows]]
+    ) -> None:
+        try:
+            await turns.append(
+                [snapshot_record(monitor, *each, self.state.next_offset, self._partition) for each in conversations]
+            )
+        except LogUnavailable as error:
+            self._snapshot_log.failed(error)
+        except RecordTooLarge:
+            if len(conversations) == 1:
+                await self._close_early({monitor: [conversations[0][0]]})
+            else:
+                for each in conversations:
+                    await self._write_snapshots(turns, monitor, [each])
+        else:
+            self._snapshot_log.succeeded()
+            for _, conversation in conversations:
+                conversation.snapshot_pending = True

@@ -1,0 +1,371 @@
+"""The state of a partition: a pure fold from records to evaluations that become due. No clock, no log, no judge.
+
+Evaluators without a judge run here where a boost needs their score: they only compute, so every replay gives the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from collector.errors import BadInput
+from collector.evaluate.budget.rates import UNREDUCED, RateReduction, Rates
+from collector.evaluate.conversations.keyed_sessions import KeyedSessions
+from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
+from collector.evaluate.conversations.session_window import ClosedRevision, WindowResult
+from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
+from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
+from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.sampling.draw import upstream_of
+from collector.evaluate.sampling.population import Population
+from collector.logs.log import StoredRecord
+from collector.records.json import turn_from_json
+from collector.records.whole_conversation import conversation_fields
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluation import evaluate
+from evaluators.judge import NoJudge
+from evaluators.results import Sampling, Score
+
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class PartitionState:
+    """The state of one partition, from the replay point `start` on.
+
+    `control_records` are those of earlier owners; each is applied again at its offset. Replace `outcomes` to count what
+    is applied from then on.
+    """
+
+    def __init__(self, plan: Plan, start: ReplayPoint, control_records: Iterable[ControlRecord] = ()) -> None:
+        self.outcomes: OutcomeCounter = NullOutcomes()
+        self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
+        self.on_demand: Callable[[Monitor, Assignment, float], None] = lambda _monitor, _assignment, _units: None
+        self.time = start.time
+        self.rates: Rates = start.rates
+        self.next_offset = start.offset
+        self.conversations = {
+            monitor.name: KeyedSessions(monitor.window_settings, fallback=partial(self._fallback, monitor.name))
+            for monitor in plan.monitors
+            if monitor.of_scope("conversation")
+        }
+        self._populations = {
+            monitor.name: Population(monitor.window_settings.idle_gap)
+            for monitor in plan.monitors
+            if monitor.of_scope("conversation")
+        }
+        self._plan = plan
+        self._limited = {each.name for each in plan.monitors if each.budget.limited or plan.budget.limited}
+        self._timestamp = start.time
+        self._size = 0
+        self._snapshot_validity: dict[int, bool] = {}
+        self._control_records = deque(sorted(control_records, key=lambda each: each.offset))
+        self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
+        self._apply_controls_up_to(start.offset)  # of earlier owners: those of this one come after
+
+    @property
+    def replay_point(self) -> ReplayPoint:
+        """The replay point of the next record."""
+        return ReplayPoint(self.next_offset, self.time, self.rates)
+
+    def _fallback(self, monitor: str) -> bool:
+        return self._reduction(monitor).fallback
+
+    def _reduction(self, monitor: str) -> RateReduction:
+        """The reduction of a monitor's rates; none where its budget has been removed from the configuration."""
+        return self.rates.of(monitor) if monitor in self._limited else UNREDUCED
+
+    def apply_control(self, control: ControlRecord) -> list[Job]:
+        """Apply a control record; returns the jobs that become due by it."""
+        if control.rates is not None:
+            self.rates = control.rates
+        self._snapshot_validity.update(control.snapshot_validity or {})
+        jobs: list[Job] = []
+        for name, conversation_ids in (control.evictions or {}).items():
+            if name in self.conversations:
+                monitor = next(each for each in self._plan.monitors if each.name == name)
+                for conversation_id in conversation_ids:
+                    for result in self.conversations[name].evict(conversation_id):
+                        jobs += self._conversation_jobs(monitor, result, max(0, self.next_offset - 1))
+        return jobs
+
+    async def apply(self, record: StoredRecord) -> list[Job]:
+        """Apply the next record; returns the jobs that become due by it."""
+        jobs = self._apply_controls_up_to(record.offset)
+        replay_point = ReplayPoint(record.offset, self.time, self.rates)
+        self.next_offset = record.offset + 1
+        self._timestamp, self._size = record.timestamp, len(record.value)
+        if record.headers == SNAPSHOT_HEADERS:
+            self._restore_snapshot(record, replay_point)
+        elif record.is_tick:
+            jobs += self._advance(record.timestamp, record.offset)
+        elif record.headers != CONTROL_HEADERS:
+            jobs += await self._apply_turn(record, replay_point)
+        return jobs + self._apply_controls_up_to(self.next_offset)
+
+    def _apply_controls_up_to(self, offset: int) -> list[Job]:
+        """Apply the control records of earlier owners up to an offset."""
+        jobs: list[Job] = []
+        while self._control_records and self._control_records[0].offset <= offset:
+            jobs += self.apply_control(self._control_records.popleft())
+        return jobs
+
+    async def _apply_turn(self, record: StoredRecord, replay_point: ReplayPoint) -> list[Job]:
+        if (
+            self._sampled_by_key
+            and record.key is not None
+            and self._is_sampled_out(record.key.decode(errors="replace"))
+        ):
+            return []
+        try:
+            turn = turn_from_json(record.value)
+        except BadInput as error:
+            self.on_bad_record(record, error)
+            return []
+        happened_at = min(_event_time(turn, record.timestamp), record.timestamp)
+        jobs = list(self._advance(happened_at, record.offset))
+        matching = [monitor for monitor in self._plan.monitors if monitor.matches(turn)]
+        if not matching:
+            self.outcomes.count_turn("", "unmatched")
+        for monitor in matching:
+            jobs += await self._process_turn(monitor, turn, happened_at, replay_point)
+        return jobs
+
+    def _is_sampled_out(self, key: str) -> bool:
+        """Whether the key alone shows that no evaluator of any monitor selects the conversation; if so, count it."""
+        # Before the record is parsed: at low rates this is most of the traffic, and it costs one hash instead.
+        for monitor in self._plan.monitors:
+            factor = self._reduction(monitor.name).factor
+            for each in monitor.assignments:
+                if self._plan.draw(each, key) < monitor.probability(each, factor, 1.0):
+                    return False
+        for monitor in self._plan.monitors:
+            self.outcomes.count_turn(monitor.name, "sampled_out")
+            self._observe(monitor, key)
+            for each in monitor.of_scope("turn"):
+                self._count_due(monitor, each, "sampled_out")
+                self.on_demand(monitor, each, monitor.probability(each, 1.0, 1.0))
+        return True
+
+    def _count_due(self, monitor: Monitor, assignment: Assignment, end: Any = None) -> None:
+        self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched")
+        if end is not None:
+            self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, end)
+
+    def _advance(self, time: float, offset: int) -> Iterator[Job]:
+        self.time = max(self.time, time)
+        for name, population in self._populations.items():
+            if idle := population.take_idle(self.time):
+                self.outcomes.count_idle(name, idle)
+        for monitor in self._plan.monitors:
+            if monitor.name in self.conversations:
+                for result in self.conversations[monitor.name].advance(self.time, offset):
+                    yield from self._conversation_jobs(monitor, result, offset)
+
+    def _observe(self, monitor: Monitor, key: str) -> None:
+        if (population := self._populations.get(monitor.name)) is not None:
+            population.observe(key, self.time)
+
+    async def _process_turn(
+        self, monitor: Monitor, turn: Turn, happened_at: float, replay_point: ReplayPoint
+    ) -> list[Job]:
+        """The jobs that a turn leads to for a monitor that it matches."""
+        key = conversation_key(turn)
+        self._observe(monitor, key)
+        boost, stratum = await _stratum(monitor, turn)
+        jobs: list[Job] = []
+        for each in monitor.of_scope("turn"):
+            job = self._turn_job(monitor, each, turn, key, boost, stratum, replay_point)
+            self._count_due(monitor, each, None if job else "sampled_out")
+            jobs += [job] if job else []
+        outcome, more = self._add_to_window(monitor, turn, key, happened_at, boost, stratum, replay_point)
+        selected = jobs or outcome != "sampled_out"
+        self.outcomes.count_turn(
+            monitor.name, outcome if outcome in ("late", "duplicate") else "sampled" if selected else "sampled_out"
+        )
+        return jobs + more
+
+    def _turn_job(
+        self,
+        monitor: Monitor,
+        each: Assignment,
+        turn: Turn,
+        key: str,
+        boost: float,
+        stratum: str,
+        replay_point: ReplayPoint,
+    ) -> Job | None:
+        reduction = self._reduction(monitor.name)
+        chance = monitor.probability(each, reduction.factor, boost)
+        self.on_demand(monitor, each, monitor.probability(each, 1.0, boost))
+        if self._plan.draw(each, key) >= chance:
+            return None
+        fallback = reduction.fallback and each.fallback is not None
+        return Job(
+            evaluation_id=each.evaluation_id(turn.turn_id, fallback=fallback),
+            monitor=monitor,
+            assignment=each,
+            case=lambda: turn,
+            replay_point=replay_point,
+            trigger_offset=replay_point.offset,
+            triggered_at=self._timestamp,
+            size=self._size,
+            sampling=_sampling(chance, stratum, upstream_of(turn.trace_state), has_id=turn.conversation_id is not None),
+            fallback=fallback,
+        )
+
+    def _add_to_window(
+        self,
+        monitor: Monitor,
+        turn: Turn,
+        key: str,
+        happened_at: float,
+        boost: float,
+        stratum: str,
+        replay_point: ReplayPoint,
+    ) -> tuple[Any, list[Job]]:
+        conversations = self.conversations.get(monitor.name)
+        factor, most = self._reduction(monitor.name).factor, monitor.strata.strongest
+        if conversations is None or not any(
+            self._plan.draw(each, key) < monitor.probability(each, factor, most)
+            for each in monitor.of_scope("conversation")
+        ):
+            return "sampled_out", []
+        incoming = IncomingTurn(
+            turn.turn_id,
+            pack(turn, happened_at),
+            prior_user_hashes(turn),
+            ends_conversation=monitor.end_rule.is_met_by(turn),
+            rate=factor,
+            boost=boost,
+            stratum=stratum,
+            upstream=upstream_of(turn.trace_state),
+        )
+        outcome, result = conversations.add(key, incoming, replay_point, self.time)
+        return outcome, [job for each in result for job in self._conversation_jobs(monitor, each, replay_point.offset)]
+
+    def _conversation_jobs(self, monitor: Monitor, result: WindowResult, offset: int) -> Iterator[Job]:
+        self.outcomes.count_closed(monitor.name, result.closed_by, result.missing_messages)
+        attributes: dict[str, Any] = {"closed_by": result.closed_by, "turns": len(result.turns)}
+        if result.missing_messages:
+            attributes |= {"gaps": result.missing_messages, "incomplete": True}
+        case = _unpacker(result, attributes)
+        size = sum(len(packed.data) for _, packed in result.turns)
+        for each in monitor.of_scope("conversation"):
+            selected = self._is_selected(monitor, each, result.conversation_id, result.closed_revision)
+            self._count_due(monitor, each, None if selected else "sampled_out")
+            if not selected:
+                continue
+            earlier = [
+                _evaluation_id(each, result.conversation_id, revision)
+                for revision in result.supersedes
+                if self._is_selected(monitor, each, result.conversation_id, revision)
+            ]
+            chance = monitor.probability(each, result.closed_revision.rate, result.closed_revision.boost)
+            self.on_demand(monitor, each, monitor.probability(each, 1.0, result.closed_revision.boost) / chance)
+            yield Job(
+                evaluation_id=_evaluation_id(each, result.conversation_id, result.closed_revision),
+                monitor=monitor,
+                assignment=each,
+                case=case,
+                replay_point=result.replay_point,
+                trigger_offset=offset,
+                triggered_at=self._timestamp,
+                size=size,
+                sampling=_sampling(chance, result.stratum, result.upstream, has_id=True),
+                fallback=result.closed_revision.fallback and each.fallback is not None,
+                supersedes=tuple(earlier),
+                attributes=attributes,
+            )
+
+    def _is_selected(self, monitor: Monitor, each: Assignment, key: str, revision: ClosedRevision) -> bool:
+        return self._plan.draw(each, key) < monitor.probability(each, revision.rate, revision.boost)
+
+    def validate_snapshots(self, records: Iterable[StoredRecord]) -> dict[int, bool]:
+        """Which of the next records, all of them snapshots, are valid, by offset: their conversations are unchanged.
+
+        Without those whose validity was decided before, to the same effect.
+        """
+        validity: dict[int, bool] = {}
+        for record in records:
+            try:
+                snapshot = parse_snapshot(record.value)
+            except BadInput:
+                continue  # reported when it is applied
+            sessions = self.conversations.get(snapshot.monitor)
+            validity[record.offset] = sessions is not None and sessions.is_unchanged(
+                snapshot.conversation_id, snapshot.first_offset, snapshot.next_offset
+            )
+        return {
+            offset: valid for offset, valid in validity.items() if valid != self._snapshot_validity.get(offset, False)
+        }
+
+    def _restore_snapshot(self, record: StoredRecord, replay_point: ReplayPoint) -> None:
+        valid = self._snapshot_validity.pop(record.offset, False)
+        try:
+            snapshot = parse_snapshot(record.value)
+        except BadInput as error:
+            self.on_bad_record(record, error)
+            return
+        conversations = self.conversations.get(snapshot.monitor)
+        if conversations is None:
+            return
+        if valid:
+            conversations.restore(snapshot.conversation_id, snapshot.windows, replay_point)
+        else:
+            conversations.discard(snapshot.conversation_id)
+
+
+def _event_time(turn: Turn, otherwise: float) -> float:
+    """The time of a turn (s since the epoch); `otherwise` where it has none."""
+    moment = turn.ended_at or turn.started_at
+    return moment.timestamp() if moment is not None else otherwise
+
+
+async def _stratum(monitor: Monitor, turn: Turn) -> tuple[float, str]:
+    if not monitor.strata.boosts:
+        return 1.0, "all"
+    scores: dict[str, float] = {}
+    for evaluator in monitor.strata.code_evaluators:
+        result = await evaluate(evaluator, turn, NoJudge(), now=lambda: _NO_TIME)
+        if isinstance(result.outcome, Score):
+            scores[evaluator.name] = result.outcome.value
+    return monitor.strata.of(turn, scores)
+
+
+def _sampling(chance: float, stratum: str, upstream: float | None, *, has_id: bool) -> Sampling:
+    return Sampling(
+        probability=chance * (1.0 if upstream is None else upstream),
+        stratum=stratum,
+        unit="conversation" if has_id else "trace",
+        upstream="unknown" if upstream is None else upstream,
+    )
+
+
+def _evaluation_id(assignment: Assignment, conversation_id: str, revision: ClosedRevision) -> str:
+    fallback = revision.fallback and assignment.fallback is not None
+    return assignment.evaluation_id(conversation_id, revision.digest, fallback=fallback)
+
+
+def _unpacker(result: WindowResult, attributes: dict[str, Any]) -> Callable[[], Conversation]:
+    """A function that unpacks the conversation.
+
+    Called when the job has a slot: an unpacked conversation takes several times the memory of a waiting one.
+    """
+
+    def unpack() -> Conversation:
+        turns = tuple(packed.unpack(turn_id, result.conversation_id) for turn_id, packed in result.turns)
+        return Conversation(
+            **conversation_fields(turns),
+            conversation_id=result.conversation_id,
+            turns=turns,
+            closed_by=result.closed_by,
+            revision=result.revision,
+            attributes=attributes,
+        )
+
+    return unpack

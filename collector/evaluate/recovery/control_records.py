@@ -1,0 +1,70 @@
+"""Control records: decisions of a partition's owner that a replay cannot derive from the turns log.
+
+They depend on money spent, on memory used, and on whether a snapshot was still valid when it was read: that may depend
+on records before the one that a replay begins with.
+
+They are written into the evaluations log, with the offset of the turns log from which they apply, before they take
+effect. That log is read back on assignment anyway, so a replay makes the same decisions at the same offsets. In the
+turns log itself they would come behind the whole backlog, and take effect too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from collector.errors import BadInput
+from collector.evaluate.budget.rates import Rates
+from collector.logs.log import Headers, Record
+
+CONTROL_HEADERS: Headers = (("decision", b"1"),)
+"""The headers of a control record: not an evaluation, and not exported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRecord:
+    """From before the record at `offset`: the rates in force, and the conversations to evict, by monitor.
+
+    `snapshot_validity` says of snapshots at and after `offset` whether they are valid; the last record about an offset
+    counts. `budget` is the partition's budget as its owner knew it.
+    """
+
+    offset: int
+    rates: Rates | None = None
+    evictions: Mapping[str, Sequence[str]] | None = None
+    snapshot_validity: Mapping[int, bool] | None = None
+    budget: Mapping[str, Any] | None = None
+
+    def to_record(self, partition: int) -> Record:
+        """The record to append."""
+        plain: dict[str, Any] = {"at": self.offset}
+        if self.rates is not None:
+            plain |= {"rates": self.rates.to_json(), "account": self.budget}
+        if self.evictions is not None:
+            plain["evicted"] = self.evictions
+        if self.snapshot_validity is not None:
+            plain["carried"] = list(self.snapshot_validity.items())
+        return Record(None, orjson.dumps(plain), CONTROL_HEADERS, partition)
+
+
+def parse_control_record(value: bytes) -> ControlRecord:
+    """Read a control record.
+
+    Raises:
+        BadInput: it is not one that this version can read.
+    """
+    try:
+        plain = cast("dict[str, Any]", orjson.loads(value))
+        rates, validity = plain.get("rates"), plain.get("carried")
+        return ControlRecord(
+            offset=plain["at"],
+            rates=None if rates is None else Rates.from_json(rates),
+            evictions=plain.get("evicted"),
+            snapshot_validity=None if validity is None else dict(validity),
+            budget=plain.get("account"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"not a control record: {type(error).__name__}") from None

@@ -1,0 +1,52 @@
+"""A store of generated evaluation steps: a judge writes them once per definition, and all processes share them.
+
+All processes read the same log; where two generated at the same time, the first in the log's order wins everywhere.
+"""
+
+from __future__ import annotations
+
+from collector.backoff import Backoff
+from collector.evaluate.recovery.ledger import RETRY, append_with_retry
+from collector.logs.log import Log, LogUnavailable, Record
+
+
+class GeneratedStepsStore:
+    """Answers by key, in partition 0 of a log. Open it with `GeneratedStepsStore.open`.
+
+    While the log is unavailable, `load` and `save` retry: their caller cannot proceed without it.
+    """
+
+    def __init__(self, log: Log, *, backoff: Backoff = RETRY) -> None:
+        self._log = log
+        self._backoff = backoff
+        self._answers: dict[str, str] = {}
+        self._next_offset = 0
+
+    @classmethod
+    async def open(cls, log: Log, *, backoff: Backoff = RETRY) -> GeneratedStepsStore:
+        """Open what the log holds; retries while it is unavailable."""
+        store = cls(log, backoff=backoff)
+        await store._catch_up_with_retry()
+        return store
+
+    async def load(self, key: str) -> str | None:
+        """The answer stored under the key, None if there is none yet."""
+        if key not in self._answers:
+            await self._catch_up_with_retry()
+        return self._answers.get(key)
+
+    async def save(self, key: str, text: str) -> str:
+        """Store an answer; returns the one that was first, which may be another process's."""
+        await append_with_retry(self._log, Record(key.encode(), text.encode(), partition=0), self._backoff)
+        await self._catch_up_with_retry()
+        return self._answers[key]
+
+    async def _catch_up_with_retry(self) -> None:
+        await self._backoff.repeat(self._catch_up, LogUnavailable, action="reading the definitions log")
+
+    async def _catch_up(self) -> None:
+        async for batch in self._log.read(0, self._next_offset):
+            for record in batch:
+                self._next_offset = record.offset + 1
+                if record.key is not None:
+                    self._answers.setdefault(record.key.decode(), record.value.decode())

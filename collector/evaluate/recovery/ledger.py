@@ -1,0 +1,208 @@
+"""The ledger: the ids of evaluations that exist, read back from the evaluations log.
+
+What is in the log is done. The ledger of a partition holds the ids of the evaluations that records not yet done with
+can lead to: it is read back from an offset that is committed with the low watermark, so that its size and its reading
+time depend on the recent past and not on all that was ever judged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from collector.backoff import Backoff
+from collector.errors import BadInput
+from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord, parse_control_record
+from collector.logs.log import Log, LogUnavailable, Record, StoredRecord
+from collector.records.json import evaluation_from_json
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_INTERVAL = 10.0
+"""Seconds between two checkpoints."""
+RETRY = Backoff(cap=1.0)
+"""How reads and writes that evaluations depend on are retried: without end, since nothing can be done without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """At `time` (s) of the turns log, turns below `turns` had been processed and evaluations ended at `evaluations`."""
+
+    time: float
+    turns: int
+    evaluations: int
+
+
+class Ledger:
+    """The ids of the evaluations of one partition, from a checkpoint on.
+
+    `horizon` (s) is how long ids stay beyond need, so that a turn written into the turns log again within that time is
+    recognized. `previous_end` is the offset of the turns log below which an earlier owner may have made evaluations:
+    until it is reached, no id is removed. With `read_costs`, the costs of evaluations are read back, too.
+    """
+
+    def __init__(
+        self,
+        evaluations: Log,
+        partition: int,
+        *,
+        horizon: float = 900.0,
+        previous_end: int = 0,
+        read_costs: bool = False,
+    ) -> None:
+        self._evaluations = evaluations
+        self._partition = partition
+        self._horizon = horizon
+        self._previous_end = previous_end
+        self._read_costs = read_costs
+        self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
+        self._checkpoints: deque[_Checkpoint] = deque()
+        self._end = 0
+        self.control_records: list[ControlRecord] = []
+        """The control records that were read back."""
+        self.costs: list[tuple[str, float, float]] = []
+        """The costs of evaluations after the last saved budget: monitor, US dollars, time."""
+        self._retained_from: int | None = None
+
+    def __contains__(self, evaluation_id: str) -> bool:
+        return evaluation_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def start_offset(self) -> int:
+        """The offset from which a restart reads the ledger back."""
+        checkpointed = self._checkpoints[0].evaluations if self._checkpoints else 0
+        return checkpointed if self._retained_from is None else min(checkpointed, self._retained_from)
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ended some seconds ago: all that is appended from now on lies behind it."""
+        return self._end
+
+    async def read_back(self, start: int, backoff: Backoff = RETRY) -> None:
+        """Read ids and control records from an offset to the end of the log; retries while it is unavailable."""
+        self._checkpoints.append(_Checkpoint(time=0.0, turns=0, evaluations=start))
+        await backoff.repeat(lambda: self._read(start), LogUnavailable, action="reading the evaluations log back")
+
+    async def _read(self, start: int) -> None:
+        self._end = start
+        self._ids.clear()
+        self.control_records.clear()
+        self.costs.clear()
+        async for batch in self._evaluations.read(self._partition, start):
+            for record in batch:
+                if record.headers == CONTROL_HEADERS:
+                    self._read_control_record(record)
+                elif record.key is not None:
+                    self._ids[record.key.decode()] = record.offset
+                    if self._read_costs:
+                        self._read_cost(record)
+                self._end = record.offset
+
+    def _read_control_record(self, record: StoredRecord) -> None:
+        try:
+            control = parse_control_record(record.value)
+        except BadInput as error:
+            logger.warning("record %d of the evaluations log is skipped: %s", record.offset, error)
+            return
+        self.control_records.append(control)
+        if control.budget is not None:
+            self._retained_from = record.offset
+            self.costs.clear()
+
+    def _read_cost(self, record: StoredRecord) -> None:
+        try:
+            evaluation = evaluation_from_json(record.value)
+        except BadInput:
+            return  # the exporters report it
+        if evaluation.cost_usd:
+            self.costs.append((evaluation.monitor, evaluation.cost_usd, evaluation.ended_at.timestamp()))
+
+    @property
+    def saved_budget(self) -> Mapping[str, Any] | None:
+        """The partition's budget as it was written last."""
+        return next((each.budget for each in reversed(self.control_records) if each.budget is not None), None)
+
+    async def retain_from_end(self, backoff: Backoff = RETRY) -> None:
+        """Retain the saved budget that is appended next: a restart reads it back, however old it is by then."""
+        self._retained_from = await end_offset(self._evaluations, self._partition, backoff)
+
+    async def append(self, record: Record) -> None:
+        """Append a control record; retries while the log is unavailable."""
+        await append_with_retry(self._evaluations, record)
+
+    def add(self, evaluation_id: str) -> None:
+        """An evaluation was appended to the log."""
+        self._ids[evaluation_id] = self._end
+
+    async def checkpoint(self, turns: int, low_watermark: int, time: float) -> None:
+        """Remember, every few seconds, where the log ends now that turns below `turns` are processed; remove old ids.
+
+        `low_watermark` is the oldest turn that is still needed.
+        """
+        # Evaluations of later turns lie behind a checkpoint. That is not so below `previous_end`: an earlier owner may
+        # have processed more than it committed, and its evaluations of these turns lie before.
+        if turns < self._previous_end or (
+            self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL
+        ):
+            return
+        try:
+            self._end = await self._evaluations.end_offset(self._partition)
+        except LogUnavailable:
+            return  # the checkpoint before serves for longer
+        self._checkpoints.append(_Checkpoint(time=time, turns=turns, evaluations=self._end))
+        while (
+            len(self._checkpoints) > 1
+            and self._checkpoints[1].turns <= low_watermark
+            and self._checkpoints[1].time <= time - self._horizon
+        ):
+            self._checkpoints.popleft()
+            self._forget(self._checkpoints[0].evaluations)
+
+    def _forget(self, before: int) -> None:
+        forgettable = [key for key, _ in takewhile(lambda item: item[1] < before, self._ids.items())]
+        for evaluation_id in forgettable:
+            del self._ids[evaluation_id]
+
+
+async def end_offset(log: Log, partition: int, backoff: Backoff = RETRY) -> int:
+    """The end of a partition; waits while the log is unavailable."""
+    return await backoff.repeat(
+        lambda: log.end_offset(partition), LogUnavailable, action=f"reading the end of {log.name}"
+    )
+
+
+async def append_with_retry(log: Log, record: Record, backoff: Backoff = RETRY, *, since: int | None = None) -> None:
+    """Append a record; retries while the log cannot be written.
+
+    An append that was not acknowledged may have been made all the same. With `since`, an offset that was the log's end
+    before, the record is looked for from there on before it is appended again, so that it is there once.
+    """
+    # An idempotent producer would not do: the retry may come minutes later, from another session of it.
+    unacknowledged = False
+
+    async def append() -> None:
+        nonlocal unacknowledged
+        if unacknowledged and since is not None and await _was_appended(log, record, since, backoff):
+            return
+        unacknowledged = True
+        await log.append([record])
+
+    await backoff.repeat(append, LogUnavailable, action=f"writing to {log.name}")
+
+
+async def _was_appended(log: Log, record: Record, since: int, backoff: Backoff) -> bool:
+    """Whether the record is in its partition."""
+    assert record.partition is not None
+    await log.end_offset(record.partition)
+    await backoff.sleep(backoff.cap)  # the log answers again: what had reached it before is written after this wait
+    async for batch in log.read(record.partition, since):
+        if any(each.key == record.key for each in batch):
+            return True
+    return False

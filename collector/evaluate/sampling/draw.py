@@ -1,0 +1,47 @@
+"""Sampling draws by hash, so that every replica and every replay decides alike."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+
+_THRESHOLD = re.compile(r"(?:^|;)th:([0-9a-f]{1,14})(?:;|$)")
+_ALL = 1 << 56
+MIN_UPSTREAM = 1e-4
+"""The lowest probability that a sampler before us is believed to have had. A trace state may come with a request from
+anywhere, and one invented weight of 10¹⁶ would swallow all that is counted after it.
+"""
+
+
+@lru_cache(maxsize=16)  # a turn is drawn for by each evaluator, and more than once, with few salts
+def draw(salt: str, unit: str) -> float:
+    """A number in [0, 1) that depends on nothing but salt and unit, evenly spread over units.
+
+    A unit is in the sample of rate p if its draw is below p; so the sample of a lower rate is part of that of a higher.
+    `unit` is a conversation id, or a trace id where there is none. The draw has 53 bits, all that a float can hold.
+    """
+    digest = hashlib.blake2b(unit.encode(), key=salt.encode()[:64], digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)
+
+
+def inclusion(rate: float, factor: float, boost: float) -> float:
+    """The probability of being judged: the configured rate, times the budget's factor, times the boost, at most 1."""
+    return min(1.0, rate * factor * boost)
+
+
+def upstream_of(trace_state: str | None) -> float | None:
+    """The probability with which samplers before us let a trace through, in [LEAST, 1]; None if they do not say.
+
+    Source: OpenTelemetry's probability sampling, W3C tracestate `ot=th:T`: what was let through has a random number of
+    56 bits not below T, hex digits with trailing zeros left out. A sampler that writes none may have had any rate.
+    """
+    if not trace_state:
+        return None
+    for member in trace_state.split(","):
+        vendor, _, value = member.strip().partition("=")
+        if vendor == "ot":
+            match = _THRESHOLD.search(value)
+            probability = (_ALL - int(match[1].ljust(14, "0"), 16)) / _ALL if match else 0.0
+            return probability if probability >= MIN_UPSTREAM else None
+    return None

@@ -1,0 +1,101 @@
+"""Turns that are judged more often than others: errors, negative feedback, long latency, low scores, attributes.
+
+A turn belongs to the stratum of the strongest boost that it meets, a conversation to the strongest of its turns'. What
+is judged more often weighs less, by the inclusion probability in its record, so that means stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.cases import Feedback, Turn
+
+MAX_BOOST = 4.0
+"""The strongest boost: beyond it the mean's error grows faster than what is learnt about the boosted (measured)."""
+
+EVERYTHING = "all"
+
+_NEGATIVE = frozenset({"negative", "thumbs_down", "thumbs-down", "down", "bad", "dislike", "incorrect", "unhelpful"})
+
+
+Test = Callable[[Turn, Mapping[str, float]], bool]
+"""Whether a turn meets the condition of a boost; the scores are those of `Strata.code_evaluators`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boost:
+    """Turns that meet the test are judged `factor` (1 to `MOST`) times as often; records name the `stratum`."""
+
+    stratum: str
+    factor: float
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class Strata:
+    """The boosts of a monitor. `code_evaluators` are evaluators without judge whose scores the tests ask for."""
+
+    boosts: tuple[Boost, ...] = ()
+    code_evaluators: tuple[Any, ...] = ()
+
+    @property
+    def strongest(self) -> float:
+        """The factor beyond which no turn is boosted."""
+        return max((each.factor for each in self.boosts), default=1.0)
+
+    def of(self, turn: Turn, scores: Mapping[str, float]) -> tuple[float, str]:
+        """The boost of a turn and the name of its stratum."""
+        met = [(each.factor, each.stratum) for each in self.boosts if each.test(turn, scores)]
+        return max(met, default=(1.0, EVERYTHING))
+
+
+def failed(turn: Turn, _scores: Mapping[str, float]) -> bool:
+    """Whether the application failed."""
+    return turn.error is not None
+
+
+def disliked(turn: Turn, _scores: Mapping[str, float]) -> bool:
+    """Whether anybody said that the answer was bad."""
+    return any(map(_negative, turn.feedback))
+
+
+def slower_than(seconds: float) -> Test:
+    """Whether the answer took longer."""
+
+    def slow(turn: Turn, _scores: Mapping[str, float]) -> bool:
+        if turn.started_at is None or turn.ended_at is None:
+            return False
+        return (turn.ended_at - turn.started_at).total_seconds() > seconds
+
+    return slow
+
+
+def scored_below(evaluator: str, score: float) -> Test:
+    """Whether an evaluator without a judge gave a lower score."""
+
+    def low(_turn: Turn, scores: Mapping[str, float]) -> bool:
+        return scores.get(evaluator, 1.0) < score
+
+    return low
+
+
+def having(read: Callable[[Turn], str], values: Iterable[str]) -> Test:
+    """Whether a field or attribute has one of the values."""
+    wanted = frozenset(values)
+
+    def has(turn: Turn, _scores: Mapping[str, float]) -> bool:
+        return read(turn) in wanted
+
+    return has
+
+
+def _negative(feedback: Feedback) -> bool:
+    """A thumb down, however it is written. Of numbers only those below 0 are: a 0 may be the middle of a scale."""
+    value = feedback.value
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value < 0 or (feedback.label or "").lower() in _NEGATIVE
+    return any(text is not None and text.strip().lower() in _NEGATIVE for text in (value, feedback.label))

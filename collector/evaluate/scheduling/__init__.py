@@ -1,0 +1,1 @@
+"""Evaluation jobs: bulkheads for each judge, dispatch, and what is still in flight."""

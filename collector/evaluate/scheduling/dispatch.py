@@ -1,0 +1,102 @@
+"""Execution of evaluation jobs: reserve money, evaluate, write the record into the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from collector.backoff import Backoff
+from collector.evaluate.budget.controller import BudgetController, BudgetReservation, Unlimited
+from collector.evaluate.evaluation_record import evaluation_of
+from collector.evaluate.guardrails import EvaluationGuardrails
+from collector.evaluate.plan import Job
+from collector.evaluate.recovery.ledger import RETRY, append_with_retry
+from collector.evaluate.scheduling.bulkhead import BulkheadLimits, Bulkheads
+from collector.logs.log import Log, Record
+from collector.records.json import evaluation_to_json
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluation import Result
+from evaluators.results import Evaluation, Skipped
+
+
+def utc_now() -> datetime:
+    """The time of day, for the records' timestamps."""
+    return datetime.now(UTC)
+
+
+class Dispatcher:
+    """Executes the evaluation jobs of all partitions of this process, within the `guardrails`, in a bulkhead per judge.
+
+    A job ends when its evaluation is durable in the evaluations log, whatever the outcome; while that log cannot be
+    written the job keeps its slot and retries by the `backoff`. A job that waited longer than `shed_after` seconds, or
+    that would exceed a hard cap of the `budget`, is skipped with that reason. `now` is for the records; `clock` (s
+    since the epoch) measures waiting and spending, and should not jump.
+    """
+
+    def __init__(
+        self,
+        evaluations: Log,
+        guardrails: EvaluationGuardrails,
+        *,
+        limits: BulkheadLimits,
+        now: Callable[[], datetime] = utc_now,
+        clock: Callable[[], float] = time.time,
+        backoff: Backoff = RETRY,
+        budget: BudgetController | None = None,
+        shed_after: float | None = None,
+    ) -> None:
+        self.bulkheads = Bulkheads(limits)
+        self._evaluations = evaluations
+        self._guardrails = guardrails
+        self._now = now
+        self._clock = clock
+        self._backoff = backoff
+        self._budget = budget
+        self._shed_after = shed_after
+
+    def queue_timeout(self, job: Job) -> float | None:
+        """Seconds that a job may still wait for a slot; None is indefinitely."""
+        if self._shed_after is None:
+            return None
+        return max(0.0, job.triggered_at + self._shed_after - self._clock())
+
+    async def execute(self, job: Job, partition: int, *, has_slot: bool = True) -> Evaluation:
+        """Evaluate, or skip with a reason. A job that got no slot in time is shed."""
+        case = job.case()
+        reservation = self._reservation(job, partition)
+        reason = self._skip_reason(job, reservation) if has_slot else "shed"
+        if reason is None:
+            result = await self._evaluate(job, case, reservation)
+        else:
+            moment, skipped = self._now(), Skipped(reason=reason)
+            result = Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
+        return evaluation_of(job, case, result)
+
+    async def write(self, evaluation: Evaluation, partition: int, since: int) -> None:
+        """Append an evaluation behind the offset `since` of the evaluations log; durable on return."""
+        record = Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=partition)
+        await append_with_retry(self._evaluations, record, self._backoff, since=since)
+
+    def _reservation(self, job: Job, partition: int) -> BudgetReservation | Unlimited:
+        if self._budget is None:
+            return Unlimited()
+        return BudgetReservation(self._budget, job, partition, self._clock)
+
+    def _skip_reason(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
+        if self._shed_after is not None and self._clock() - job.triggered_at > self._shed_after:
+            return "shed"
+        return None if reservation.reserve() else "over_budget"
+
+    async def _evaluate(
+        self, job: Job, case: Turn | Conversation, reservation: BudgetReservation | Unlimited
+    ) -> Result:
+        cost: float | None = None
+        try:
+            result = await self._guardrails.run(
+                job.assignment.evaluator, case, job.judge, now=self._now, reservation=reservation
+            )
+            cost = result.cost_usd
+        finally:
+            reservation.settle(cost)
+        return result

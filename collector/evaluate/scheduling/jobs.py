@@ -1,0 +1,176 @@
+"""The pending evaluation jobs of one partition, and the records of the turns log that they still need."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from collector.evaluate.outcomes import OutcomeCounter
+from collector.evaluate.plan import Job
+from collector.evaluate.recovery.ledger import Ledger
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.scheduling.bulkhead import Bulkhead
+from collector.evaluate.scheduling.dispatch import Dispatcher
+from evaluators.results import Evaluation
+
+WRITE_GRACE = 2.0
+"""Seconds that a durable append may take when its partition is reassigned."""
+
+_SLACK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJob:
+    """A job that is not done: the oldest record that it needs, the record that triggered it, its judge's bulkhead."""
+
+    replay_point: ReplayPoint
+    trigger_offset: int
+    bulkhead: Bulkhead
+
+
+class PartitionJobs:
+    """The jobs of one partition."""
+
+    def __init__(
+        self,
+        partition: int,
+        ledger: Ledger,
+        dispatcher: Dispatcher,
+        task_group: asyncio.TaskGroup,
+        outcomes: OutcomeCounter,
+    ) -> None:
+        self._partition = partition
+        self._ledger = ledger
+        self._dispatcher = dispatcher
+        self._task_group = task_group
+        self._outcomes = outcomes
+        self._job_tasks: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
+        self._writing: set[asyncio.Task[None]] = set()
+        self._pending: dict[str, PendingJob] = {}
+        self._by_replay_point = LazyMinHeap(self._pending, lambda each: each.replay_point.offset)
+        self._by_trigger = LazyMinHeap(self._pending, lambda each: each.trigger_offset)
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def running(self) -> int:
+        """How many have a slot."""
+        return len(self._running)
+
+    @property
+    def low_watermark(self) -> ReplayPoint | None:
+        """The oldest record that a pending job was made from."""
+        oldest = self._by_replay_point.peek()
+        return oldest.replay_point if oldest else None
+
+    @property
+    def oldest_trigger(self) -> int | None:
+        """The offset of the oldest record that triggered a pending job; None if there is none."""
+        oldest = self._by_trigger.peek()
+        return oldest.trigger_offset if oldest else None
+
+    def is_known(self, job: Job) -> bool:
+        """Whether a job's evaluation exists or is pending."""
+        return job.evaluation_id in self._ledger or job.evaluation_id in self._pending
+
+    async def submit(self, job: Job) -> None:
+        """Start a job that is not known. Waits while its judge's bulkhead is full: the back-pressure."""
+        bulkhead = self._dispatcher.bulkheads.of(job.judge_name)
+        self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
+        self._pending[job.evaluation_id] = pending = PendingJob(job.replay_point, job.trigger_offset, bulkhead)
+        self._by_replay_point.add(job.evaluation_id, pending)
+        self._by_trigger.add(job.evaluation_id, pending)
+        try:
+            await bulkhead.acquire(job.size)
+        except BaseException:
+            del self._pending[job.evaluation_id]
+            self._count_reassigned(job)
+            raise
+        task = self._task_group.create_task(self._run(job, bulkhead))
+        self._job_tasks.add(task)
+        task.add_done_callback(
+            lambda task: self._release(task, job, bulkhead)
+        )  # a task cancelled before its start has no `finally`
+        if bulkhead.busy:
+            await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
+
+    async def wait_for_oldest(self, offset: int, records: int) -> None:
+        """Wait while a pending job was triggered more than `records` records before `offset`.
+
+        All records since then stay in memory with it, and are read again after a restart.
+        """
+        while (oldest := self._by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
+            await oldest.bulkhead.wait_for_release()
+
+    async def _run(self, job: Job, bulkhead: Bulkhead) -> None:
+        async with bulkhead.slot(self._dispatcher.queue_timeout(job)) as has_slot:
+            task = asyncio.current_task()
+            assert task is not None
+            self._running.add(task)
+            evaluation = await self._dispatcher.execute(job, self._partition, has_slot=has_slot)
+            self._writing.add(task)
+            await self._dispatcher.write(evaluation, self._partition, self._ledger.end_offset)
+            self._ledger.add(job.evaluation_id)
+            del self._pending[job.evaluation_id]  # not in a `finally`: a cancelled job keeps the low watermark
+            self._count_outcome(evaluation)
+
+    def _release(self, task: asyncio.Task[None], job: Job, bulkhead: Bulkhead) -> None:
+        self._job_tasks.discard(task)
+        self._running.discard(task)
+        self._writing.discard(task)
+        bulkhead.release(job.size)
+        if job.evaluation_id in self._pending:
+            self._count_reassigned(job)
+
+    def _count_reassigned(self, job: Job) -> None:
+        self._outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")
+
+    def _count_outcome(self, evaluation: Evaluation) -> None:
+        names = (evaluation.monitor, evaluation.evaluator)
+        reason = (evaluation.reason or "").partition(":")[0]
+        if evaluation.error is not None:
+            self._outcomes.count_evaluation(*names, "failed", evaluation.error.type)
+        else:
+            self._outcomes.count_evaluation(*names, "skipped" if evaluation.outcome == "skipped" else "scored", reason)
+
+    async def stop(self, grace: float) -> None:
+        """Give running jobs `grace` seconds to end, then cancel them; the next owner makes them again.
+
+        Jobs that wait for a slot are cancelled at once. An append in progress has `WRITE_GRACE` s more: cancelled, it
+        would be counted as reassigned, and reach the log all the same.
+        """
+        for task in self._job_tasks - self._running:
+            task.cancel()
+        if self._running and grace > 0:
+            await asyncio.wait(list(self._running), timeout=grace)
+        for task in self._job_tasks - self._writing:
+            task.cancel()
+        if self._writing:
+            await asyncio.wait(list(self._writing), timeout=WRITE_GRACE)
+        for task in list(self._job_tasks):
+            task.cancel()
+
+
+class LazyMinHeap:
+    """The pending job with the least number, by a heap with lazy deletion: jobs end in any order."""
+
+    def __init__(self, pending: Mapping[str, PendingJob], number: Callable[[PendingJob], int]) -> None:
+        self._pending = pending
+        self._number = number
+        self._heap: list[tuple[int, str]] = []
+
+    def add(self, name: str, job: PendingJob) -> None:
+        """Add a pending job. Its end is noticed by its absence from `pending`."""
+        heapq.heappush(self._heap, (self._number(job), name))
+        if len(self._heap) > 2 * len(self._pending) + _SLACK:  # most of them have ended
+            self._heap = sorted((self._number(each), name) for name, each in self._pending.items())
+
+    def peek(self) -> PendingJob | None:
+        """The pending job with the least number; None if there is none."""
+        while self._heap and self._heap[0][1] not in self._pending:
+            heapq.heappop(self._heap)
+        return self._pending[self._heap[0][1]] if self._heap else None

@@ -1,0 +1,1 @@
+"""Judges as the configuration names them, and what is wrapped around each."""

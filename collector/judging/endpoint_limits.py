@@ -1,0 +1,59 @@
+"""The limits of a model at an endpoint, from the settings of all judges that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from collector.config.settings import JudgeSettings
+from evaluators.judges.rate_limited import EndpointLimiter
+from evaluators.judges.rate_limiter import RateLimiter
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointLimits:
+    """Requests at once, and requests and tokens per minute; None is no limit."""
+
+    concurrency: int
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The limits in words."""
+        rates = ((self.requests_per_minute, "requests/min"), (self.tokens_per_minute, "tokens/min"))
+        return ", ".join([f"{self.concurrency:,} at once", *(f"{rate:,} {unit}" for rate, unit in rates if rate)])
+
+    def limiter(self) -> EndpointLimiter:
+        """The limiter that holds requests to these limits."""
+        return EndpointLimiter(
+            RateLimiter(
+                self.concurrency,
+                requests_per_minute=self.requests_per_minute,
+                tokens_per_minute=self.tokens_per_minute,
+            )
+        )
+
+
+def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
+    """The base URL and the model: providers limit each model by itself."""
+    return judge.base_url, judge.model
+
+
+def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:
+    """The limits of each endpoint; of several settings the strictest."""
+    groups: dict[tuple[str, str], list[JudgeSettings]] = {}
+    for each in judges:
+        groups.setdefault(endpoint_of(each), []).append(each)
+    return {
+        endpoint: EndpointLimits(
+            min(each.concurrency for each in group),
+            _strictest(each.requests_per_minute for each in group),
+            _strictest(each.tokens_per_minute for each in group),
+        )
+        for endpoint, group in groups.items()
+    }
+
+
+def _strictest(limits: Iterable[int | None]) -> int | None:
+    return min((each for each in limits if each is not None), default=None)

@@ -1,0 +1,146 @@
+"""The layers around a judge, as data: the list's order is the order in which a question passes them.
+
+`evalstream check` prints the list, and `open_judges` folds it around the judge that sends the requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from collector.config.settings import JudgeSettings
+from collector.judging.endpoint_limits import EndpointLimits
+from collector.judging.instrumented import InstrumentedJudge
+from collector.judging.outage_reporter import OutageReporter, ReportPolicy
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import JUDGE_ABANDONED_REQUESTS, JUDGE_CACHE_REQUESTS, JUDGE_PAUSED_REQUESTS
+from evaluators.judge import Judge
+from evaluators.judges.answer_cache import AnswerCache
+from evaluators.judges.circuit_breaker import CircuitBreaker, CircuitBreakerJudge, QueueWhileOpen
+from evaluators.judges.definition_cache import AnswerStore, DefinitionCache
+from evaluators.judges.jury import Jury
+from evaluators.judges.rate_limited import EndpointLimiter, RateLimited
+from evaluators.judges.retrying import Retrying
+
+UNLIMITED_ATTEMPTS = 1_000_000
+"""Attempts at a question: its deadline bounds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerContext:
+    """What the layers of one judge work with. `limiter` and `breaker` are shared by judges of the same endpoint.
+
+    `unavailable` has the names of all judges that are unavailable now.
+    """
+
+    name: str
+    settings: JudgeSettings
+    telemetry: Telemetry
+    policy: ReportPolicy
+    definitions: AnswerStore
+    limiter: EndpointLimiter
+    breaker: CircuitBreaker
+    unavailable: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A wrapper around a judge. `text` names it with its setting, as `evalstream check` shows it."""
+
+    text: str
+    wrap: Callable[[Judge, LayerContext], Judge]
+
+
+def layers_of(settings: JudgeSettings, limits: EndpointLimits) -> Sequence[Layer]:
+    """The layers of a judge, from the question to the request."""
+    cache = [Layer(f"answer cache ({settings.cache_size:,})", _cache_answers)] if settings.cache_size else []
+    return [
+        *cache,
+        Layer("definition cache", _cache_definitions),
+        Layer(_when_open(settings), _queue_while_open),
+        # The rate limit is inside the retries: a question that waits for its next attempt holds no slot.
+        Layer(f"retry until {settings.deadline:g} s", _retry),
+        # The breaker is inside the rate limit: what waited for a slot while the breaker opened is not sent any more.
+        Layer(f"rate limit ({limits.text})", _limit_rate),
+        Layer(f"circuit breaker ({settings.breaker.failures} failures)", _break_circuit),
+        Layer("outage reports", _report_outages),
+        Layer("metrics", _instrument),
+    ]
+
+
+def chain_text(settings: JudgeSettings, limits: EndpointLimits) -> str:
+    """The layers in one line, with the request that they end in."""
+    request = f"request (timeout {settings.timeout:g} s)"
+    return " → ".join([*(each.text for each in layers_of(settings, limits)), request])
+
+
+def wrapped(judge: Judge, context: LayerContext, limits: EndpointLimits) -> Judge:
+    """The judge with its layers around it."""
+    for layer in reversed(layers_of(context.settings, limits)):
+        judge = layer.wrap(judge, context)
+    return judge
+
+
+def without_answer_cache(judge: Judge) -> Judge:
+    """The judge, or the jury's judges, behind the answer cache, where every question is asked."""
+    if isinstance(judge, Jury):
+        members = [without_answer_cache(each) for each in judge.judges]
+        return Jury(members, combine=judge.combine, quorum=judge.quorum)
+    return judge.inner if isinstance(judge, AnswerCache) else judge
+
+
+def _when_open(settings: JudgeSettings) -> str:
+    breaker = settings.breaker
+    if breaker.when_open == "shed":
+        return "fail while the breaker is open"
+    longest = "" if breaker.max_pause is None else f" (up to {breaker.max_pause:g} s)"
+    return f"queue while the breaker is open{longest}"
+
+
+def _cache_answers(judge: Judge, context: LayerContext) -> Judge:
+    def count(result: str) -> None:
+        context.telemetry.counter(JUDGE_CACHE_REQUESTS, context.name, result).inc()
+
+    return AnswerCache(judge, capacity=context.settings.cache_size, count=count)
+
+
+def _cache_definitions(judge: Judge, context: LayerContext) -> Judge:
+    return DefinitionCache(judge, store=context.definitions)
+
+
+def _queue_while_open(judge: Judge, context: LayerContext) -> Judge:
+    """Where a person waits for the end, questions fail instead of waiting for an endpoint that is unavailable."""
+    breaker = context.settings.breaker
+    queues = not context.policy.awaited and breaker.when_open == "pause"
+    return QueueWhileOpen(
+        judge,
+        context.breaker,
+        longest=breaker.max_pause if queues else 0.0,
+        on_wait=context.telemetry.gauge(JUDGE_PAUSED_REQUESTS, context.name).inc,
+        on_shed=context.telemetry.counter(JUDGE_ABANDONED_REQUESTS, context.name).inc,
+    )
+
+
+def _retry(judge: Judge, context: LayerContext) -> Judge:
+    return Retrying(
+        judge,
+        attempts=UNLIMITED_ATTEMPTS,
+        deadline=context.settings.deadline,
+        denied=not context.policy.awaited,  # in the service somebody mends the key while questions wait
+    )
+
+
+def _limit_rate(judge: Judge, context: LayerContext) -> Judge:
+    return RateLimited(judge, context.limiter)
+
+
+def _break_circuit(judge: Judge, context: LayerContext) -> Judge:
+    return CircuitBreakerJudge(judge, context.breaker)
+
+
+def _report_outages(judge: Judge, context: LayerContext) -> Judge:
+    return OutageReporter(judge, context.name, context.settings, context.policy, unavailable=context.unavailable)
+
+
+def _instrument(judge: Judge, context: LayerContext) -> Judge:
+    return InstrumentedJudge(judge, context.name, context.telemetry)

@@ -1,0 +1,110 @@
+"""The judges of a configuration, opened: each with its layers, juries made of them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from collector.config.loading import Config
+from collector.config.settings import JudgeSettings
+from collector.judging.endpoint_breakers import EndpointBreakers
+from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
+from collector.judging.layers import LayerContext, wrapped
+from collector.judging.outage_reporter import ReportPolicy
+from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
+from evaluators.judge import Judge
+from evaluators.judges.definition_cache import AnswerStore
+from evaluators.judges.jury import Jury
+from evaluators.judges.openai import OpenAIJudge
+from evaluators.judges.rate_limited import EndpointLimiter
+
+logger = logging.getLogger(__name__)
+
+REPEAT_TO_TERMINAL, REPEAT_TO_LOG = 60.0, 600.0
+"""Seconds after which a command, and the service's log, report again that a judge is unavailable."""
+
+
+@asynccontextmanager
+async def open_judges(
+    config: Config, definitions: AnswerStore, telemetry: Telemetry | None = None, health: Health | None = None
+) -> AsyncGenerator[Mapping[str, Judge]]:
+    """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
+
+    Without `telemetry` a command asks, and a person waits for its end: questions to an unavailable endpoint fail
+    instead of waiting for it, and outages are reported on stderr instead of in the log. `health` gets a check.
+    """
+    policy = _FOR_COMMANDS if telemetry is None else _FOR_SERVICE
+    telemetry = telemetry or Telemetry()
+    configured, names = config.settings.judges, judges_in_use(config)
+    limits = limits_by_endpoint(configured[name] for name in names)
+    limiters = {endpoint: each.limiter() for endpoint, each in limits.items()}
+    breakers = EndpointBreakers(telemetry, policy)
+    unavailable = set[str]()
+    if health is not None and names:
+        health.add(
+            "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
+        )
+    judges: dict[str, Judge] = {}
+    async with AsyncExitStack() as stack:
+        for name in names:
+            settings = configured[name]
+            endpoint = endpoint_of(settings)
+            context = LayerContext(
+                name=name,
+                settings=settings,
+                telemetry=telemetry,
+                policy=policy,
+                definitions=definitions,
+                limiter=limiters[endpoint],
+                breaker=breakers.breaker(name, settings),
+                unavailable=unavailable,
+            )
+            judge = await stack.enter_async_context(_openai(settings, limiters[endpoint]))
+            judges[name] = wrapped(judge, context, limits[endpoint])
+        yield judges | _juries(config, judges)
+
+
+def judges_in_use(config: Config) -> list[str]:
+    """The names of the judges that evaluators ask, themselves or in a jury, and of their fallbacks; sorted."""
+    settings = config.settings
+    names = {name for judge in _named(config) for name in settings.members(judge)}
+    names |= {fallback for name in names if (fallback := settings.judges[name].fallback)}
+    return sorted(names)
+
+
+def _named(config: Config) -> set[str]:
+    return {each.judge for each in config.evaluators.values() if each.judge}
+
+
+def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
+    juries = {name: each for name, each in config.settings.juries.items() if name in _named(config)}
+    return {
+        name: Jury([judges[each] for each in jury.judges], combine=jury.combine, quorum=jury.quorum)
+        for name, jury in juries.items()
+    }
+
+
+def _openai(settings: JudgeSettings, limiter: EndpointLimiter) -> OpenAIJudge:
+    return OpenAIJudge(
+        settings.model,
+        base_url=settings.base_url,
+        api_key=settings.api_key.get_secret_value(),
+        timeout=settings.timeout,
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens,
+        top_logprobs=settings.top_logprobs,
+        input_price=settings.usd_per_million_input_tokens,
+        output_price=settings.usd_per_million_output_tokens,
+        on_headers=limiter.observe_headers,
+    )
+
+
+def _to_terminal(report: str) -> None:
+    print(f"evalstream: {report}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+
+
+_FOR_COMMANDS = ReportPolicy(_to_terminal, REPEAT_TO_TERMINAL, awaited=True)
+_FOR_SERVICE = ReportPolicy(logger.warning, REPEAT_TO_LOG, awaited=False)

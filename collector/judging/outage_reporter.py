@@ -1,0 +1,146 @@
+"""Reports of judges that are unavailable: one sentence soon, then rarely, and one when they are available again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from collector.config.settings import JudgeSettings
+from evaluators.errors import ENDPOINT_ERRORS, JudgeDenied, JudgeError, JudgeUnavailable, JudgeUnreachable
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.judges.wrapper import JudgeWrapper
+
+REPORT_AFTER = 1.0
+"""Seconds that an outage lasts before it is reported: shorter ones are of no interest."""
+FIRST_ANSWER_WITHIN = 30.0
+"""Seconds after which it is reported that a judge has never answered; they include the client's own start."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPolicy:
+    """Where outages are reported, after how many seconds again, and whether a person waits for the end.
+
+    Where a person waits, a judge that has never answered and refuses connections is not retried: most often its address
+    is misspelt.
+    """
+
+    report: Callable[[str], None]
+    repeat_after: float
+    awaited: bool
+
+
+class OutageReporter(JudgeWrapper):
+    """A judge, inside the retries, whose outages are reported. Reports hold no judged text."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        name: str,
+        settings: JudgeSettings,
+        policy: ReportPolicy,
+        clock: Callable[[], float] = time.monotonic,
+        unavailable: set[str] | None = None,
+    ) -> None:
+        """`unavailable` has the judge's name from the first report of an outage until it answers."""
+        super().__init__(judge)
+        self._name = name
+        self._settings = settings
+        self._policy = policy
+        self._clock = clock
+        self._unavailable = set[str]() if unavailable is None else unavailable
+        self._answered = False
+        self._failing_since: float | None = None
+        self._reported_at: float | None = None
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask, and report an outage.
+
+        Raises:
+            JudgeError: the judge is unreachable, has never answered, and a person waits: retrying is of no use.
+        """
+        started = self._clock()
+        timer = None
+        if not self._answered:
+            timer = asyncio.get_running_loop().call_later(FIRST_ANSWER_WITHIN, self._report_silence)
+        try:
+            verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        except JudgeUnreachable as error:
+            if self._policy.awaited and not self._answered:
+                raise self._final(error) from None
+            self._record_failure(error, started)
+            raise
+        except ENDPOINT_ERRORS as error:
+            self._record_failure(error, started)
+            raise
+        except JudgeError:
+            self._record_success()  # it answers; what is wrong is another matter
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._record_success()
+        return verdict
+
+    def _record_success(self) -> None:
+        self._answered = True
+        self._failing_since = None
+        self._unavailable.discard(self._name)
+        if self._reported_at is not None:
+            self._reported_at = None
+            self._policy.report(f"judge {self._name} is available again")
+
+    def _record_failure(self, error: JudgeError, started: float) -> None:
+        self._failing_since = started if self._failing_since is None else self._failing_since
+        wait = error.retry_after if isinstance(error, JudgeUnavailable) else None
+        if isinstance(error, JudgeDenied) and not (self._answered and self._soon()):
+            self._report_denied(error)
+            return
+        if self._soon(wait or 0.0):
+            return
+        how_long = f" for up to {self._settings.deadline:g} s" if self._policy.awaited else ""
+        self._report(f"is unavailable ({error}); requests are retried{how_long}")
+
+    def _soon(self, wait: float = 0.0) -> bool:
+        """Whether the outage is so short that it is not reported yet."""
+        since = self._clock() if self._failing_since is None else self._failing_since
+        return max(self._clock() - since, wait) < REPORT_AFTER
+
+    def _report_denied(self, error: JudgeDenied) -> None:
+        then = "its evaluations fail" if self._policy.awaited else "its evaluations wait until that is mended"
+        self._report(f"refuses every request ({error}); {then}: {_remedy(error, self._name)}")
+
+    def _final(self, error: JudgeUnreachable) -> JudgeError:
+        """The error as one that is not retried."""
+        remedy = f"start it, or correct judges.{self._name}.base_url"
+        self._report(f"has never answered ({error}), so its evaluations fail at once; {remedy}")
+        final = JudgeError(str(error))
+        final.type = error.type
+        return final
+
+    def _report_silence(self) -> None:
+        if not self._answered:
+            limit = f"requests time out after {self._settings.timeout:g} s (judges.{self._name}.timeout)"
+            self._report(f"has not answered within {FIRST_ANSWER_WITHIN:g} s; {limit}")
+
+    def _report(self, problem: str) -> None:
+        self._unavailable.add(self._name)
+        now = self._clock()
+        if self._reported_at is None or now - self._reported_at >= self._policy.repeat_after:
+            self._reported_at = now
+            where = urlsplit(self._settings.base_url)._replace(query="", fragment="").geturl()
+            self._policy.report(f"judge {self._name} at {where} {problem}")
+
+
+def _remedy(error: JudgeDenied, name: str) -> str:
+    match error.remedy:
+        case "key":
+            return f"give a key that is valid there (judges.{name}.api_key)"
+        case "credit":
+            return f"its account has no credit or quota left; add some, or use another key (judges.{name}.api_key)"
+        case "model or address":
+            return f"correct judges.{name}.model or judges.{name}.base_url"
+        case "address":
+            return f"correct judges.{name}.base_url"

@@ -1,0 +1,140 @@
+"""The linking of turns without a conversation id: a turn belongs to the conversation that its history repeats. Pure: no
+clock, no log.
+
+A conversation starts with a turn that has no history, and each turn extends it. Two people who start with the same
+words and get the same answer have two conversations; a turn that continues either goes to the younger one, whose
+history is the same. A turn whose start was never seen, because it is older, cut off or consists of examples, is a
+conversation of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from collector.link.history_digest import HistoryDigest, extend, history_of
+from collector.records.tenants import own_conversation
+from evaluators.cases import Turn
+
+MOST = 200_000
+"""Conversations remembered at once, in a partition; the oldest are forgotten first."""
+
+
+@dataclass(slots=True, eq=False)
+class _Chat:
+    """A conversation that may continue. `first` is the offset of its first turn, times are in seconds."""
+
+    conversation_id: str
+    first: int
+    started: float
+    touched: float
+    digest: HistoryDigest
+    turns: list[str] = field(default_factory=list[str])
+    traces: set[str] = field(default_factory=set[str])
+
+
+class ConversationLinker:
+    """The conversations of one partition that may continue.
+
+    One is remembered for `window` seconds after its last turn, and for `max_age` after its first, so that a replay need
+    not start further back. Call it in the order of the log, whose times never decrease.
+    """
+
+    def __init__(self, *, window: float = 3600.0, max_age: float = 21_600.0, most: int = MOST) -> None:
+        self._window = window
+        self._max_age = max_age
+        self._most = most
+        self._chats: OrderedDict[int, _Chat] = OrderedDict()  # by their first offsets, which grow
+        self._touched: OrderedDict[int, _Chat] = OrderedDict()  # the same, the last touched at the end
+        self._by_digest: dict[HistoryDigest, list[_Chat]] = {}  # those with the same history, by their first offsets
+        self._turns: dict[str, _Chat] = {}
+        self._traces: dict[str, _Chat] = {}
+
+    def __len__(self) -> int:
+        return len(self._chats)
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The first turn of the oldest conversation that is remembered."""
+        return next(iter(self._chats), None)
+
+    def conversation_of(self, turn: Turn, offset: int, time: float) -> str:
+        """The conversation of the turn at an offset. Its id is that of its first turn's trace.
+
+        A turn that is delivered again gets the same result; so do all turns of one trace.
+        """
+        self._forget(time)
+        known = self._turns.get(turn.turn_id)
+        if known is not None:
+            return known.conversation_id
+        history = history_of(turn)
+        chat = self._traces.get(_own_id(turn)) if turn.trace_id else None
+        if chat is None and history.before is None:
+            chat = self._start(turn, offset, time)
+        elif chat is None:
+            chat = next(reversed(self._by_digest.get(history.before or b"", ())), None)
+        if chat is None:
+            return _own_id(turn)
+        self._add(chat, turn, history.before, history.after, time)
+        return chat.conversation_id
+
+    def _start(self, turn: Turn, offset: int, time: float) -> _Chat:
+        chat = _Chat(_own_id(turn), offset, time, time, b"")
+        self._chats[offset] = self._touched[offset] = chat
+        self._by_digest.setdefault(b"", []).append(chat)
+        return chat
+
+    def _add(
+        self, chat: _Chat, turn: Turn, before: HistoryDigest | None, after: HistoryDigest | None, time: float
+    ) -> None:
+        chat.turns.append(turn.turn_id)
+        self._turns[turn.turn_id] = chat
+        if turn.trace_id:
+            trace = _own_id(turn)
+            chat.traces.add(trace)
+            self._traces[trace] = chat
+        chat.touched = time
+        self._touched.move_to_end(chat.first)
+        if after is None:
+            return
+        if not chat.digest or before == chat.digest:
+            self._extend(chat, after)
+        elif before is None:  # of the same trace, which need not repeat itself
+            self._extend(chat, extend(chat.digest, turn.input or "", turn.actual_output or ""))
+
+    def _extend(self, chat: _Chat, digest: HistoryDigest) -> None:
+        self._unindex(chat)
+        chat.digest = digest
+        insort(self._by_digest.setdefault(digest, []), chat, key=_first)
+
+    def _unindex(self, chat: _Chat) -> None:
+        same = self._by_digest[chat.digest]
+        del same[bisect_left(same, chat.first, key=_first)]
+        if not same:
+            del self._by_digest[chat.digest]
+
+    def _forget(self, time: float) -> None:
+        while self._touched and (oldest := next(iter(self._touched.values()))).touched + self._window < time:
+            self._drop(oldest)
+        while self._chats:
+            oldest = next(iter(self._chats.values()))
+            if oldest.started + self._max_age >= time and len(self._chats) < self._most:
+                break
+            self._drop(oldest)
+
+    def _drop(self, chat: _Chat) -> None:
+        del self._chats[chat.first], self._touched[chat.first]
+        self._unindex(chat)
+        for turn_id in chat.turns:
+            del self._turns[turn_id]
+        for trace_id in chat.traces:
+            del self._traces[trace_id]
+
+
+def _first(chat: _Chat) -> int:
+    return chat.first
+
+
+def _own_id(turn: Turn) -> str:
+    return own_conversation(turn)

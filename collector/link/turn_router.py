@@ -1,0 +1,65 @@
+"""The routing of turns: into the turns log, or first into the log where those without a conversation are linked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from collector.backoff import Backoff
+from collector.link.history_digest import history_of
+from collector.logs.durable_append import RETRY, append_until_durable
+from collector.logs.log import Log, Record
+from collector.records.json import turn_to_json
+from collector.records.tenants import with_conversation
+from collector.records.turns import turn_record
+from evaluators.cases import Turn
+
+EVERY = "*"
+"""Stands for all services."""
+
+
+class RoutedRecord(NamedTuple):
+    """A record to append, and whether its turn is still to be linked to a conversation."""
+
+    record: Record
+    unlinked: bool = False
+
+
+def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
+    """Whether the turn names no conversation and comes from one of the services whose turns are linked."""
+    return bool(services) and turn.conversation_id is None and (EVERY in services or turn.service in services)
+
+
+class TurnRouter:
+    """Appends turns to their log. Those of `services` that name no conversation go to the log `unlinked`."""
+
+    def __init__(
+        self, turns: Log, unlinked: Log | None = None, services: Collection[str] = (), *, backoff: Backoff = RETRY
+    ) -> None:
+        self._turns = turns
+        self._unlinked = unlinked
+        self._backoff = backoff
+        self._services = frozenset(services) if unlinked is not None else frozenset[str]()
+
+    def route(self, turns: Sequence[Turn], whole: Iterable[Turn] | None = None) -> Iterator[RoutedRecord]:
+        """The records of some turns of one trace, or of other turns that belong together; `whole` are all of these.
+
+        All get the key of the first that has an answer, so that turns of a trace stay together. A generator: a replay
+        discards them, and they need not be serialized for that.
+        """
+        if not any(has_no_conversation(each, self._services) for each in turns):
+            yield from (RoutedRecord(turn_record(with_conversation(turn))) for turn in turns)
+            return
+        opening = next(filter(None, (history_of(each).opening for each in whole or turns)), None)
+        for turn in turns:
+            if opening is not None and has_no_conversation(turn, self._services):
+                yield RoutedRecord(Record(opening.hex().encode(), turn_to_json(turn)), unlinked=True)
+            else:
+                yield RoutedRecord(turn_record(with_conversation(turn)))
+
+    async def append(self, routed: Sequence[RoutedRecord]) -> None:
+        """Append records; they are durable on return. Waits while a log cannot be written."""
+        for log, unlinked in ((self._turns, False), (self._unlinked, True)):
+            records = [each.record for each in routed if each.unlinked is unlinked]
+            if log is not None and records:
+                await append_until_durable(log, records, self._backoff)

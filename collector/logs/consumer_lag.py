@@ -1,0 +1,184 @@
+"""The lag of this process's consumers: what they have not received yet, and how near retention is to what they need."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from collector.logs.fold_wrapper import FoldWrapper
+from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, StoredRecord
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import (
+    CONSUMER_LAG_RECORDS,
+    CONSUMER_LAG_SECONDS,
+    LOG_RETENTION,
+    OLDEST_NEEDED,
+    RECORDS_LOST,
+)
+
+SAMPLE_EVERY = 5.0
+"""Seconds between two samples."""
+RETENTION_EVERY = 600.0
+"""Seconds between two looks at a log's retention, which somebody may change."""
+_STEP = 5.0
+"""Seconds of log time between two remembered offsets: the precision of the age of the oldest needed record."""
+
+STALLED_AFTER = 60.0
+"""Seconds without progress after which a consumer that lags is stalled."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """A consumer's progress in a partition: the next offset, and the timestamp (s since the epoch) before it.
+
+    `needed` has the offsets and timestamps of some records from the oldest that the fold still needs on.
+    """
+
+    offset: int
+    timestamp: float
+    needed: deque[tuple[int, float]] = field(default_factory=deque[tuple[int, float]])
+
+    def received(self, records: Sequence[StoredRecord]) -> None:
+        first, last = records[0], records[-1]
+        if not self.needed or first.timestamp - self.needed[-1][1] >= _STEP:
+            self.needed.append((first.offset, first.timestamp))
+        self.offset, self.timestamp = max(self.offset, last.offset + 1), last.timestamp
+
+    def oldest_needed(self, low_watermark: int | None, end: int) -> float | None:
+        """When the log took the oldest record that is needed, at the latest; None if nothing is."""
+        low = self.offset if low_watermark is None else min(low_watermark, self.offset)
+        while len(self.needed) > 1 and self.needed[1][0] <= low:
+            self.needed.popleft()
+        if low >= self.offset:  # of what was not received only this is known
+            return self.timestamp if self.offset < end else None
+        return self.needed[0][1] if self.needed else self.timestamp
+
+
+class ConsumerLag:
+    """The lag of every consumer that was opened through `measured`."""
+
+    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.time) -> None:
+        self._telemetry = telemetry
+        self._clock = clock
+        self._consumers: dict[tuple[str, str], tuple[Log, dict[int, _MeasuredFold]]] = {}
+        self._retention_at: dict[str, float] = {}
+        self._waiting: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
+        """By consumer, and partition where it lags: the offset that it is at, and since when (s since the epoch)."""
+
+    def stalled(self) -> str | None:
+        """Which consumers lag and have made no progress for long; None if none."""
+        now = self._clock()
+        oldest = {
+            consumer: now - min((since for _, since in partitions.values()), default=now)
+            for (consumer, _), partitions in self._waiting.items()
+        }
+        stalled = [f"{name} for {age:.0f} s" for name, age in oldest.items() if age > STALLED_AFTER]
+        return f"no progress of {', '.join(stalled)}" if stalled else None
+
+    def measured(self, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:
+        """The same folds, with their progress recorded. `consumer` is their name in the metrics."""
+        partitions: dict[int, _MeasuredFold] = {}
+        self._consumers[consumer, log.name] = (log, partitions)
+        self._telemetry.gauge(CONSUMER_LAG_RECORDS, consumer, log.name).set(0)
+        self._telemetry.gauge(CONSUMER_LAG_SECONDS, consumer, log.name).set(0)
+        self._telemetry.gauge(OLDEST_NEEDED, consumer, log.name).set(0)
+        self._telemetry.counter(RECORDS_LOST, consumer, log.name, "retention")
+        self._telemetry.counter(RECORDS_LOST, consumer, log.name, "retention_replay")
+
+        @asynccontextmanager
+        async def opened(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
+            async with open_fold(partition, committed) as fold:
+                measured = _MeasuredFold(fold)
+                if committed is not None:
+                    measured.progress = _Progress(committed.offset, self._clock())
+                partitions[partition] = measured
+                try:
+                    yield measured
+                finally:
+                    partitions.pop(partition, None)
+                    self._waiting.get((consumer, log.name), {}).pop(partition, None)
+
+        return opened
+
+    async def sample_forever(self) -> None:
+        """Keep the gauges up to date."""
+        while True:
+            await self.sample()
+            await asyncio.sleep(SAMPLE_EVERY)
+
+    async def sample(self) -> None:
+        """Measure once. A log that is unavailable keeps its last figures."""
+        for (consumer, name), (log, folds) in list(self._consumers.items()):  # some may come meanwhile
+            records, age, oldest = 0, 0.0, 0.0
+            try:
+                await self._sample_retention(log)
+                for partition, fold in list(folds.items()):
+                    if (progress := fold.progress) is None:
+                        continue
+                    end = await log.end_offset(partition)
+                    behind = max(0, end - progress.offset)
+                    records += behind
+                    self._note_progress((consumer, name), partition, progress.offset if behind else None)
+                    age = max(age, self._clock() - progress.timestamp if behind else 0.0)
+                    needed = progress.oldest_needed(fold.needed_from, end)
+                    oldest = max(oldest, 0.0 if needed is None else self._clock() - needed)
+            except LogUnavailable:
+                continue
+            self._telemetry.gauge(CONSUMER_LAG_RECORDS, consumer, name).set(records)
+            self._telemetry.gauge(CONSUMER_LAG_SECONDS, consumer, name).set(max(0.0, age))
+            self._telemetry.gauge(OLDEST_NEEDED, consumer, name).set(max(0.0, oldest))
+
+    async def _sample_retention(self, log: Log) -> None:
+        now = self._clock()
+        if now - self._retention_at.get(log.name, -math.inf) >= RETENTION_EVERY:
+            seconds = await log.retention()
+            self._telemetry.gauge(LOG_RETENTION, log.name).set(math.inf if seconds is None else seconds)
+            self._retention_at[log.name] = now
+
+    def _note_progress(self, consumer: tuple[str, str], partition: int, lags_at: int | None) -> None:
+        waiting = self._waiting.setdefault(consumer, {})
+        if lags_at is None:
+            waiting.pop(partition, None)
+        elif partition not in waiting or waiting[partition][0] != lags_at:
+            waiting[partition] = lags_at, self._clock()
+
+
+class _MeasuredFold(FoldWrapper):
+    """A fold whose progress is recorded."""
+
+    def __init__(self, fold: Fold) -> None:
+        super().__init__(fold)
+        self.progress: _Progress | None = None
+        self.needed_from: int | None = None
+        """The low watermark as it was committed last: it is valid between deliveries only."""
+
+    @property
+    def takes_unreadable(self) -> bool:
+        return getattr(self._fold, "takes_unreadable", False)
+
+    @property
+    def low_watermark(self) -> int | None:
+        self.needed_from = super().low_watermark
+        return self.needed_from
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        await super().replay(records)
+        self._received(records)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        if records and self.progress is None:  # before: a delivery may take long
+            self.progress = _Progress(records[0].offset, records[0].timestamp)
+        await super().deliver(records)
+        self._received(records)
+
+    def _received(self, records: Sequence[StoredRecord]) -> None:
+        if not records:
+            return
+        if self.progress is None:
+            self.progress = _Progress(records[0].offset, records[0].timestamp)
+        self.progress.received(records)

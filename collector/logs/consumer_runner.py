@@ -1,0 +1,285 @@
+"""The consumer loop of one process and group: replay, delivery, ticks and commits, the same for every log."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Protocol
+
+from collector.backoff import Backoff, FailureLog
+from collector.errors import first_of
+from collector.logs.log import TICK, Committed, Fold, LogUnavailable, OpenFold, Record, StoredRecord, UnreadableRecords
+from collector.logs.slewed_clock import SlewedClock
+
+TICK_PATIENCE = 10.0
+"""Seconds after which a tick that was appended and has not been delivered counts as lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerTiming:
+    """Intervals and batch sizes of a consumer.
+
+    `clock` gives seconds since the epoch, without jumps. `tick_interval` is the time between two checks of what is due
+    and `commit_interval` between two commits, in seconds. A batch holds at most `batch_records` records and about
+    `batch_bytes` bytes. `patience` is how long (s) a log may be unavailable before `follow` gives up.
+    """
+
+    clock: Callable[[], float] = field(default_factory=SlewedClock)
+    tick_interval: float = 0.1
+    commit_interval: float = 1.0
+    batch_records: int = 500
+    batch_bytes: int = 4 << 20
+    patience: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one partition in order, and the offset after them.
+
+    `end_offset` may lie beyond the last record: what is between can never be read.
+    """
+
+    records: Sequence[StoredRecord]
+    end_offset: int
+
+
+class Stream(Protocol):
+    """The records of one partition, from the group's low watermark on."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `next` waits because every record of the partition was delivered."""
+        ...
+
+    async def next(self) -> Batch:
+        """The next records; waits until there are some.
+
+        Raises:
+            LogUnavailable: the log could not be read; a retry may succeed.
+        """
+        ...
+
+
+class PartitionFeed:
+    """Feeds the fold of one partition and knows what may be committed for it.
+
+    What may be committed is read from the fold only between two deliveries: in the middle of one its state covers some
+    of the records and not others. While one is in progress the state before it stays valid: it says that the records in
+    progress will be delivered again.
+    """
+
+    def __init__(
+        self, partition: int, committed: Committed | None, start: int, stream: Stream, timing: ConsumerTiming
+    ) -> None:
+        """`start` is the offset of the oldest record, for a group that has committed nothing."""
+        self.partition = partition
+        self._committed = committed
+        self._offset = committed.offset if committed else start
+        self._replayed = committed is None or committed.low_watermark >= committed.offset
+        self._stream = stream
+        self._timing = timing
+        self._fold: Fold | None = None
+        self._delivering = False
+        self._state: Committed | None = None
+        self._tick_until = 0.0
+        self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
+
+    async def run(self, open_fold: OpenFold) -> None:
+        """Feed until cancelled. The fold is closed on return, whatever the reason."""
+        async with open_fold(self.partition, self._committed) as fold:
+            self._fold = fold
+            try:
+                while True:
+                    await self._process(fold, await self._next())
+            finally:
+                self._update_state()
+                self._fold = None
+
+    def uncommitted(self) -> Committed | None:
+        """What is to be committed now; None if nothing has changed."""
+        self._update_state()
+        return self.last_uncommitted
+
+    @property
+    def last_uncommitted(self) -> Committed | None:
+        """The last result of `uncommitted` that is not committed yet. Only reads: another thread may call it."""
+        return None if self._state == self._committed else self._state
+
+    def mark_committed(self, state: Committed) -> None:
+        """The log has accepted this commit."""
+        self._committed = state
+
+    def is_due(self, now: float) -> bool:
+        """Whether the fold is due and only a tick can make it advance: everything else was delivered."""
+        if self._fold is None or not self._replayed or not self._stream.waiting or now < self._tick_until:
+            return False
+        due_at = self._fold.due_at
+        return due_at is not None and due_at <= now
+
+    def tick_appended(self, now: float) -> None:
+        """A tick is being appended: no second one until it was delivered, or counts as lost."""
+        self._tick_until = now + TICK_PATIENCE
+
+    def tick_failed(self, now: float) -> None:
+        """The tick was not appended; the next attempt is in a second."""
+        self._tick_until = now + 1.0
+
+    async def _next(self) -> Batch:
+        return await self._backoff.repeat(
+            self._stream.next, LogUnavailable, action=f"reading partition {self.partition}"
+        )
+
+    async def _process(self, fold: Fold, batch: Batch) -> None:
+        self._delivering = True
+        records = batch.records
+        if not getattr(fold, "takes_unreadable", False) and any(type(each) is UnreadableRecords for each in records):
+            records = [each for each in records if type(each) is not UnreadableRecords]
+        if not self._replayed:
+            old = bisect_left(records, self._offset, key=attrgetter("offset"))
+            if old:
+                await fold.replay(records[:old])
+            records = records[old:]
+            self._replayed = batch.end_offset >= self._offset
+        if records:
+            await fold.deliver(records)
+            self._adjust_ticks(fold, records)
+        self._offset = max(self._offset, batch.end_offset)
+        self._delivering = False
+        self._update_state()
+
+    def _adjust_ticks(self, fold: Fold, records: Sequence[StoredRecord]) -> None:
+        """Allow the next tick once this one was delivered; if the log's clock is behind ours, when it has caught up.
+
+        Otherwise every tick would come too early, and a new one would be appended at each check.
+        """
+        ticks = [record for record in records if record.is_tick]
+        if ticks and self._tick_until:
+            due_at = fold.due_at
+            behind = 0.0 if due_at is None else max(0.0, due_at - ticks[-1].timestamp)
+            self._tick_until = self._timing.clock() + min(behind, TICK_PATIENCE) if behind else 0.0
+
+    def _update_state(self) -> None:
+        if self._fold is None or self._delivering or not self._replayed:
+            return
+        low = self._fold.low_watermark
+        low = self._offset if low is None else min(low, self._offset)
+        self._state = Committed(low, self._offset, self._fold.metadata)
+
+
+Commit = Callable[[Mapping[int, Committed]], Awaitable[None]]
+"""Makes the commits of a group durable; raises LogUnavailable if that cannot be done now."""
+
+Append = Callable[[Sequence[Record]], Awaitable[None]]
+
+
+class ConsumerRunner:
+    """All partition feeds of a process for one group, with one loop for ticks and one for commits.
+
+    `append` is None for a topic that is not ours to write: then there are no ticks.
+    """
+
+    def __init__(self, open_fold: OpenFold, commit: Commit, append: Append | None, timing: ConsumerTiming) -> None:
+        self._open_fold = open_fold
+        self._commit = commit
+        self._append = append
+        self._timing = timing
+        self._feeds: dict[int, PartitionFeed] = {}
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._committing = FailureLog("committing offsets")
+        self._ticking = FailureLog("writing ticks")
+
+    async def run(self, body: Callable[[], Awaitable[None]]) -> None:
+        """Run `body`, which assigns and revokes and never returns. On cancellation close the folds, then commit.
+
+
+        Raises:
+            Exception: the first one of a fold, a feed or the body, as it was raised.
+        """
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._commit_forever())
+                if self._append is not None:
+                    self._tasks.create_task(self._tick_forever(self._append))
+                await body()
+        except BaseExceptionGroup as failures:
+            raise first_of(failures) from None
+        finally:
+            await self.commit()
+
+    def assign(self, feed: PartitionFeed) -> None:
+        """Open the fold of a partition and feed it."""
+        assert self._tasks is not None
+        self._feeds[feed.partition] = feed
+        self._running[feed.partition] = self._tasks.create_task(feed.run(self._open_fold))
+
+    async def revoke(self, partition: int) -> None:
+        """Close the fold of a partition; nothing is committed for it any more."""
+        self._feeds.pop(partition, None)
+        running = self._running.pop(partition, None)
+        if running is not None:
+            running.cancel()
+            await asyncio.wait([running])
+
+    def uncommitted(self) -> dict[int, Committed]:
+        """What to commit, by partition."""
+        states = {partition: feed.uncommitted() for partition, feed in self._feeds.items()}
+        return {partition: state for partition, state in states.items() if state is not None}
+
+    async def commit(self) -> None:
+        """Commit what has changed; what cannot be committed now is part of the next commit."""
+        changes = self.uncommitted()
+        if not changes:
+            return
+        try:
+            await self._commit(changes)
+        except LogUnavailable as error:
+            self._committing.failed(error)
+            return
+        self._committing.succeeded()
+        self.mark_committed(changes)
+
+    def mark_committed(self, states: Mapping[int, Committed]) -> None:
+        """The log has accepted these commits."""
+        for partition, state in states.items():
+            if partition in self._feeds:
+                self._feeds[partition].mark_committed(state)
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.commit_interval)
+            await self.commit()
+
+    async def _tick_forever(self, append: Append) -> None:
+        while True:
+            await asyncio.sleep(self._timing.tick_interval)
+            now = self._timing.clock()
+            due = [feed for feed in self._feeds.values() if feed.is_due(now)]
+            if due:
+                await self._tick(due, now, append)
+
+    async def _tick(self, due: Sequence[PartitionFeed], now: float, append: Append) -> None:
+        for feed in due:
+            feed.tick_appended(now)
+        try:
+            await append([Record(None, b"", TICK, feed.partition) for feed in due])
+        except LogUnavailable as error:
+            self._ticking.failed(error)
+            for feed in due:
+                feed.tick_failed(now)
+        else:
+            self._ticking.succeeded()
+
+
+async def consume_all(following: ConsumerRunner, feeds: Sequence[PartitionFeed]) -> None:
+    """Feed a fixed set of partitions until cancelled."""
+
+    async def body() -> None:
+        for feed in feeds:
+            following.assign(feed)
+        await asyncio.Event().wait()
+
+    await following.run(body)

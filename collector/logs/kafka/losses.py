@@ -1,0 +1,54 @@
+"""Records that retention has deleted although a consumer still needed them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+logger = logging.getLogger(__name__)
+
+LossReason = Literal["retention", "retention_replay"]
+"""`retention`: deleted unread. `retention_replay`: delivered before, but still needed: to rebuild the open state of a
+restart or of another owner, such as open traces, open conversations and evaluations that were not done.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """Records of a partition that a consumer needed and no broker has: offsets from `offset` up to `end_offset`.
+
+    `log` is the log's name, or the topic of a source. Where a topic is compacted, or holds transactions, not every
+    offset was a record: `count` is then the most that it can be.
+    """
+
+    consumer: str
+    log: str
+    topic: str
+    partition: int
+    offset: int
+    end_offset: int
+    reason: LossReason
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return self.end_offset - self.offset
+
+
+OnLost = Callable[[LostRecords], None]
+"""Called with each loss, in a thread of the log: must be quick and must not raise."""
+
+
+def log_lost(lost: LostRecords) -> None:
+    """Log one line for each, with the remedy."""
+    what = {
+        "retention": "were deleted by retention before %s read them: they are lost",
+        "retention_replay": "were deleted by retention while %s still needed them: what was open in them is lost",
+    }[lost.reason] % lost.consumer
+    logger.error(
+        "%s[%d]: %d records (offsets %d to %d) %s. Raise retention.ms (or retention.bytes) of the topic, and let %s"
+        " catch up sooner; what the senders still have can be sent again",
+        lost.topic, lost.partition, lost.count, lost.offset, lost.end_offset - 1, what, lost.consumer,
+    )  # fmt: skip

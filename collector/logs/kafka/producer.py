@@ -1,0 +1,222 @@
+"""The producer that all logs of a process share, with a limit on what is in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from kafka.errors import KafkaError
+from kafka.producer.kafka import KafkaProducer
+
+from collector.admission.bounded_gate import BoundedGate
+from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translate
+from collector.logs.kafka.workarounds import abandon, is_broken
+from collector.logs.log import LogError, LogUnavailable, Record, RecordTooLarge
+
+OVERDUE = 5.0
+"""Seconds beyond the delivery timeout after which a producer that has not even failed is stuck, and replaced.
+
+kafka-python 3.0.12 waits indefinitely for a producer id that it requested from a broker that then hung. When a release
+applies the request timeout to that request as well, this can go.
+"""
+
+ANSWERS_WITHIN = 10.0
+"""Seconds after which an append that is not acknowledged says that the brokers do not take appends now."""
+
+CLOSE_WITHIN = 5.0
+"""Seconds that what is in flight may take when the producer is closed."""
+
+
+class _Append:
+    """One append: collects its acknowledgements, in kafka-python's thread until all are there.
+
+    It ends with `done`, whether somebody still waits for that or not.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, expected: int) -> None:
+        self.done: asyncio.Future[None] = loop.create_future()
+        self.producer: Any = None
+        """What it was given to; None until then."""
+        self._loop = loop
+        self._expected = expected
+        self._answers: list[Exception | None] = []
+
+    def acknowledged(self, _metadata: object) -> None:
+        self._answer(None)
+
+    def failed(self, error: Exception) -> None:
+        self._answer(error)
+
+    def reject(self, error: LogError) -> None:
+        """End it: not all of it was given to a producer. From any thread."""
+        self._call(self._finish, error)
+
+    def _answer(self, error: Exception | None) -> None:
+        self._answers.append(error)  # perhaps from two threads: list.append is atomic, so the count is right
+        if len(self._answers) == self._expected:
+            errors = [error for error in self._answers if error is not None]
+            self._call(self._finish, _unacknowledged(errors[0]) if errors else None)
+
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _finish(self, error: LogError | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
+def _unacknowledged(error: Exception) -> LogError:
+    """The error of one append, never RecordTooLarge: for one such record a broker fails the batches of others with it.
+
+    That a broker accepts every record that we accept is checked when the topics are opened.
+    """
+    translated = translate(error)
+    return LogUnavailable(str(translated)) if isinstance(translated, RecordTooLarge) else translated
+
+
+class SharedProducer:
+    """A producer with its own thread, because `send` blocks until it knows the topic.
+
+    kafka-python does not limit what is in flight, so the gate `in_flight` does.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.in_flight = BoundedGate(*settings.max_in_flight)
+        self._settings = settings
+        self._thread = ThreadPoolExecutor(1, "kafka-producer")
+        self._producer: Any = None
+        self._closed = False
+        self._unacknowledged: dict[_Append, float] = {}
+        """The appends in progress, the oldest first, with the event loop's time of their start."""
+        self._acknowledged_at = 0.0
+
+    def require_answers(self) -> None:
+        """See that brokers acknowledge what is appended.
+
+        Raises:
+            LogUnavailable: one has waited for long, and none was acknowledged meanwhile.
+        """
+        oldest = next(iter(self._unacknowledged.values()), None)
+        if oldest is None:
+            return
+        # What a producer before this one swallowed waits for its time-out while others are acknowledged already.
+        waited = asyncio.get_running_loop().time() - max(oldest, self._acknowledged_at)
+        if waited > ANSWERS_WITHIN:
+            raise LogUnavailable(f"no append has been acknowledged for {waited:.0f} s")
+
+    async def append(self, topic: str, by_partition: Mapping[int, Sequence[Record]], size: int) -> None:
+        """Append records by partition; all brokers in sync have them on return.
+
+        The append continues when its caller is cancelled: it holds its place in `in_flight` until it ends, and a
+        producer that does not end it in time is replaced.
+
+        Raises:
+            LogUnavailable: not all were acknowledged in time.
+        """
+        if self._closed:
+            raise LogUnavailable("the producer is closed")
+        count = sum(map(len, by_partition.values()))
+        reservation = await self.in_flight.wait(count, size)
+        loop = asyncio.get_running_loop()
+        append = _Append(loop, count)
+        self._unacknowledged[append] = loop.time()
+        overdue = loop.call_later(self._settings.delivery_timeout + OVERDUE, self._replace, append)
+
+        def done(ended: asyncio.Future[None]) -> None:
+            overdue.cancel()
+            del self._unacknowledged[append]
+            reservation.release()
+            if not ended.cancelled() and ended.exception() is None:  # asking keeps asyncio from logging the error
+                self._acknowledged_at = loop.time()
+
+        append.done.add_done_callback(done)
+        sending = self._thread.submit(self._send, topic, by_partition, append)
+        try:
+            await asyncio.shield(append.done)
+        except asyncio.CancelledError:
+            if sending.cancel():  # nothing of it was sent, and nothing will be
+                append.done.cancel()
+            raise
+
+    async def close(self) -> None:
+        """Wait a little for what is in flight."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown(wait=False)
+
+    def _replace(self, append: _Append) -> None:
+        """Give up an append that is overdue, and the producer with it. The next append makes another."""
+        append.reject(LogUnavailable("the producer is stuck, and replaced by another"))
+        if not self._closed:
+            self._thread.submit(self._discard, append.producer)
+
+    def _send(self, topic: str, by_partition: Mapping[int, Sequence[Record]], append: _Append) -> None:
+        """Hand the records to a producer."""
+        try:
+            append.producer = producer = self._connected()
+            self._hand_over(producer, topic, by_partition, append)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the append
+            append.reject(translate(error))
+
+    def _hand_over(
+        self, producer: Any, topic: str, by_partition: Mapping[int, Sequence[Record]], append: _Append
+    ) -> None:
+        send = producer.send
+        try:
+            for partition, records in by_partition.items():
+                for record in records:
+                    sent = send(topic, record.value, record.key, list(record.headers), partition)
+                    sent.add_callback(append.acknowledged)
+                    sent.add_errback(append.failed)
+        except ValueError as error:  # its metadata of the topic is older than the partition
+            self._discard(producer)
+            raise LogUnavailable(str(error)) from error
+
+    def _connected(self) -> Any:
+        if self._closed:
+            raise LogUnavailable("the producer is closed")
+        if self._producer is not None and is_broken(self._producer):
+            self._discard(self._producer)
+        if self._producer is None:
+            self._producer = connect(KafkaProducer, self._settings, self._options())
+        return self._producer
+
+    def _discard(self, producer: Any) -> None:
+        if producer is None or producer is not self._producer:
+            return  # another append has replaced it already
+        self._producer = None
+        abandon(producer)
+
+    def _options(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            **settings.client_options(),
+            "acks": "all",
+            "enable_idempotence": True,
+            "compression_type": settings.compression,
+            "linger_ms": milliseconds(settings.linger),
+            "batch_size": 128 << 10,
+            "max_request_size": settings.max_record_bytes + (1 << 20),
+            "max_block_ms": milliseconds(settings.request_timeout),
+            "delivery_timeout_ms": milliseconds(settings.delivery_timeout),
+            "request_timeout_ms": milliseconds(min(settings.request_timeout, settings.delivery_timeout / 2)),
+            "metrics_enabled": False,
+        }
+
+    def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.close(timeout=CLOSE_WITHIN)
+        except KafkaError:  # what was not delivered fails at its append
+            abandon(producer)

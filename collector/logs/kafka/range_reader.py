@@ -1,0 +1,154 @@
+"""Reads of an offset range of a partition, without a group: a small pool of consumers, one read at a time each.
+
+A read may be cancelled while a thread polls for it. That consumer does not return to the pool: the thread would
+consume records of the next read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+from kafka.consumer.group import KafkaConsumer
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
+
+from collector.logs.kafka.records import OnUnreadable, RecordDecoder
+from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translated
+from collector.logs.log import LogUnavailable, StoredRecord
+
+T = TypeVar("T")
+
+MAX_CONSUMERS = 4
+
+
+class _RangeConsumer:
+    """A consumer without a group. All its methods but `stop` block; one works at a time."""
+
+    def __init__(self, settings: KafkaSettings, on_unreadable: OnUnreadable) -> None:
+        self._timeout = milliseconds(settings.request_timeout)
+        self._on_unreadable = on_unreadable
+        self._working = threading.Lock()
+        self._stopped = threading.Event()
+        self._decoding = RecordDecoder(settings.max_batch_bytes, lambda where: where.partition)
+        options = {**settings.fetch_options(), "auto_offset_reset": "earliest"}
+        self._consumer: Any = connect(KafkaConsumer, settings, options)
+        self._decoding.install(self._consumer)
+
+    def end_offset(self, where: TopicPartition) -> int:
+        with self._working, translated():
+            return self._consumer.end_offsets([where], timeout_ms=self._timeout)[where]
+
+    def begin(self, where: TopicPartition, start: int) -> None:
+        with self._working, translated():
+            self._consumer.assign([where])
+            self._consumer.seek(where, start)
+            self._decoding.times.clear()
+
+    def next(self, where: TopicPartition, end: int, limit: int, patience: float) -> list[StoredRecord]:
+        """The next records before `end`; none when it is reached."""
+        with self._working:
+            return self._next(where, end, limit, patience)
+
+    def _next(self, where: TopicPartition, end: int, limit: int, patience: float) -> list[StoredRecord]:
+        give_up_at = time.monotonic() + patience
+        while time.monotonic() < give_up_at and not self._stopped.is_set():
+            with translated():
+                records = self._consumer.poll(timeout_ms=200, max_records=limit).get(where, [])
+            for unreadable in self._decoding.drain_unreadable():
+                self._on_unreadable(unreadable)
+            if records:
+                return [record for record in records if record.offset < end] if records[-1].offset >= end else records
+            with translated():
+                offset = self._consumer.position(where, timeout_ms=self._timeout)
+            if offset is not None and offset >= end:
+                return []
+        raise LogUnavailable(f"{where.topic}[{where.partition}] could not be read for {patience:g} s")
+
+    def stop(self) -> None:
+        """End a read whose result nobody waits for any more. Does not block."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        with self._working, suppress(KafkaError):
+            self._consumer.close(autocommit=False, timeout_ms=1000)
+
+
+class RangeReader:
+    """Reads ranges, each with a consumer of the pool; consumers are created when needed, at most four."""
+
+    def __init__(self, settings: KafkaSettings, on_unreadable: OnUnreadable) -> None:
+        self._settings = settings
+        self._on_unreadable = on_unreadable
+        self._threads = ThreadPoolExecutor(MAX_CONSUMERS, "kafka-reader")
+        self._free = asyncio.Semaphore(MAX_CONSUMERS)
+        self._idle: list[_RangeConsumer] = []
+
+    async def end_offset(self, where: TopicPartition) -> int:
+        """The offset that the next record will get.
+
+        Raises:
+            LogUnavailable: no broker answers now.
+        """
+        async with self._consumer() as consumer:
+            return await self._in_thread(consumer.end_offset, where)
+
+    async def read(
+        self, where: TopicPartition, start: int, *, limit: int, patience: float
+    ) -> AsyncGenerator[Sequence[StoredRecord]]:
+        """Batches of at most `limit` records from `start` up to the end as it is at the first step."""
+        async with self._consumer() as consumer:
+            end = await self._in_thread(consumer.end_offset, where)
+            if start >= end:
+                return
+            await self._in_thread(consumer.begin, where, start)
+            while records := await self._in_thread(consumer.next, where, end, limit, patience):
+                yield records
+                if records[-1].offset + 1 >= end:
+                    break
+
+    async def close(self) -> None:
+        """Close the consumers that are idle."""
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*(self._in_thread(consumer.close) for consumer in idle))
+        self._threads.shutdown(wait=False)
+
+    @asynccontextmanager
+    async def _consumer(self) -> AsyncGenerator[_RangeConsumer]:
+        async with self._free:
+            consumer = self._idle.pop() if self._idle else await self._new()
+            try:
+                yield consumer
+            except LogUnavailable:
+                await self._in_thread(consumer.close)
+                raise
+            except asyncio.CancelledError:
+                consumer.stop()
+                self._threads.submit(consumer.close)
+                raise
+            except BaseException:
+                self._idle.append(consumer)
+                raise
+            self._idle.append(consumer)
+
+    async def _new(self) -> _RangeConsumer:
+        creation = self._threads.submit(_RangeConsumer, self._settings, self._on_unreadable)
+        try:
+            return await asyncio.wrap_future(creation)
+        except asyncio.CancelledError:
+            creation.add_done_callback(_close_unused)
+            raise
+
+    async def _in_thread(self, operation: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, operation, *arguments)
+
+
+def _close_unused(creation: Future[_RangeConsumer]) -> None:
+    """Close a consumer that was created although nobody waits for it any more."""
+    if not creation.cancelled() and creation.exception() is None:
+        creation.result().close()

@@ -1,0 +1,98 @@
+"""The start offsets of newly assigned partitions. Everything here blocks, within limits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from collector.logs.kafka.commits import from_kafka
+from collector.logs.kafka.losses import LossReason
+from collector.logs.log import Committed, StoredRecord
+
+logger = logging.getLogger(__name__)
+
+PolledRecords = dict[TopicPartition, list[StoredRecord]]
+"""The result of a poll."""
+
+Starts = dict[TopicPartition, tuple[Committed | None, int]]
+"""What was committed, and the offset of the first record that will be delivered."""
+
+
+class StartOffsets:
+    """Finds the start offsets of partitions. `timeout` (ms) is for each request to a broker.
+
+    `lost` is what their group needed of them and retention has deleted: ranges of offsets.
+    """
+
+    def __init__(self, consumer: Any, timeout: int) -> None:
+        self._consumer = consumer
+        self._timeout = timeout
+        self.lost: dict[TopicPartition, list[tuple[int, int, LossReason]]] = {}
+
+    def find(self, assigned: Sequence[TopicPartition], polled: PolledRecords) -> Starts:
+        """The start of each; unknown ones are omitted, and their records put back."""
+        commits = self._commits(assigned)
+        ends, firsts = self._ends(list(commits)), self._firsts(list(commits))
+        starts: Starts = {}
+        for where in assigned:
+            committed = commits.get(where)
+            if committed is not None and committed.offset > ends[where]:
+                self._start_over(where, committed, ends[where], polled)
+                committed = None
+            if committed is not None and committed.low_watermark < firsts[where]:
+                self._catch_up(where, polled)
+                self.lost[where] = list(_lost(committed, firsts[where]))
+            start = committed.low_watermark if committed else self._next_offset(where, polled)
+            if start is None:
+                self.put_back(where, polled)
+            else:
+                starts[where] = committed, start
+        return starts
+
+    def put_back(self, where: TopicPartition, polled: PolledRecords) -> None:
+        """Seek back, so that a later poll returns these records again."""
+        records = polled.pop(where, None)
+        if records:
+            with suppress(ValueError):  # it was revoked again: its new owner reads them
+                self._consumer.seek(where, records[0].offset)
+
+    def _commits(self, assigned: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+        stored: dict[TopicPartition, OffsetAndMetadata | None] = {
+            where: self._consumer.committed(where, metadata=True, timeout_ms=self._timeout) for where in assigned
+        }
+        return {where: from_kafka(state) for where, state in stored.items() if state is not None and state.offset >= 0}
+
+    def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._consumer.end_offsets(partitions, timeout_ms=self._timeout) if partitions else {}
+
+    def _firsts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._consumer.beginning_offsets(partitions, timeout_ms=self._timeout) if partitions else {}
+
+    def _next_offset(self, where: TopicPartition, polled: PolledRecords) -> int | None:
+        records = polled.get(where)
+        return records[0].offset if records else self._consumer.position(where, timeout_ms=self._timeout)
+
+    def _catch_up(self, where: TopicPartition, polled: PolledRecords) -> None:
+        """The oldest record needed was deleted: start with what is left, even if new groups start at the end."""
+        polled.pop(where, None)
+        self._consumer.seek_to_beginning(where)
+
+    def _start_over(self, where: TopicPartition, committed: Committed, end: int, polled: PolledRecords) -> None:
+        logger.error(
+            "%s[%d] ends at %d, but %d was committed: records were lost, or the topic is another one of the same name;"
+            " reading it from its start", where.topic, where.partition, end, committed.offset,
+        )  # fmt: skip
+        polled.pop(where, None)
+        self._consumer.seek_to_beginning(where)
+
+
+def _lost(committed: Committed, first: int) -> Iterator[tuple[int, int, LossReason]]:
+    """What lies between the group's two offsets and the partition's oldest record."""
+    if committed.low_watermark < committed.offset:
+        yield committed.low_watermark, min(committed.offset, first), "retention_replay"
+    if committed.offset < first:
+        yield committed.offset, first, "retention"

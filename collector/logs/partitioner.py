@@ -1,0 +1,55 @@
+"""The choice of a partition for each record, and the limit on its size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collector.logs.log import LogError, Record, RecordTooLarge, partition_of
+
+OVERHEAD = 64
+"""Bytes that a record is assumed to cost beside its key, value and headers."""
+
+
+def size_of(record: Record) -> int:
+    """Bytes of a record, roughly: what limits are compared with."""
+    size = OVERHEAD + len(record.value) + (len(record.key) if record.key else 0)
+    if record.headers:
+        size += sum(len(name) + len(value) for name, value in record.headers)
+    return size
+
+
+class Partitioner:
+    """Splits records by partition: their own, else that of their key, else another one at each append."""
+
+    def __init__(self, log: str, partitions: int, max_record_bytes: int) -> None:
+        self._log = log
+        self._partitions = partitions
+        self._max_record_bytes = max_record_bytes
+        self._next = 0
+
+    def split(self, records: Sequence[Record]) -> tuple[dict[int, list[Record]], int]:
+        """The records by partition, each partition's in order, and their size in bytes.
+
+        Raises:
+            RecordTooLarge: one of them is.
+            LogError: one names a partition that does not exist.
+        """
+        by_partition: dict[int, list[Record]] = {}
+        total = 0
+        self._next = (self._next + 1) % self._partitions
+        for record in records:
+            size = size_of(record)
+            if size > self._max_record_bytes:
+                raise RecordTooLarge(
+                    f"a record of {size} bytes is larger than the log {self._log!r} accepts ({self._max_record_bytes})"
+                )
+            total += size
+            by_partition.setdefault(self._partition(record), []).append(record)
+        return by_partition, total
+
+    def _partition(self, record: Record) -> int:
+        if record.partition is not None:
+            if not 0 <= record.partition < self._partitions:
+                raise LogError(f"the log {self._log!r} has no partition {record.partition}")
+            return record.partition
+        return self._next if record.key is None else partition_of(record.key, self._partitions)

@@ -1,0 +1,1 @@
+"""OTLP as protobuf and JSON, and its neutral form."""

@@ -1,0 +1,351 @@
+"""OTLP bytes to requests, and requests to spans and log records. Pure; whatever cannot be read raises BadInput.
+
+Protobuf is the one form the rest of the service knows: OTLP/JSON becomes the same messages here (`otlp_json`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError, EncodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as LogRecordMessage
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+from collector.errors import BadInput, TooLarge
+from collector.otlp.item_count import has_more_items_than, has_more_objects_than, items_in
+from collector.otlp.json import load_document, message_from_document
+from collector.otlp.span import NOTHING, Attributes, LogRecord, Span, SpanEvent
+from evaluators.cases import Json
+
+Signal = Literal["traces", "logs"]
+Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest
+
+OWN_SCOPE = "evalstream"
+"""The instrumentation scope of everything this service emits: never judged, so that there is no loop."""
+
+MAX_DEPTH = 64
+"""Deepest nesting of arrays and maps in an attribute; what lies deeper is left out."""
+
+_SPLIT_BYTES = 16 * 1024**2
+_SPLIT_FACTOR = 8
+"""What the pieces of a request may come to: so many bytes, or so many times the request's own."""
+
+_ERROR = Status.STATUS_CODE_ERROR
+
+
+def request_from_protobuf(data: bytes, signal: Signal, max_items: int | None = None) -> Request:
+    """Read an Export…ServiceRequest; a TracesData or LogsData message is the same bytes.
+
+    Raises:
+        TooLarge: it holds more than `max_items` spans or log records.
+        BadInput: these are not such bytes.
+    """
+    if max_items is not None and has_more_items_than(data, max_items):
+        raise _too_many(max_items, signal)
+    try:
+        if signal == "traces":
+            return ExportTraceServiceRequest.FromString(data)
+        return ExportLogsServiceRequest.FromString(data)
+    except DecodeError:
+        raise BadInput(f"not an OTLP protobuf request of {signal}") from None
+
+
+def read_request(data: bytes, signal: Signal, max_items: int | None = None) -> Request:
+    """Read a request in either encoding, told apart by the first byte that is not white space: `{` is JSON.
+
+    A protobuf request may begin so too: with a line feed, the tag of its first field, and a length of 123.
+
+    Raises:
+        TooLarge: it holds more than `max_items` spans or log records.
+        BadInput: it is neither.
+    """
+    if data.lstrip()[:1] != b"{":
+        return request_from_protobuf(data, signal, max_items)
+    try:
+        return request_from_json(data, signal, max_items)
+    except TooLarge:
+        raise
+    except BadInput:
+        if not data.startswith(_REQUEST):
+            raise
+        return request_from_protobuf(data, signal, max_items)
+
+
+def request_from_json(data: bytes, signal: Signal, max_items: int | None = None) -> Request:
+    """Read an OTLP/JSON request.
+
+    Raises:
+        TooLarge: it holds more than `max_items` spans or log records.
+        BadInput: it is not such a request; says where.
+    """
+    if max_items is not None and has_more_objects_than(data, max_items):
+        raise _too_many(max_items, signal)
+    document = load_document(data)
+    if max_items is not None and items_in(document) > max_items:
+        raise _too_many(max_items, signal)
+    return message_from_document(
+        document, ExportTraceServiceRequest if signal == "traces" else ExportLogsServiceRequest
+    )
+
+
+def _too_many(limit: int, signal: Signal) -> TooLarge:
+    return TooLarge(f"the request holds more than {limit} {'spans' if signal == 'traces' else 'log records'}")
+
+
+class Split(NamedTuple):
+    """A request cut up by trace.
+
+    `pieces` are (trace id in hex, serialized request), `without_trace` how many items name no trace, `own` how many
+    this service has written itself; both are in no piece.
+    """
+
+    pieces: list[tuple[str, bytes]]
+    items: int
+    without_trace: int
+    self_emitted: int
+
+
+def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
+    """Cut a request into one serialized request per trace, in order of appearance.
+
+    `encoded` is the request's own protobuf encoding, if there is one: that of a request of a single trace is used
+    again as it is.
+
+    Raises:
+        TooLarge: the pieces come to much more than the request.
+        BadInput: a piece cannot be serialized.
+    """
+    groups: dict[bytes, list[_Part]] = {}
+    items = own = 0
+    for resource, scope in _scopes(request):
+        members = _items(scope)
+        items += len(members)
+        if scope.scope.name == OWN_SCOPE:
+            own += len(members)
+            continue
+        by_trace: dict[bytes, list[Any]] = {}
+        for item in members:
+            by_trace.setdefault(item.trace_id, []).append(item)
+        for trace_id, some in by_trace.items():
+            groups.setdefault(trace_id, []).append((resource, scope, some))
+    without = sum(len(some) for _, _, some in groups.pop(b"", ()))
+    try:
+        if len(groups) == 1 and not without and not own:
+            whole = encoded if encoded is not None else request.SerializeToString()
+            return Split([(next(iter(groups)).hex(), whole)], items, 0, 0)
+        return Split(_pieces(groups, request.ByteSize()), items, without, own)
+    except (EncodeError, ValueError):
+        raise BadInput("the request is nested too deeply") from None
+
+
+def _pieces(groups: Mapping[bytes, list[_Part]], size: int) -> list[tuple[str, bytes]]:
+    """The pieces of a request of `size` bytes. Each repeats its resource, so many small ones may hold a large one."""
+    most = max(_SPLIT_BYTES, _SPLIT_FACTOR * size)
+    writer = _Writer()
+    pieces: list[tuple[str, bytes]] = []
+    total = 0
+    for trace_id, parts in groups.items():
+        piece = writer.request(parts)
+        total += len(piece)
+        if total > most:
+            raise TooLarge(
+                f"the request's traces, each with its resource, come to more than {most >> 20} MiB; "
+                "send fewer traces in one request or shorter resource attributes"
+            )
+        pieces.append((trace_id.hex(), piece))
+    return pieces
+
+
+_Part = tuple[Any, Any, list[Any]]
+"""A resource, a scope of it, and some of the scope's items."""
+
+
+class _Writer:
+    """Writes parts of requests as requests of their own.
+
+    Puts them together from serialized messages, since copying each message into a new request takes twice as long. The
+    numbers of the fields are the same for spans and for log records.
+    """
+
+    def __init__(self) -> None:
+        self._around: dict[int, tuple[bytes, bytes]] = {}  # by the identity of the resource or scope
+
+    def request(self, parts: Iterable[_Part]) -> bytes:
+        """A serialized request that holds these parts."""
+        resources: dict[int, tuple[Any, list[bytes]]] = {}
+        for resource, scope, items in parts:
+            inner = b"".join([_field(_MEMBER, item.SerializeToString()) for item in items])
+            scopes = resources.setdefault(id(resource), (resource, []))[1]
+            scopes.append(self._wrapped(_MEMBER, scope, scope.scope, inner))
+        return b"".join(
+            [self._wrapped(_REQUEST, each, each.resource, b"".join(scopes)) for each, scopes in resources.values()]
+        )
+
+    def _wrapped(self, tag: bytes, holder: Any, about: Any, inner: bytes) -> bytes:
+        around = self._around.get(id(holder))
+        if around is None:
+            url = _field(_SCHEMA_URL, holder.schema_url.encode()) if holder.schema_url else b""
+            around = self._around[id(holder)] = (_field(_ABOUT, about.SerializeToString()), url)
+        return _field(tag, around[0] + inner + around[1])
+
+
+_REQUEST = _ABOUT = b"\x0a"  # field 1: a request's resources; the resource or scope that items belong to
+_MEMBER = b"\x12"  # field 2: a resource's scopes, a scope's items
+_SCHEMA_URL = b"\x1a"  # field 3
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    """A field of protobuf that holds bytes: its tag, their number seven bits at a time, and they themselves."""
+    size = len(content)
+    while size > 0x7F:
+        tag += _BYTES[size & 0x7F | 0x80]
+        size >>= 7
+    return tag + _BYTES[size] + content
+
+
+_BYTES = [bytes((value,)) for value in range(256)]
+
+
+def _scopes(request: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(request, ExportTraceServiceRequest):
+        for resource in request.resource_spans:
+            for scope in resource.scope_spans:
+                yield resource, scope
+    else:
+        for resource in request.resource_logs:
+            for scope in resource.scope_logs:
+                yield resource, scope
+
+
+def _items(scope: Any) -> Sequence[Any]:
+    return scope.spans if hasattr(scope, "spans") else scope.log_records
+
+
+Wanted = Callable[[list[str], str, SpanMessage], int]
+"""Whether a span's attributes are worth decoding, by its attribute names, its scope's name and the message itself.
+
+0 means no; another number is kept with the span as its `evidence`.
+"""
+
+
+def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Json]:
+    """Decode attributes. One tight loop, since most of the time of reading a span goes here."""
+    decoded: dict[str, Json] = {}
+    for pair in pairs:
+        value = pair.value
+        text = value.string_value
+        if text:
+            decoded[pair.key] = text
+        else:
+            kind = value.WhichOneof("value")
+            decoded[pair.key] = _SIMPLE[kind](value) if kind in _SIMPLE else _nested(value, kind, MAX_DEPTH)
+    return decoded
+
+
+_SIMPLE: dict[str | None, Callable[[AnyValue], Json]] = {
+    None: lambda _value: None,
+    "string_value": lambda value: value.string_value,
+    "int_value": lambda value: value.int_value,
+    "bool_value": lambda value: value.bool_value,
+    "double_value": lambda value: value.double_value if isfinite(value.double_value) else None,
+}
+
+
+def _nested(value: AnyValue, kind: str | None, depth: int) -> Json:
+    if depth <= 0:
+        return None
+    if kind == "array_value":
+        return [any_value(each, depth - 1) for each in value.array_value.values]
+    if kind == "kvlist_value":
+        return {each.key: any_value(each.value, depth - 1) for each in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return value.bytes_value.hex()
+    return None
+
+
+def any_value(value: AnyValue, depth: int = MAX_DEPTH) -> Json:
+    """Decode one value: text, number, bool, list, dict.
+
+    Bytes become hex; a number that JSON does not have, and nesting below `depth`, become None.
+    """
+    kind = value.WhichOneof("value")
+    simple = _SIMPLE.get(kind)
+    return simple(value) if simple else _nested(value, kind, depth)
+
+
+def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[Span]:
+    """The spans of a request, without this service's own; those not `wanted` come without attributes and events."""
+    spans: list[Span] = []
+    for resource, scope in _scopes(request):
+        name = scope.scope.name
+        if name == OWN_SCOPE:
+            continue
+        about = _about(resource.resource)
+        spans.extend(_span(each, name, about, wanted) for each in scope.spans)
+    return spans
+
+
+def _about(resource: Resource) -> Attributes:
+    return attributes_of(resource.attributes) if resource.attributes else NOTHING
+
+
+def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted | None) -> Span:
+    pairs = list(message.attributes)  # each access makes an object for each of them
+    evidence = wanted([pair.key for pair in pairs], scope, message) if wanted is not None else 1
+    status = message.status
+    return Span(
+        message.trace_id.hex(),
+        message.span_id.hex(),
+        message.parent_span_id.hex() or None,
+        message.name,
+        message.start_time_unix_nano,
+        message.end_time_unix_nano,
+        status.code == _ERROR,
+        status.message,
+        attributes_of(pairs) if evidence else NOTHING,
+        _events(message) if evidence and message.events else (),
+        tuple([(link.trace_id.hex(), link.span_id.hex()) for link in message.links]) if message.links else (),
+        scope,
+        resource,
+        message.trace_state,
+        message.dropped_attributes_count,
+        evidence if wanted is not None else 0,
+    )
+
+
+def _events(message: SpanMessage) -> tuple[SpanEvent, ...]:
+    return tuple(SpanEvent(each.name, each.time_unix_nano, attributes_of(each.attributes)) for each in message.events)
+
+
+def records_of(request: ExportLogsServiceRequest) -> list[LogRecord]:
+    """The log records of a request that belong to a trace, without this service's own."""
+    records: list[LogRecord] = []
+    for resource, scope in _scopes(request):
+        name = scope.scope.name
+        if name == OWN_SCOPE:
+            continue
+        about = _about(resource.resource)
+        records.extend(_record(each, name, about) for each in scope.log_records if each.trace_id)
+    return records
+
+
+def _record(message: LogRecordMessage, scope: str, resource: Attributes) -> LogRecord:
+    attributes = attributes_of(message.attributes)
+    name = message.event_name or attributes.get("event.name") or attributes.get("event_name")
+    return LogRecord(
+        message.trace_id.hex(),
+        message.span_id.hex() or None,
+        name if isinstance(name, str) else "",
+        message.time_unix_nano or message.observed_time_unix_nano,
+        any_value(message.body),
+        attributes,
+        scope,
+        resource,
+    )

@@ -1,0 +1,211 @@
+"""Answers of the page's API as plain JSON values. Where text is hidden, no answer has any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from collector.page.requests import Filters, excerpt, select_evaluations
+from collector.page.score_series import RANGES, Bin, ScoreSums, total
+from collector.page.settings import PageSettings
+from collector.page.sources import Sources
+from collector.page.view import ListedEvaluation, View
+from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
+from evaluators.cases import Turn
+from evaluators.results import Evaluation, Label
+
+Json = dict[str, Any]
+MIN_CONVERSATIONS = 5
+"""Conversations below which a mean is not compared with its threshold."""
+_EXCERPT = 240
+_JUDGE_TEXTS = frozenset({"explanation", "details", "attributes"})
+"""Fields of an evaluation in which a judge may quote the evaluated text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageApi:
+    """The answers, from a view."""
+
+    view: View
+    settings: PageSettings
+    sources: Sources
+
+    def overview(self, filters: Filters, now: float) -> Json:
+        """Monitors with their scores over time, outcomes, and cost. `now` in seconds."""
+        tracks = [self._track(key, filters.range, now) for key in self.view.score_series]
+        return {
+            "version": self.view.version,
+            "now": now,
+            "started": self.view.started,
+            "text": self.settings.show_text,
+            "listed": len(self.view),
+            "turns": self.view.turns,
+            "tracks": tracks,
+            "funnel": self._funnel(),
+            "alerts": _all(self.sources.alerts),
+            "budgets": _all(self.sources.budgets),
+            "dead_letters": _all(self.sources.dead_letters),
+        }
+
+    def evaluations(self, filters: Filters, now: float) -> Json:
+        """The evaluations that match, as rows."""
+        matches = select_evaluations(self.view, filters, now, text=self.settings.show_text)
+        return {
+            "version": self.view.version,
+            "total": len(matches),
+            "rows": [self._row(each) for each in matches[: filters.limit]],
+        }
+
+    def evaluation(self, listed: ListedEvaluation) -> Json:
+        """One evaluation with everything that is known of it."""
+        judged, text = listed.evaluation, self.settings.show_text
+        record: Json = orjson.loads(evaluation_to_json(judged))
+        if not text:
+            record = {key: value for key, value in record.items() if key not in _JUDGE_TEXTS}
+        watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
+        return {
+            "evaluation": record,
+            "threshold": watched.threshold if watched else None,
+            "lower_is_better": bool(watched and watched.lower_is_better),
+            "trace_url": self._trace_url(judged),
+            "text": text,
+            "conversation": self._conversation(judged) if text else [],
+            "label": _label(listed.label),
+            "others": [
+                self._row(each)
+                for each in self.view
+                if each is not listed and each.evaluation.subject.conversation_id == judged.subject.conversation_id
+            ][-40:],
+        }
+
+    def _conversation(self, judged: Evaluation) -> list[Json]:
+        """The cached turns; what came before the first of them is in its history."""
+        turns = self.view.turn_cache.turns(judged.subject.conversation_id)
+        return [_turn(turn, judged, first=turn is turns[0]) for turn in turns]
+
+    def _trace_url(self, judged: Evaluation) -> str | None:
+        subject = judged.subject
+        if self.settings.trace_link is None or subject.trace_id is None:
+            return None
+        return self.settings.trace_link.link(subject.trace_id, subject.span_id)
+
+    def _row(self, listed: ListedEvaluation) -> Json:
+        judged, text = listed.evaluation, self.settings.show_text
+        return {
+            "id": judged.evaluation_id,
+            "monitor": judged.monitor,
+            "evaluator": judged.evaluator,
+            "scope": judged.scope,
+            "outcome": judged.outcome,
+            "score": judged.score,
+            "passed": judged.passed,
+            "why": _why(judged, text=text),
+            "excerpt": excerpt(self.view, listed)[:_EXCERPT] if text else "",
+            "conversation_id": judged.subject.conversation_id,
+            "turn_id": judged.subject.turn_id,
+            "ended_at": judged.ended_at.timestamp(),
+            "label": _label(listed.label),
+        }
+
+    def _track(self, key: tuple[str, str], name: str, now: float) -> Json:
+        track = self.view.score_series[key]
+        watched = self.view.evaluators.get(key)
+        columns = track.columns(name, now)
+        recent = total(columns[-RANGES[name].recent :])
+        threshold = watched.threshold if watched else None
+        lower = bool(watched and watched.lower_is_better)
+        return {
+            "monitor": key[0],
+            "evaluator": key[1],
+            "scope": watched.scope if watched else "turn",
+            "threshold": threshold,
+            "lower_is_better": lower,
+            "width": RANGES[name].width,
+            "points": [_point(start, column) for start, column in columns],
+            "recent": _summary(recent),
+            "recent_seconds": RANGES[name].recent * RANGES[name].width,
+            "whole": _summary(total(columns)),
+            "state": _state(recent.across_columns, threshold, lower_is_better=lower),
+            "newest": track.newest,
+        }
+
+    def _funnel(self) -> Json:
+        traffic = self.sources.traffic() if self.sources.traffic else ()
+        return {
+            "traffic": {each.monitor: each.counts for each in traffic},
+            "outcomes": [
+                {
+                    "monitor": monitor,
+                    "evaluator": evaluator,
+                    "scored": outcomes.scored,
+                    "others": [[*why, count] for why, count in outcomes.others.most_common(20)],
+                }
+                for (monitor, evaluator), outcomes in self.view.outcomes.items()
+            ],
+        }
+
+
+def _point(start: float, column: Bin | None) -> list[float | int | None]:
+    """Start, mean, standard error, scores, failures of a column."""
+    if column is None:
+        return [start, None, None, 0, 0]
+    return [start, column.within_column.mean, column.within_column.error, column.within_column.scores, column.failed]
+
+
+def _summary(whole: Bin) -> Json:
+    sums = whole.across_columns
+    return {
+        "mean": sums.mean,
+        "error": sums.error,
+        "scores": sums.scores,
+        "conversations": sums.conversations,
+        "passed": whole.passed / whole.verdicts if whole.verdicts else None,
+        "skipped": whole.skipped,
+        "failed": whole.failed,
+        "cost_usd": whole.cost_usd,
+        "calls": whole.calls,
+        "tokens": whole.tokens,
+    }
+
+
+def _state(sums: ScoreSums, threshold: float | None, *, lower_is_better: bool) -> str:
+    """On which side of the threshold the mean surely is: by two standard errors, of enough conversations."""
+    mean, error = sums.mean, sums.error
+    if mean is None:
+        return "silent"
+    if threshold is None:
+        return "plain"
+    if error is None or sums.conversations < MIN_CONVERSATIONS:
+        return "few"
+    distance = (threshold - mean) if lower_is_better else (mean - threshold)
+    if abs(distance) < 2 * error:
+        return "unsure"
+    return "good" if distance >= 0 else "bad"
+
+
+def _turn(turn: Turn, judged: Evaluation, *, first: bool) -> Json:
+    record: Json = orjson.loads(turn_to_json(turn))
+    if not first:
+        record.pop("history", None)
+    subject = judged.subject
+    record["judged"] = subject.turn_id is None or subject.turn_id == turn.turn_id
+    return record
+
+
+def _why(judged: Evaluation, *, text: bool) -> str:
+    if judged.error:
+        return f"{judged.error.type}: {judged.error.message}"
+    if judged.reason:
+        return judged.reason
+    return (judged.explanation or "")[:_EXCERPT] if text else ""
+
+
+def _label(label: Label | None) -> Json | None:
+    return orjson.loads(label_to_json(label)) if label else None
+
+
+def _all(source: Any) -> Sequence[Json] | None:
+    return None if source is None else [asdict(each) for each in source()]

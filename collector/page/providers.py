@@ -1,0 +1,109 @@
+"""Providers of the page: what it shows of the plan and the telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
+from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
+from collector.evaluate.plan import Plan
+from collector.page.score_series import total
+from collector.page.sources import AlertView, BudgetView, DropView, Sources, TrafficView
+from collector.page.view import EvaluatorView, View
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import BREAKER_STATE, DROPS, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
+
+
+def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
+    """What the plan's monitors look at."""
+    for monitor in plan.monitors:
+        for each in monitor.assignments:
+            yield EvaluatorView(
+                monitor=monitor.name,
+                evaluator=each.evaluator.name,
+                scope=each.evaluator.scope,
+                threshold=each.evaluator.threshold,
+                lower_is_better=each.evaluator.direction == "lower_is_better",
+            )
+
+
+def page_sources(telemetry: Telemetry) -> Sources:
+    """What this process counts that the page shows."""
+    return Sources(traffic=lambda: traffic_views(telemetry), dead_letters=lambda: drop_views(telemetry))
+
+
+def judge_alerts(telemetry: Telemetry, name: str) -> Sequence[AlertView]:
+    """An alert of this name for each judge whose breaker is open: unavailable, or it refuses every request."""
+    waiting = {
+        labels["judge"]: int(value) for labels, value in _samples(telemetry.registry, JUDGE_PAUSED_REQUESTS.name)
+    }
+    unavailable = {
+        labels["judge"]
+        for labels, value in _samples(telemetry.registry, BREAKER_STATE.name)
+        if value and labels["state"] != "closed"
+    }
+    return [
+        AlertView(
+            name=name,
+            summary=f"judge {judge} is unavailable or refuses every request: {waiting.get(judge, 0):,} requests wait; "
+            "the log says what to correct",
+        )
+        for judge in sorted(unavailable)
+    ]
+
+
+def budget_views(spendings: Iterable[BudgetUsage]) -> Sequence[BudgetView]:
+    """Budgets as the page shows them."""
+    return [
+        BudgetView(
+            monitor=None if each.monitor == ALL_MONITORS else each.monitor,
+            period=PERIODS[each.period],
+            limit_usd=each.limit_usd,
+            spent_usd=each.spent_usd,
+        )
+        for each in spendings
+    ]
+
+
+def usage_from_view(plan: Plan, view: View, now: float) -> Iterator[BudgetUsage]:
+    """The same where the money is spent by other processes: from the evaluations that the page knows of."""
+    limits = {each.name: each.budget for each in plan.monitors} | {ALL_MONITORS: plan.budget}
+    for name, each in limits.items():
+        for period, usd in each.windows():
+            yield BudgetUsage(name, period, usd, _cost(view, name, period, now))
+
+
+_RANGES = {HOUR: "1h", DAY: "24h"}
+
+
+def _cost(view: View, monitor: str, period: float, now: float) -> float:
+    tracks = [track for (name, _), track in view.score_series.items() if monitor in (ALL_MONITORS, name)]
+    return sum(total(track.columns(_RANGES[period], now)).cost_usd for track in tracks)
+
+
+def drop_views(telemetry: Telemetry) -> Sequence[DropView]:
+    """What this process could not process since its start."""
+    return [
+        DropView(stage=labels["stage"], reason=labels["reason"], count=int(value))
+        for labels, value in _samples(telemetry.registry, DROPS.name)
+        if value
+    ]
+
+
+def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:
+    """What this process has counted of the turns, by monitor."""
+    counts: dict[str, dict[str, int]] = {}
+    for labels, value in _samples(telemetry.registry, TURNS.name):
+        counts.setdefault(labels["monitor"], {})[labels["outcome"]] = int(value)
+    for _, value in _samples(telemetry.registry, UNMATCHED_TURNS.name):
+        counts |= {"": {"unmatched": int(value)}} if value else {}
+    return [TrafficView(monitor=monitor, counts=each) for monitor, each in counts.items()]
+
+
+def _samples(registry: CollectorRegistry, name: str) -> Iterator[tuple[dict[str, str], float]]:
+    for metric in registry.restricted_registry([name]).collect():
+        for sample in metric.samples:
+            if sample.name == name:
+                yield sample.labels, sample.value

@@ -1,0 +1,174 @@
+"""Requests of a browser: the filters in an address, and labels. Read from outside, so parsed by models."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Literal, cast
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from collector.errors import BadInput
+from collector.logs.log import Log, Record
+from collector.page.score_series import RANGES
+from collector.page.view import ListedEvaluation, View
+from collector.records.json import label_to_json
+from evaluators.results import Label, Opinion
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
+
+
+class Filters(BaseModel):
+    """Which evaluations are wanted, and in which order; "" means all."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    range: Literal["5m", "1h", "6h", "24h", "7d"] = "1h"
+    monitor: Text = ""
+    evaluator: Text = ""
+    outcome: Literal["", "missed", "scored", "skipped", "failed", "labelled", "unlabelled"] = ""
+    q: Text = ""
+    order: Literal["worst", "newest"] = "worst"
+    limit: int = Field(default=60, ge=1, le=500)
+
+
+class LabelRequest(BaseModel):
+    """A label as a person gives it. `by` is the name they go by, if they say one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    opinion: Opinion | None = None
+    score: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    note: Annotated[str, StringConstraints(strip_whitespace=True, max_length=4000)] = ""
+    by: Annotated[str, StringConstraints(strip_whitespace=True, max_length=80)] = ""
+
+    @model_validator(mode="after")
+    def _something(self) -> LabelRequest:
+        if self.opinion is None and self.score is None and not self.note:
+            raise ValueError("say agree or disagree, give a score, or write a note")
+        return self
+
+
+def parse_filters(query: Mapping[str, str]) -> Filters:
+    """The filters of an address. Raises BadInput."""
+    try:
+        return Filters.model_validate(dict(query))
+    except ValidationError as error:
+        raise BadInput(_sentence(error)) from None
+
+
+def parse_label(body: bytes) -> LabelRequest:
+    """A label as a browser sends it. Raises BadInput."""
+    try:
+        return LabelRequest.model_validate(orjson.loads(body))
+    except ValidationError as error:
+        raise BadInput(_sentence(error)) from None
+    except orjson.JSONDecodeError:
+        raise BadInput("the label is not JSON") from None
+
+
+def select_evaluations(view: View, filters: Filters, now: float, *, text: bool) -> list[ListedEvaluation]:
+    """All listed evaluations that match, in the wanted order. Where text is hidden, it is not searched either."""
+    matches = list(_matching(view, filters, now, text=text))
+    if filters.order == "newest":
+        matches.reverse()
+    else:
+        matches.sort(key=lambda each: _rank(view, each))
+    return matches
+
+
+def _matching(view: View, filters: Filters, now: float, *, text: bool) -> Iterator[ListedEvaluation]:
+    range_ = RANGES[filters.range]
+    oldest = now - range_.width * range_.bins
+    wanted = filters.q.casefold()
+    for each in view:
+        judged = each.evaluation
+        if (
+            judged.ended_at.timestamp() >= oldest
+            and filters.monitor in ("", judged.monitor)
+            and filters.evaluator in ("", judged.evaluator)
+            and _has_outcome(each, filters.outcome)
+            and (not wanted or any(wanted in part.casefold() for part in _searchable_texts(view, each, text=text)))
+        ):
+            yield each
+
+
+def _has_outcome(listed: ListedEvaluation, outcome: str) -> bool:
+    match outcome:
+        case "":
+            return True
+        case "missed":
+            return listed.evaluation.passed is False
+        case "labelled":
+            return listed.label is not None
+        case "unlabelled":
+            return listed.label is None
+        case _:
+            return listed.evaluation.outcome == outcome
+
+
+def _searchable_texts(view: View, listed: ListedEvaluation, *, text: bool) -> Iterator[str]:
+    """The texts that a search covers."""
+    judged = listed.evaluation
+    subject = judged.subject
+    yield from (subject.conversation_id, subject.trace_id or "", judged.evaluation_id, judged.reason or "")
+    if text:
+        yield judged.explanation or ""
+        yield excerpt(view, listed)
+
+
+def excerpt(view: View, listed: ListedEvaluation) -> str:
+    """The user's question, "" if it is not cached: the evaluated turn's input, or the first of a conversation."""
+    subject = listed.evaluation.subject
+    if subject.turn_id is not None:
+        turn = view.turn_cache.turn(subject.conversation_id, subject.turn_id)
+        return (turn.input or "") if turn else ""
+    return next((turn.input for turn in view.turn_cache.turns(subject.conversation_id) if turn.input), "")
+
+
+def _rank(view: View, listed: ListedEvaluation) -> tuple[int, float, float]:
+    """The worst scores first, then failures, then skips; among equals the newest first."""
+    judged = listed.evaluation
+    newest = -judged.ended_at.timestamp()
+    if judged.score is None:
+        return (1 if judged.outcome == "failed" else 2, 0.0, newest)
+    watched = view.evaluators.get((judged.monitor, judged.evaluator))
+    badness = judged.score if watched and watched.lower_is_better else 1.0 - judged.score
+    return (0, -round(badness, 2), newest)  # 0.101 and 0.102 are equally bad
+
+
+def _sentence(error: ValidationError) -> str:
+    first = cast("dict[str, object]", error.errors(include_input=False, include_url=False, include_context=False)[0])
+    path = ".".join(str(part) for part in cast("tuple[object, ...]", first["loc"]))
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{path}: {message}" if path else message
+
+
+def build_label(listed: ListedEvaluation, request: LabelRequest, now: datetime) -> Label:
+    """The label, with the judge's own words beside it."""
+    judged = listed.evaluation
+    return Label(
+        label_id=uuid.uuid4().hex,
+        evaluation_id=judged.evaluation_id,
+        evaluator=judged.evaluator,
+        evaluator_version=judged.evaluator_version,
+        scope=judged.scope,
+        monitor=judged.monitor,
+        subject=judged.subject,
+        opinion=request.opinion,
+        score=request.score,
+        note=request.note or None,
+        judge_score=judged.score,
+        judge_passed=judged.passed,
+        judge=judged.judge,
+        sampling=judged.sampling,
+        given_by=request.by or None,
+        given_at=now,
+    )
+
+
+async def append_label(labels: Log, label: Label) -> None:
+    """Append a label; those of one evaluation share a partition. Raises LogUnavailable."""
+    await labels.append([Record(label.evaluation_id.encode(), label_to_json(label))])

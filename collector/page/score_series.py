@@ -1,0 +1,186 @@
+"""Series of scores for the charts: a ring of bins per range of time, each with its weighted sums. No clock."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from collector.export.estimator import Clusters, EstimatorIncrements
+from evaluators.results import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRange:
+    """A stretch of time that charts show: `bins` columns of `width` seconds, the last `recent` of them being now."""
+
+    width: float
+    bins: int
+    recent: int
+
+
+RANGES: dict[str, ChartRange] = {
+    "5m": ChartRange(5.0, 60, 6),
+    "1h": ChartRange(60.0, 60, 10),
+    "6h": ChartRange(300.0, 72, 12),
+    "24h": ChartRange(1200.0, 72, 9),
+    "7d": ChartRange(7200.0, 84, 12),
+}
+_LONGEST = max(each.width for each in RANGES.values())
+
+
+@dataclass(slots=True)
+class ScoreSums:
+    """The weighted sums of some scores, and how many conversations they come from."""
+
+    scores: int = 0
+    conversations: int = 0
+    w: float = 0.0
+    wy: float = 0.0
+    w2: float = 0.0
+    w2y: float = 0.0
+    w2y2: float = 0.0
+
+    def add_score(self, grown: EstimatorIncrements) -> None:
+        """Add a score. It is the first of its conversation if the square grew by no product with earlier ones."""
+        self.scores += 1
+        self.conversations += grown.w2 <= grown.w * grown.w * (1 + 1e-9)
+        self._add_weighted(grown)
+
+    def add(self, other: ScoreSums) -> None:
+        """Add the sums of other scores."""
+        self.scores += other.scores
+        self.conversations += other.conversations
+        self._add_weighted(other)
+
+    def _add_weighted(self, other: ScoreSums | EstimatorIncrements) -> None:
+        self.w += other.w
+        self.wy += other.wy
+        self.w2 += other.w2
+        self.w2y += other.w2y
+        self.w2y2 += other.w2y2
+
+    @property
+    def mean(self) -> float | None:
+        """The unbiased mean score; None without scores."""
+        return self.wy / self.w if self.w else None
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of the mean, conversations as clusters; None of fewer than two conversations."""
+        n, mean = self.conversations, self.mean
+        if mean is None or n < 2:
+            return None
+        variance = self.w2y2 - 2 * mean * self.w2y + mean * mean * self.w2
+        return math.sqrt(max(0.0, variance) * n / (n - 1)) / self.w
+
+
+@dataclass(slots=True)
+class Bin:
+    """A column of a chart. `within_column` counts each conversation as new, `across_columns` with its earlier scores.
+
+    `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one.
+    """
+
+    within_column: ScoreSums
+    across_columns: ScoreSums
+    passed: float = 0.0
+    verdicts: float = 0.0
+    skipped: int = 0
+    failed: int = 0
+    cost_usd: float = 0.0
+    calls: int = 0
+    tokens: int = 0
+
+    def count(self, evaluation: Evaluation) -> None:
+        """Count an evaluation, all but its score."""
+        self.skipped += evaluation.outcome == "skipped"
+        self.failed += evaluation.outcome == "failed"
+        self.cost_usd += evaluation.cost_usd or 0.0
+        if evaluation.usage:
+            self.calls += evaluation.usage.calls
+            self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
+        if evaluation.passed is not None:
+            weight = 1.0 / evaluation.sampling.probability
+            self.verdicts += weight
+            self.passed += weight if evaluation.passed else 0.0
+
+    def add(self, other: Bin) -> None:
+        """Add another column."""
+        self.within_column.add(other.within_column)
+        self.across_columns.add(other.across_columns)
+        self.passed += other.passed
+        self.verdicts += other.verdicts
+        self.skipped += other.skipped
+        self.failed += other.failed
+        self.cost_usd += other.cost_usd
+        self.calls += other.calls
+        self.tokens += other.tokens
+
+
+class ScoreSeries:
+    """What one evaluator made of one monitor's traffic.
+
+    A column's error counts only its own scores, so that long conversations do not blow it up; that of several columns
+    together also counts the products between them, as the exported sums do.
+    """
+
+    def __init__(self, *, capacity: int = 20_000) -> None:
+        self.newest: float | None = None
+        """When the newest evaluation ended, in seconds since the epoch."""
+        self._alone = Clusters(capacity=capacity * len(RANGES), memory=_LONGEST)
+        self._along = Clusters(capacity=capacity)
+        self._rings: dict[str, dict[int, Bin]] = {name: {} for name in RANGES}
+
+    def add(self, evaluation: Evaluation) -> None:
+        """An evaluation is in the ledger."""
+        time = evaluation.ended_at.timestamp()
+        self.newest = max(time, self.newest or 0.0)
+        along = self._increments(self._along, evaluation, evaluation.subject.conversation_id, time)
+        for name, range_ in RANGES.items():
+            index = int(time // range_.width)
+            column = self._bin(name, index)
+            if column is None:
+                continue
+            column.count(evaluation)
+            alone = self._increments(self._alone, evaluation, (name, index, evaluation.subject.conversation_id), time)
+            if alone and along:
+                column.within_column.add_score(alone)
+                column.across_columns.add_score(along)
+
+    def columns(self, name: str, now: float) -> list[tuple[float, Bin | None]]:
+        """The start (s) of each column of a range that ends at `now`, oldest first, and what is in it."""
+        range_, ring = RANGES[name], self._rings[name]
+        last = int(now // range_.width)
+        return [(index * range_.width, ring.get(index)) for index in range(last - range_.bins + 1, last + 1)]
+
+    @staticmethod
+    def _increments(clusters: Clusters, evaluation: Evaluation, key: object, time: float) -> EstimatorIncrements | None:
+        if evaluation.score is None:
+            return None
+        return clusters.add(key, weight=1.0 / evaluation.sampling.probability, score=evaluation.score, time=time)
+
+    def _bin(self, name: str, index: int) -> Bin | None:
+        """The column of an index; None if it is too old for the ring."""
+        ring = self._rings[name]
+        if index not in ring:
+            newest = max(ring, default=index)
+            if index <= newest - RANGES[name].bins:
+                return None
+            ring[index] = Bin(ScoreSums(), ScoreSums())
+            for old in [each for each in ring if each <= index - RANGES[name].bins]:
+                del ring[old]
+        return ring[index]
+
+
+def total(columns: list[tuple[float, Bin | None]]) -> Bin:
+    """Several columns as one.
+
+    Of the conversations that began before the first of them only so many are known as one column has: that many count.
+    """
+    there = [column for _, column in columns if column is not None]
+    whole = Bin(ScoreSums(), ScoreSums())
+    for column in there:
+        whole.add(column)
+    most = max((column.within_column.conversations for column in there), default=0)
+    whole.across_columns.conversations = max(whole.across_columns.conversations, most)
+    return whole

@@ -1,0 +1,126 @@
+"""The way of an OTLP request into the spans log, by whichever protocol it came."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from collector.admission.fair_limit import Holding
+from collector.logs.log import Log
+from collector.otlp.decode import Signal
+from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.rejection import Rejected
+from collector.receive.sender_limits import SenderLimits
+from collector.receive.settings import OtlpSettings
+from collector.receive.tenants import UNNAMED, Sender
+from collector.redact.redactor import Redactor
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import (
+    RECEIVE_BYTES,
+    RECEIVE_DURATION,
+    RECEIVE_ITEMS,
+    RECEIVE_REJECTED,
+    RECEIVE_REQUESTS,
+    WRONG_TOKENS,
+)
+
+
+class OtlpIngest:
+    """Appends requests to the spans log within a receiver's limits, and counts them.
+
+    `source` is the receiver's name in counters, `done` the status of a request that was accepted. `limits` are those of
+    all receivers of the process. A sender is admitted before its body is read, until the request is durable.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        done: str,
+        settings: OtlpSettings,
+        spans: Log,
+        telemetry: Telemetry,
+        *,
+        limits: SenderLimits | None = None,
+        redactor: Redactor | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        self._spans = spans
+        self._telemetry = telemetry
+        self._redactor = redactor
+        self.clock = clock
+        self._wall = wall
+        self._stopping = False
+        self._limits = limits or SenderLimits([settings], telemetry, clock=clock)
+        self._places = self._limits.places(settings)
+        for signal in ("traces", "logs"):  # at 0 from the start: Prometheus sees no rise to 1 of a new series
+            telemetry.counter(RECEIVE_REQUESTS, source, signal, done)
+            telemetry.counter(RECEIVE_ITEMS, source, signal, "accepted")
+            telemetry.counter(RECEIVE_BYTES, source, signal)
+
+    def stop_accepting(self) -> None:
+        """Reject new requests from now on; running ones finish."""
+        self._stopping = True
+
+    def require_open(self) -> None:
+        """Reject what arrives while the receiver stops.
+
+        Raises:
+            Rejected: 503, the receiver is stopping.
+        """
+        if self._stopping:
+            raise Rejected(503, "the receiver is stopping", retry_after=self._settings.retry_after, reason="stopping")
+
+    def admit(self, sender: Sender) -> Holding:
+        """Give a sender a place, of which it releases what it held at the end.
+
+        Raises:
+            Rejected: 429, it sends more than its rate.
+            LimitReached: it has used its share of the places.
+        """
+        self._limits.require_rate(sender)
+        return Holding(sender.key, self._places, self._limits.pending)
+
+    @property
+    def most_pending_bytes(self) -> int:
+        """The bytes that may be held for all senders."""
+        return self._limits.pending.limit
+
+    async def ingest(self, body: bytes, signal: Signal, form: Form, sender: Sender, holding: Holding) -> ParsedRequest:
+        """Append a whole request to the spans log; it is durable on return.
+
+        Raises:
+            BadInput: it cannot be read, or holds too much.
+            LogError: the spans log did not accept it.
+            TimeoutError: it did not answer in time.
+        """
+        tenant = sender.tenant.name if sender.tenant else ""
+        parsed = parse(body, signal, form, max_items=self._settings.max_items, redactor=self._redactor, tenant=tenant)
+        self._limits.count_items(sender, parsed.items)
+        if parsed.records:
+            holding.add_bytes(sum(len(each.value) for each in parsed.records if each.value is not body))
+            async with asyncio.timeout(self._settings.log_deadline):
+                await self._spans.append(parsed.records)
+        parsed.count(self._telemetry, self._source, len(body), self._wall())
+        return parsed
+
+    def count_rejection(self, rejection: Rejected, sender: Sender | None) -> None:
+        """Count why a request was not accepted, and whose; None where it is not known."""
+        label = sender.label if sender else UNNAMED
+        self._telemetry.counter(RECEIVE_REJECTED, self._source, rejection.reason, label).inc()
+
+    def count_refused_connection(self) -> None:
+        """Count a connection beyond the limit."""
+        self._telemetry.counter(RECEIVE_REJECTED, self._source, "connections", UNNAMED).inc()
+
+    def count_wrong_token(self) -> None:
+        """Count a token that is not valid."""
+        self._telemetry.counter(WRONG_TOKENS, self._source).inc()
+
+    def count(self, signal: Signal, status: str, started: float) -> None:
+        """Count the answer to a request that arrived at `started` (by `clock`)."""
+        self._telemetry.counter(RECEIVE_REQUESTS, self._source, signal, status).inc()
+        self._telemetry.histogram(RECEIVE_DURATION, self._source, signal).observe(self.clock() - started)

@@ -1,0 +1,147 @@
+"""The parsing of an OTLP request into records of the spans log, one per trace.
+
+A record's key is the trace id (32 hex digits), with `@` and the tenant where the sender is named; its value is that
+trace's part of the request in protobuf, its header `signal` is `traces` or `logs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from collector.logs.log import Record
+from collector.otlp.decode import (
+    Request,
+    Signal,
+    Split,
+    read_request,
+    request_from_json,
+    request_from_protobuf,
+    split_by_trace,
+)
+from collector.receive.rejection import NotRedacted
+from collector.records.tenants import trace_key
+from collector.redact.otlp_request import redact_request
+from collector.redact.redactor import RedactionFailed, Redactor
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import INGEST_LAG, RECEIVE_BYTES, RECEIVE_ITEMS
+
+Form = Literal["protobuf", "json"]
+
+_NO_TRACE = "0" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """The records of a request, and counts of its items.
+
+    `without_trace` items have no valid trace id; `self_emitted` ones were written by this service. `ended_at` (s since
+    the epoch) is when the last span ended; None for log records and spans without an end.
+    """
+
+    signal: Signal
+    records: list[Record]
+    accepted: int
+    without_trace: int
+    self_emitted: int
+    ended_at: float | None = None
+
+    @property
+    def items(self) -> int:
+        """All items that the request held."""
+        return self.accepted + self.without_trace + self.self_emitted
+
+    @property
+    def rejected(self) -> int:
+        """The items to report to the sender as rejected: a span needs a trace, a log record need not have one."""
+        return self.without_trace if self.signal == "traces" else 0
+
+    @property
+    def error_message(self) -> str:
+        """Why they were rejected."""
+        return f"{self.rejected} spans have no valid trace id" if self.rejected else ""
+
+    def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
+        """Count a durable request of `size` bytes and, if it was sent `now` (s since the epoch), its lag."""
+        if now is not None and self.ended_at is not None:
+            telemetry.histogram(INGEST_LAG, source).observe(max(0.0, now - self.ended_at))
+        telemetry.counter(RECEIVE_BYTES, source, self.signal).inc(size)
+        telemetry.counter(RECEIVE_ITEMS, source, self.signal, "accepted").inc(self.accepted)
+        if self.self_emitted:
+            telemetry.counter(RECEIVE_ITEMS, source, self.signal, "ignored").inc(self.self_emitted)
+        if self.without_trace:
+            result = "rejected" if self.rejected else "ignored"
+            telemetry.counter(RECEIVE_ITEMS, source, self.signal, result).inc(self.without_trace)
+            telemetry.drop("receive", f"{self.signal}_without_trace_id", self.without_trace)
+
+
+def parse(
+    body: bytes,
+    signal: Signal,
+    form: Form | None = None,
+    *,
+    max_items: int | None = None,
+    redactor: Redactor | None = None,
+    tenant: str = "",
+) -> ParsedRequest:
+    """Parse a request and split it by trace; without a form it is detected. An empty body is an empty request.
+
+    `tenant` is the name of the sender, "" without one.
+
+    Raises:
+        TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.
+        NotRedacted: the redactor failed on it.
+        BadInput: it cannot be read.
+    """
+    if not body:
+        return ParsedRequest(signal, [], 0, 0, 0)
+    request = _read(body, signal, form, max_items)
+    if redactor is not None:
+        _redact(request, redactor)
+    # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
+    original = body if form == "protobuf" and redactor is None else None
+    return _parsed(signal, split_by_trace(request, original), _ended_at(request), tenant)
+
+
+def _redact(request: Request, redactor: Redactor) -> None:
+    try:
+        redact_request(request, redactor)
+    except RedactionFailed as error:
+        raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
+
+
+def _read(body: bytes, signal: Signal, form: Form | None, max_items: int | None) -> Request:
+    match form:
+        case "protobuf":
+            return request_from_protobuf(body, signal, max_items)
+        case "json":
+            return request_from_json(body, signal, max_items)
+        case None:
+            return read_request(body, signal, max_items)
+
+
+def _ended_at(request: Request) -> float | None:
+    """When the last span ended: senders list spans in the order of their ends, so the others are not read."""
+    if not isinstance(request, ExportTraceServiceRequest):
+        return None
+    for resource in reversed(request.resource_spans):
+        for scope in reversed(resource.scope_spans):
+            if scope.spans:
+                return scope.spans[-1].end_time_unix_nano / 1e9 or None
+    return None
+
+
+def _parsed(signal: Signal, split: Split, ended_at: float | None, tenant: str) -> ParsedRequest:
+    headers = (("signal", signal.encode()),)
+    records: list[Record] = []
+    without_trace = split.without_trace
+    for trace_id, piece in split.pieces:
+        if len(trace_id) == 32 and trace_id != _NO_TRACE:
+            records.append(Record(trace_key(trace_id, tenant), piece, headers))
+        else:
+            without_trace += split_by_trace(request_from_protobuf(piece, signal)).items
+    return ParsedRequest(
+        signal, records, split.items - without_trace - split.self_emitted, without_trace, split.self_emitted, ended_at
+    )

@@ -1,0 +1,1 @@
+"""Turns, conversations and evaluations as records of the logs."""

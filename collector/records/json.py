@@ -1,0 +1,99 @@
+"""The records of the logs as JSON, where what is not a record is bad input. Their form is in `evaluators.records`."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from collector.errors import BadInput
+from collector.records.validation import describe_error
+from evaluators.cases import Conversation, Turn
+from evaluators.records import adapter_of, from_json, to_dict, to_json
+from evaluators.results import Evaluation, Label
+
+T = TypeVar("T")
+
+
+def turn_to_json(turn: Turn) -> bytes:
+    """Write a turn as one line of JSON, without the line's end.
+
+    Raises:
+        BadInput: it holds what JSON has no room for: a number beyond 64 bits, half a character, a nesting of hundreds.
+    """
+    return _to_json(turn)
+
+
+def turn_content_to_json(turn: Turn) -> bytes:
+    """Write a turn without its history, its id and its conversation's: what is kept of it beside those."""
+    plain = to_dict(turn)
+    plain.pop("history", None)
+    return _to_json(plain | {"turn_id": "", "conversation_id": None})
+
+
+def turn_from_json(data: bytes | str) -> Turn:
+    """Read a turn.
+
+    Raises:
+        BadInput: it is not one; names the path of what is wrong, not its content.
+    """
+    return _from_json(data, Turn)
+
+
+def conversation_to_json(conversation: Conversation) -> bytes:
+    """Write a conversation as one line of JSON, without the line's end."""
+    return _to_json(conversation)
+
+
+def conversation_from_json(data: bytes | str) -> Conversation:
+    """Read a conversation. Raises BadInput."""
+    return _from_json(data, Conversation)
+
+
+def evaluation_to_json(evaluation: Evaluation) -> bytes:
+    """Write an evaluation as one line of JSON, without the line's end."""
+    return _to_json(evaluation)
+
+
+def evaluation_from_json(data: bytes | str) -> Evaluation:
+    """Read an evaluation. Raises BadInput."""
+    return _from_json(data, Evaluation)
+
+
+def label_to_json(label: Label) -> bytes:
+    """Write a label as one line of JSON, without the line's end."""
+    return _to_json(label)
+
+
+def label_from_json(data: bytes | str) -> Label:
+    """Read a label. Raises BadInput."""
+    return _from_json(data, Label)
+
+
+def record_of(value: object, kind: type[T]) -> T:
+    """Read a record from an already decoded JSON value. Raises BadInput."""
+    try:
+        return adapter_of(kind).validate_python(value)
+    except ValidationError as error:
+        raise BadInput(describe_error(error, kind)) from None
+    except RecursionError:
+        raise BadInput(f"not a {kind.__name__.lower()}: it is nested too deeply") from None
+
+
+def json_schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schema of every record, by its name."""
+    return {kind.__name__.lower(): adapter_of(kind).json_schema() for kind in (Turn, Conversation, Evaluation, Label)}
+
+
+def _from_json(data: bytes | str, kind: type[T]) -> T:
+    try:
+        return from_json(data, kind)
+    except ValidationError as error:
+        raise BadInput(describe_error(error, kind)) from None
+
+
+def _to_json(record: object) -> bytes:
+    try:
+        return to_json(record)
+    except TypeError as error:  # its message says what kind of thing it is, and nothing of the content
+        raise BadInput(f"cannot be written as JSON: {error}") from None

@@ -1,0 +1,292 @@
+"""Turns that a producer made itself: turns and conversations as JSON, and plain chats `{messages: […]}`.
+
+What a producer does not name is named here, so that the same is named the same again. A turn without an id gets one
+from its conversation, its words, when it began, and which of several equal ones it is; and from the place where it
+stood, unless it belongs to a named conversation and there tells of its own which turn it is: by when it began, or by
+coming with its conversation. So a chat that is published again whenever it has grown brings the turns that it brought
+before, wherever it stands, and also when its oldest messages are cut off; and two people who say the same in two
+messages are two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, cast
+
+import orjson
+
+from collector.dialects.call import ChatMessage
+from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.errors import BadInput
+from collector.otlp.decode import MAX_DEPTH, Signal
+from collector.records.json import record_of
+from collector.records.whole_conversation import with_conversation_fields
+from collector.wording import suggestion
+from evaluators.cases import Conversation, Json, Message, ToolCall, Turn
+
+Incoming: TypeAlias = Signal | Literal["turns"]
+"""What comes in: a signal of OTLP, or ready-made turns."""
+
+LONGEST_ID = 1000
+"""Characters: ids are kept for as long as a conversation is open."""
+
+_TURN_KEYS = {each.name for each in fields(Turn)}
+_CONVERSATION_KEYS = {each.name for each in fields(Conversation)}
+_CHAT_KEYS = {
+    "messages", "id", "conversation_id", "user_id", "model", "service", "retrieval_context", "context",
+    "expected_output", "attributes",
+}  # fmt: skip
+
+
+class NotReadymade(BadInput):
+    """A document has no shape of these."""
+
+
+def is_readymade(document: object) -> bool:
+    """Whether a JSON document has the shape of a turn, a conversation or a chat."""
+    if not isinstance(document, Mapping):
+        return False
+    keys = cast("Mapping[str, object]", document).keys()
+    return bool({"messages", "turns", "actual_output", "turn_id"} & keys) or keys >= {"input", "error"}
+
+
+def documents_in(data: bytes | str) -> list[object]:
+    """The documents of a text: it is one, or an array of them, or has one in every line.
+
+    Raises:
+        BadInput: it is no JSON.
+    """
+    try:
+        return _each(orjson.loads(data))
+    except ValueError:
+        lines = [line for line in data.splitlines() if line.strip()]
+    if len(lines) < 2:
+        raise BadInput("not JSON")
+    return [each for number, line in enumerate(lines, 1) for each in _each(_line(line, number))]
+
+
+def _line(line: bytes | str, number: int) -> object:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        raise BadInput(f"neither JSON nor JSON lines: line {number} is not JSON") from None
+
+
+def _each(document: object) -> list[object]:
+    return cast("list[object]", document) if isinstance(document, list) else [document]
+
+
+def comes_again(document: object) -> bool:
+    """Whether a document may come again with more turns than before: a chat or a conversation that has a name."""
+    if not isinstance(document, Mapping):
+        return False
+    fields = cast("Mapping[str, object]", document)
+    return bool(fields.get("conversation_id") if "turns" in fields else "messages" in fields and _chat_id(fields))
+
+
+def turns_in(document: object, place: str = "") -> Iterator[Turn]:
+    """The turns of a document: itself, those of a conversation, or one per answer of a chat.
+
+    What it does not say is derived from what it says: see above for ids. `place` is where it stood, the same whenever
+    it is read there again.
+
+    Raises:
+        BadInput: it has not the shape, or keys that nobody knows; names the path.
+    """
+    fields = cast("dict[str, Any]", document if isinstance(document, dict) else {})
+    if not (is_readymade(fields) or "input" in fields):
+        raise NotReadymade("neither a turn (input, actual_output), a conversation (turns) nor a chat (messages)")
+    seen: Counter[tuple[str, ...]] = Counter()
+    for turn in _turns(fields, place):
+        for name in ("turn_id", "conversation_id", "trace_id", "span_id"):
+            if len(getattr(turn, name) or "") > LONGEST_ID:
+                raise BadInput(f"{name} has more than {LONGEST_ID} characters; write a shorter id or a hash of it")
+        yield turn if turn.turn_id else replace(turn, turn_id=_identify(turn, fields, place, seen))
+
+
+def _identify(turn: Turn, document: Mapping[str, Any], place: str, seen: Counter[tuple[str, ...]]) -> str:
+    has_place = turn.started_at is not None or "turns" in document or "messages" in document
+    own = has_place and turn.conversation_id is not None
+    when = turn.started_at.isoformat() if turn.started_at else None
+    parts = (turn.conversation_id, when, turn.trace_id, turn.span_id, turn.input, turn.actual_output)
+    key = ("" if own else place, *(each or "" for each in parts))
+    ordinal = seen[key]
+    seen[key] += 1
+    return _hash((*key, str(ordinal)))
+
+
+def _hash(words: Iterable[str]) -> str:
+    return hashlib.sha256("\x1f".join(words).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _turns(document: dict[str, Any], place: str) -> Iterator[Turn]:
+    if "turns" in document:
+        yield from _conversation(document)
+    elif "messages" in document:
+        yield from _chat(document, place)
+    else:
+        yield _turn(document)
+
+
+def _conversation(document: Mapping[str, Any]) -> Iterator[Turn]:
+    _refuse_unknown(document, _CONVERSATION_KEYS, "conversation")
+    identity = document.get("conversation_id")
+    if not isinstance(identity, str) or not identity:
+        raise BadInput("conversation_id must be a string")
+    if not isinstance(document["turns"], list):
+        raise BadInput("turns must be an array of objects")
+    history: tuple[Message, ...] = ()
+    for number, each in enumerate(cast("list[Any]", document["turns"])):
+        if not isinstance(each, dict):
+            raise BadInput(f"turns.{number} must be an object")
+        fields = cast("dict[str, Any]", each)
+        turn = _turn({**fields, "conversation_id": fields.get("conversation_id") or identity})
+        turn = turn if turn.history else replace(turn, history=history)
+        history = (*turn.history, *_as_messages(turn))
+        yield with_conversation_fields(turn, document)
+
+
+def _as_messages(turn: Turn) -> Iterator[Message]:
+    if turn.input is not None:
+        yield Message(role="user", content=turn.input)
+    if turn.actual_output is not None:
+        yield Message(role="assistant", content=turn.actual_output)
+
+
+def _turn(document: Mapping[str, Any]) -> Turn:
+    """A turn as it was said; its id is empty where it names none."""
+    _refuse_unknown(document, _TURN_KEYS, "turn")
+    named = document.get("turn_id")
+    turn = record_of({**document, "turn_id": "" if named is None else named}, Turn)
+    _refuse_depth(_free_values(turn))
+    return replace(
+        turn,
+        conversation_id=turn.conversation_id or None,
+        started_at=_utc(turn.started_at),
+        ended_at=_utc(turn.ended_at),
+        incomplete=turn.incomplete or _missing_reason(turn),
+    )
+
+
+def _missing_reason(turn: Turn) -> Any:
+    """That there is no answer to judge. A question that is missing is missed by those evaluators that need it."""
+    return "no_content" if turn.error is None and turn.actual_output is None else None
+
+
+def _utc(when: datetime | None) -> datetime | None:
+    if when is None:
+        return None
+    try:
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except OverflowError:
+        raise BadInput("started_at or ended_at is out of range in UTC") from None
+
+
+def _free_values(turn: Turn) -> Iterator[Json]:
+    """What may be any JSON."""
+    yield turn.attributes
+    calls = (*turn.tools_called, *(turn.expected_tools or ()))
+    for call in (*calls, *(call for message in turn.history for call in message.tool_calls)):
+        yield call.arguments
+        yield call.result
+
+
+def _refuse_depth(values: Iterable[Json]) -> None:
+    """What is nested deeper can be read here, but not by everybody who reads it after us."""
+    for value in values:
+        if _deeper(value, MAX_DEPTH):
+            raise BadInput(f"attributes or a tool's arguments or result are nested deeper than {MAX_DEPTH}")
+
+
+def _deeper(value: Json, depth: int) -> bool:
+    if isinstance(value, Mapping):
+        inner = cast("Iterable[Json]", value.values())
+    elif isinstance(value, (list, tuple)):
+        inner = cast("Iterable[Json]", value)
+    else:
+        return False
+    return depth <= 0 or any(_deeper(each, depth - 1) for each in inner)
+
+
+def _refuse_unknown(document: Mapping[str, Any], known: set[str], what: str) -> None:
+    unknown = sorted(document.keys() - known)
+    if unknown:
+        name = unknown[0] if _NAME.fullmatch(unknown[0]) else "a key"  # else it may be what somebody said
+        raise BadInput(f"{name}: unknown key in a {what}; {suggestion(name, sorted(known))}")
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}")
+
+
+def _chat_id(document: Mapping[str, Any]) -> str | None:
+    """What names the chat: a text or a whole number."""
+    for name in ("conversation_id", "id"):
+        value = document.get(name)
+        if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
+            raise BadInput(f"{name} must be a string")
+        if value is not None and value != "":
+            return str(value)
+    return None
+
+
+def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
+    """One turn for every user's message and the last answer before the next one.
+
+    A chat is a conversation, also one without a name: it then gets one from its place and its first words.
+    """
+    _refuse_unknown(document, _CHAT_KEYS, "chat")
+    system, messages = split_system_prompt(parse_messages(document["messages"]).messages)
+    if not messages:
+        raise BadInput("messages must be an array of objects with role and content")
+    _refuse_depth(value for each in messages for call in each.tool_calls for value in (call.arguments, each.result))
+    _refuse_depth(each.result for each in messages)
+    conversation = _chat_id(document) or _hash(("chat", place, messages[0].text))
+    about = {key: document[key] for key in ("user_id", "model", "service", "attributes") if key in document}
+    history = tuple(map(_message, messages))
+    requests = [index for index, each in enumerate(messages) if each.role == "user" and each.text.strip()]
+    for number, index in enumerate(requests):
+        rest = messages[index + 1 : requests[number + 1] if number + 1 < len(requests) else len(messages)]
+        answers = [each.text for each in rest if each.role == "assistant" and each.text]
+        if not answers:
+            continue
+        last = number + 1 == len(requests)
+        extra = {
+            key: document[key]
+            for key in ("retrieval_context", "context", "expected_output")
+            if last and key in document
+        }
+        base = Turn(
+            turn_id="",
+            conversation_id=conversation,
+            system_prompt=system,
+            history=history[:index],
+            input=messages[index].text,
+            actual_output=answers[-1],
+            tools_called=_tools(rest),
+        )
+        yield _with(base, {**about, **extra})
+
+
+def _with(turn: Turn, fields: Mapping[str, Any]) -> Turn:
+    """The turn with what the producer said about it, checked."""
+    if not fields:
+        return turn
+    checked = record_of({"turn_id": "", **fields}, Turn)
+    _refuse_depth([checked.attributes])
+    return replace(turn, **{key: getattr(checked, key) for key in fields})
+
+
+def _message(message: ChatMessage) -> Message:
+    return Message(
+        role=message.role, content=message.text, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id
+    )
+
+
+def _tools(messages: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
+    results: dict[str | None, Json] = {each.tool_call_id: each.result for each in messages if each.role == "tool"}
+    return tuple(replace(call, result=results.get(call.id)) for each in messages for call in each.tool_calls)

@@ -1,0 +1,68 @@
+"""Tenants in the logs: whose spans a record holds, whose turn it is, and ids that no other sender's can equal.
+
+A named sender's spans have its name in their key, so that a trace never holds spans of two. Its turns have the
+attribute `evalstream.tenant`, and ids that begin with it; nobody else's do, whatever they send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evaluators.cases import Turn
+
+ATTRIBUTE = "evalstream.tenant"
+_SCOPE = f"{ATTRIBUTE}/"
+_FOREIGN = "unnamed:"
+_SEPARATOR = "@"
+
+
+def trace_key(trace_id: str, tenant: str) -> bytes:
+    """The key of a record of the spans log; `tenant` is "" for a sender without a name."""
+    return f"{trace_id}{_SEPARATOR}{tenant}".encode() if tenant else trace_id.encode()
+
+
+def tenant_in_key(key: str) -> str:
+    """The tenant of such a key."""
+    return key.partition(_SEPARATOR)[2]
+
+
+def tenant_of(turn: Turn) -> str:
+    """The tenant of a turn; "" without one."""
+    name = turn.attributes.get(ATTRIBUTE)
+    return name if isinstance(name, str) else ""
+
+
+def in_tenant(turn: Turn, tenant: str) -> Turn:
+    """The turn as one of this tenant, or of none: what the sender itself says about that is removed."""
+    turn_id = _scope(turn.turn_id, tenant)
+    conversation_id = _scope(turn.conversation_id, tenant) if turn.conversation_id else None
+    if not tenant and ATTRIBUTE not in turn.attributes and (turn_id, conversation_id) == _ids(turn):
+        return turn
+    attributes = {name: value for name, value in turn.attributes.items() if name != ATTRIBUTE}
+    if tenant:
+        attributes[ATTRIBUTE] = tenant
+    return replace(turn, turn_id=turn_id, conversation_id=conversation_id, attributes=attributes)
+
+
+def _ids(turn: Turn) -> tuple[str, str | None]:
+    return turn.turn_id, turn.conversation_id or None
+
+
+def own_conversation(turn: Turn) -> str:
+    """The id of a turn that is a conversation of its own."""
+    own = turn.trace_id or turn.turn_id
+    tenant = tenant_of(turn)
+    return _scope(own, tenant) if tenant and not own.startswith(_SCOPE) else own
+
+
+def with_conversation(turn: Turn) -> Turn:
+    """The turn with a conversation id, if it has a tenant: a trace id alone may be another tenant's, too."""
+    if turn.conversation_id or not tenant_of(turn):
+        return turn
+    return replace(turn, conversation_id=own_conversation(turn))
+
+
+def _scope(id_: str, tenant: str) -> str:
+    if tenant:
+        return f"{_SCOPE}{tenant}/{id_}"
+    return f"{_FOREIGN}{id_}" if id_.startswith(_SCOPE) else id_

@@ -1,0 +1,183 @@
+"""National ids that their form and check digits give away, without a word before them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from collector.redact.checksums import luhn
+from collector.redact.finding import Finding
+from collector.redact.matcher import ByteMatcher
+
+_DD = r"(?:0[1-9]|[12][0-9]|3[01])"
+_MM = r"(?:0[1-9]|1[0-2])"
+_NUMBERED: Mapping[str, str] = {
+    "us": r"[0-9]{3}-[0-9]{2}-[0-9]{4}",
+    "br": r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}",
+    "kr": rf"[0-9]{{2}}{_MM}{_DD}-[1-8][0-9]{{6}}",
+    "se": rf"(?:[0-9]{{2}})?[0-9]{{2}}{_MM}{_DD}[-+][0-9]{{4}}",
+    "fi": rf"{_DD}{_MM}[0-9]{{2}}[-+A][0-9]{{3}}[0-9A-FHJ-NPR-Y]",
+    "cn": rf"[1-9][0-9]{{5}}(?:19|20)[0-9]{{2}}{_MM}{_DD}[0-9]{{3}}[0-9Xx]",
+    "fr": rf"[12][ ]?[0-9]{{2}}[ ]?{_MM}[ ]?[0-9][0-9A-B][ ]?[0-9]{{3}}[ ]?[0-9]{{3}}[ ]?[0-9]{{2}}",
+    "ru": r"[0-9]{3}-[0-9]{3}-[0-9]{3}[ -][0-9]{2}",
+    "cl": r"[0-9]{1,2}\.[0-9]{3}\.[0-9]{3}-[0-9Kk]",
+    "cz": rf"[0-9]{{2}}[0-9]{{2}}{_DD}/[0-9]{{4}}",
+    "be": rf"[0-9]{{2}}\.{_MM}\.{_DD}-[0-9]{{3}}\.[0-9]{{2}}",
+    "ch": r"756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2}",
+    "in": r"[2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4}(?![ ]?[0-9])",
+    "ae": r"784-[0-9]{4}-[0-9]{7}-[0-9]",
+    "th": r"[1-8]-[0-9]{4}-[0-9]{5}-[0-9]{2}-[0-9]",
+    "de": rf"[0-9]{{2}}[ ]{_DD}{_MM}[0-9]{{2}}[ ][A-Z][ ][0-9]{{3}}",
+    "es": r"(?:[0-9]{8}|[XYZ][0-9]{7})[A-HJ-NP-TV-Z]",
+}
+_LETTERED: Mapping[str, str] = {
+    "it": r"[A-Z]{6}[0-9]{2}[A-EHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]",
+    "mx": rf"[A-Z]{{4}}[0-9]{{2}}{_MM}{_DD}[HM][A-Z]{{5}}[0-9A-Z][0-9]",
+    "pan": r"[A-Z]{3}[ABCFGHLJPT][A-Z][0-9]{4}[A-Z]",
+    "gb": r"[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][ ]?[0-9]{2}[ ]?[0-9]{2}[ ]?[0-9]{2}[ ]?[A-D]",
+    "sg": r"[STFG][0-9]{7}[A-Z]",
+}
+
+
+def _alternatives(forms: Mapping[str, str]) -> str:
+    return "|".join(f"(?P<{name}>{form})" for name, form in forms.items())
+
+
+_BY_DIGITS = re.compile(
+    rf"(?<![A-Za-z0-9])(?<![0-9][.\-/])(?:{_alternatives(_NUMBERED)})(?![A-Za-z0-9])(?![.\-/][0-9])"
+)
+_BY_LETTERS = re.compile(rf"(?<![A-Za-z0-9])(?:{_alternatives(_LETTERED)})(?![A-Za-z0-9])")
+_SEPARATORS = re.compile(r"[ .\-/+]")
+LETTERED = "|".join(_LETTERED.values())
+"""As one pattern for the Rust engine."""
+NUMBERED = "|".join(form.partition("(?!")[0] for form in _NUMBERED.values())
+_MAY_BE_NUMBERED = ByteMatcher(NUMBERED)
+_MAY_BE_LETTERED = ByteMatcher(LETTERED)
+
+
+def may_be_numbered(text: str) -> bool:
+    """Whether `find_numbered` may find something in the text."""
+    return _MAY_BE_NUMBERED.occurs_in_text(text)
+
+
+def find_numbered(text: str, start: int, end: int) -> Iterator[Finding]:
+    """Those that are mostly digits, between two offsets."""
+    yield from _valid(_BY_DIGITS, text, start, end)
+
+
+def find_lettered(text: str) -> Iterator[Finding]:
+    """Those that begin with letters."""
+    if _MAY_BE_LETTERED.occurs_in_text(text):
+        yield from _valid(_BY_LETTERS, text, 0, len(text))
+
+
+def _valid(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Finding]:
+    for match in pattern.finditer(text, start, end):
+        check = _CHECKS.get(match.lastgroup or "")
+        if check is None or check(_SEPARATORS.sub("", match[0]).upper()):
+            yield Finding(match.start(), match.end(), "NATIONAL_ID")
+
+
+def _weighted(digits: str, weights: tuple[int, ...]) -> int:
+    return sum(int(digit) * weight for digit, weight in zip(digits, weights, strict=False))
+
+
+def _social_security(digits: str) -> bool:
+    return digits[:3] not in {"000", "666"} and digits[0] != "9" and digits[3:5] != "00" and digits[5:] != "0000"
+
+
+def _cpf(digits: str) -> bool:
+    def check(count: int) -> int:
+        rest = _weighted(digits, tuple(range(count + 1, 1, -1))) % 11
+        return 0 if rest < 2 else 11 - rest
+
+    return len(set(digits)) > 1 and check(9) == int(digits[9]) and check(10) == int(digits[10])
+
+
+def _china(number: str) -> bool:
+    weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+    return "10X98765432"[_weighted(number[:17], weights) % 11] == number[17]
+
+
+def _france(number: str) -> bool:
+    digits = number.replace("2A", "19").replace("2B", "18")
+    return 97 - int(digits[:13]) % 97 == int(digits[13:])
+
+
+def _snils(digits: str) -> bool:
+    return _weighted(digits, tuple(range(9, 0, -1))) % 101 % 100 == int(digits[9:])
+
+
+def _chile(number: str) -> bool:
+    digit = 11 - sum(int(each) * (2 + at % 6) for at, each in enumerate(reversed(number[:-1]))) % 11
+    return {11: "0", 10: "K"}.get(digit, str(digit)) == number[-1]
+
+
+def _belgium(digits: str) -> bool:
+    return int(digits[9:]) in {97 - int(digits[:9]) % 97, 97 - int("2" + digits[:9]) % 97}
+
+
+def _ean(digits: str) -> bool:
+    return sum(int(digit) * (3 if at % 2 else 1) for at, digit in enumerate(digits)) % 10 == 0
+
+
+_PERMUTATION = (1, 5, 7, 6, 2, 8, 3, 0, 9, 4)
+
+
+def _verhoeff(digits: str) -> bool:
+    """See J. Verhoeff, Error detecting decimal codes (1969): multiplication in the dihedral group of ten elements."""
+    total = 0
+    for at, char in enumerate(reversed(digits)):
+        digit = int(char)
+        for _ in range(at % 8):
+            digit = _PERMUTATION[digit]
+        turn = total + digit if total < 5 else total - digit
+        total = turn % 5 + 5 * ((total < 5) != (digit < 5))
+    return total == 0
+
+
+def _spain(number: str) -> bool:
+    digits = number[:-1].translate(str.maketrans("XYZ", "012"))
+    return "TRWAGMYFPDXBNJZSQVHLCKE"[int(digits) % 23] == number[-1]
+
+
+def _finland(number: str) -> bool:
+    digits = number[:6] + number[-4:-1]
+    return digits.isdigit() and "0123456789ABCDEFHJKLMNPRSTUVWXY"[int(digits) % 31] == number[-1]
+
+
+def _singapore(number: str) -> bool:
+    total = _weighted(number[1:8], (2, 7, 6, 5, 4, 3, 2)) + (4 if number[0] in "TG" else 0)
+    return ("JZIHGFEDCBA" if number[0] in "ST" else "XWUTRQPNMLK")[total % 11] == number[8]
+
+
+_ODD = dict(
+    zip("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16,
+         10, 22, 25, 24, 23), strict=True)
+)  # fmt: skip
+
+
+def _italy(code: str) -> bool:
+    total = sum(_ODD[char] if at % 2 == 0 else int(char, 36) - 10 * char.isalpha() for at, char in enumerate(code[:15]))
+    return chr(65 + total % 26) == code[15]
+
+
+_CHECKS: Mapping[str, Callable[[str], bool]] = {
+    "us": _social_security,
+    "br": _cpf,
+    "se": lambda number: luhn(number[-10:]),
+    "fi": _finland,
+    "cn": _china,
+    "fr": _france,
+    "ru": _snils,
+    "cl": _chile,
+    "cz": lambda number: int(number) % 11 == 0,
+    "be": _belgium,
+    "ch": _ean,
+    "in": _verhoeff,
+    "ae": luhn,
+    "es": _spain,
+    "sg": _singapore,
+    "it": _italy,
+}

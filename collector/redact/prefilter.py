@@ -1,0 +1,141 @@
+r"""A prefilter that shows, for most texts, that the built-in patterns find nothing in them.
+
+Why not just run the patterns: they are tens, each field of each span would be parsed for JSON and searched, and nearly
+all texts have nothing to redact. The prefilter is a few regular expressions no narrower than all of `patterns.py`
+together, run once over a whole message. It may be wrong in one direction only: where a pattern would match, or the name
+of a field says that it is a secret, one of these matches (`tests/unit/redact/test_prefilter.py` searches for
+counter-examples; a new pattern there needs its trace here). It also covers what is inside:
+
+- JSON, and JSON in JSON: what an escape could hide (`\u0040` is an @) matches by itself, and other escapes only
+  lengthen what is between two parts of a pattern. So JSON need not be parsed to know that nothing is in it.
+- A serialised message of OTLP: its strings are in it unchanged, an attribute's name is followed by the tag 0x12 of
+  its value, and a whole number that could be a card is the tag 0x18 and more than five bytes.
+
+Word boundaries are not used, as the byte before a string is its length, which may be a letter. The engine is RE2: it
+takes linear time, and one pass over the bytes for all traces together. So counted repetitions are few: each multiplies
+the states of that pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from collector.redact.checksums import IBAN_COUNTRIES
+from collector.redact.context_words import NATIONAL_IDS, PASSWORDS, PHONES, words_of
+from collector.redact.folding import FOREIGN_DIGITS
+from collector.redact.matcher import ByteMatcher
+from collector.redact.national_ids import LETTERED, NUMBERED
+
+_OTHER = r"\x80-\xff"
+"""The bytes of characters that are not ASCII."""
+_FOLDED = r"\xe2\x84\xaa|\xc5\xbf|\xc4[\xb0\xb1]"  # U+212A, U+017F, U+0130 and U+0131 are k, s and i in another case
+_PART = rf"[A-Za-z0-9_.\\\-{_OTHER}]{{8}}"
+"""The beginning of what follows the first letters of a key, with all that may be an escape in it."""
+_GAP = rf"(?:[ \-]|[{_OTHER}]{{2,3}})"
+"""A space or hyphen between digits, or one that is not ASCII."""
+KEY_STARTS = (
+    r"sk-|gl(?:pat|rt|dt|cbt|ptt|ft|soat)-|xox[a-z]-|xapp-|pypi-|gh[pousr]_|github_pat_|_live_|_test_|hf_|npm_|dop_v1_"
+    r"|gsk_|sntrys_|lin_api_|A(?:KIA|SIA|BIA|CCA)|AIza|ya29\.|SG\.|shp(?:at|ca|pa|ss)_|ATATT3|xai-|pplx-|r8_|hvs\.|whsec_"
+    r"|GOCSPX-|1//0|EAA[A-Z]|dckr_pat_|sbp_|figd_|key-[0-9a-f]{8}|xkeysib-|SK[0-9a-f]{8}|dapi[0-9a-f]{8}|sq0(?:atp|csp)-"
+    r"|[A-Za-z0-9]\.[\w\-]{6}\.[\w\-]|:AA|PMAK-|NRAK-|lsv2_|nvapi-|tvly-|ph[cx]_|tskey-|rubygems_|glsa_|glc_|ops_|ntn_|AGE-SECRET|api/webhooks|hooks\.slack\.com"
+)
+"""How keys begin."""
+QUERY_NAMES = (
+    "sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|token|access_token|refresh_token|id_token|auth"
+    "|key|apikey|api_key|code|password|secret|client_secret|jwt|sid|session|sessionid"
+)
+"""Parameters of a URL that carry a secret."""
+_VALUE = rf"""(?:\\[nrtbf]?|[ \t\r\n"'])*(?:\x12|[:=]|is |[{_OTHER}]{{2}}|\\+u(?i:ff1a|00a0))"""
+"""What is between a name and its value: quotes and spaces, escaped as often as JSON is in JSON."""
+
+
+def _raw(text: str) -> str:
+    """The UTF-8 of a text, byte by byte: what a message looks like that is decoded as Latin-1."""
+    return text.encode().decode("latin-1")
+
+
+def _either_form(word: str) -> str:
+    """A pattern of a word whose characters are as they are, in any case, or escaped as in JSON."""
+    return "".join(
+        re.escape(char)
+        if char.isascii()
+        else "(?:" + "|".join(form for each in sorted({char, char.upper()}) for form in _forms(each)) + ")"
+        for char in word
+    )
+
+
+def _forms(char: str) -> tuple[str, ...]:
+    return re.escape(_raw(char)), rf"\\+u(?i:{ord(char[0]):04x})"
+
+
+_UNTIL_NUMBER = r"(?:[^0-9]|u[0-9A-Fa-f]{4})*?"
+"""What is between a word and the first number behind it: anything, with escapes."""
+_ANY_NUMBER = r"[0-9][0-9 .()/\-\x80-\xff]{5,}[0-9]|[0-9][0-9A-Z ./\-]{3,}[0-9A-Z]"
+"""A telephone number, or a national id."""
+
+
+def _words(*by_language: Mapping[str, str], are_ascii: bool) -> str:
+    words = {word.lower() for each in by_language for word, _ in words_of(each) if word.isascii() == are_ascii}
+    patterns = (re.escape(word) if are_ascii else _either_form(word) for word in sorted(words))
+    return "|".join(patterns).replace(r"\ ", "[ _-]?")
+
+
+def _digits_of(first: str, last: str) -> str:
+    raw, escaped = _raw(first), f"{ord(first):04x}"
+    return rf"{raw[:-1]}[{raw[-1]}-{_raw(last)[-1]}]|\\+u(?i:{escaped[:-1]}[{escaped[-1]}-{ord(last):x}])".replace(
+        f"-{ord(last):x}]", f"-{ord(last):x}"[:1] + f"{ord(last):x}"[-1] + "]"
+    )
+
+
+_PASSWORDS_ELSEWHERE = {language: words for language, words in PASSWORDS.items() if language != "en"}
+_FOREIGN = (
+    f"(?i:{_words(PASSWORDS, are_ascii=False)})",
+    *(_either_form(sign) for sign in ("(ät)", "[ät]", "[собака]", "＠")),
+    *(_digits_of(*each) for each in FOREIGN_DIGITS),
+    f"(?i:{_words(PHONES, NATIONAL_IDS, are_ascii=False)}){_UNTIL_NUMBER}(?:{_ANY_NUMBER})",
+)
+"""Traces that are not ASCII, as they are or escaped."""
+_NUMBERS = (
+    rf"[2-6][0-9]{{3}}(?:{_GAP}{{0,3}}[0-9]){{9}}|[2-6][0-9]{{3}}(?:\.[0-9]{{4}}){{3}}",
+    NUMBERED,
+    rf"0[1-9](?:(?:\.|{_GAP})[0-9]{{2}}){{4}}",
+    rf"8{_GAP}?\(?[3489][0-9]{{2}}\)?{_GAP}?[0-9]{{3}}{_GAP}[0-9]{{2}}{_GAP}[0-9]{{2}}",
+    rf"(?:\+|%2[Bb])[1-9][0-9 .()/\-{_OTHER}]{{2}}",
+    rf"\([0-9]{{2,5}}\){_GAP}?[0-9]{{2,5}}(?:\.|{_GAP})[0-9]{{2}}",
+    rf"[2-9][0-9]{{2}}(?:\.|{_GAP})[0-9]{{3}}(?:\.|{_GAP})[0-9]{{4}}",
+    rf"00[1-9][0-9]{{0,2}}(?:[./]|{_GAP})[0-9]{{1,5}}(?:[./]|{_GAP})?[0-9]{{2}}",
+    rf"0[0-9]{{1,4}}(?:/|{_GAP})[0-9]{{3}}[0-9]*(?:{_GAP}?[0-9]){{2}}",
+    r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]",
+    rf"(?i:{'|'.join(IBAN_COUNTRIES)})[0-9]{{2}}{_GAP}{{0,2}}[A-Za-z0-9](?:{_GAP}{{0,2}}[A-Za-z0-9]){{9}}",
+)
+_TRACES = (
+    rf"@|%40|&#(?:64|x40);|\(at\)|\[at\]|::|PRIVATE KEY|hooks\.slack\.com|api/webhooks|{_FOLDED}",
+    r"\\/|\\u(?:00[0-7]|212[Aa]|017[Ff]|013[01])|[0-9]\\+u(?:00[Aa]0|20(?:0[79A-Fa-f]|1[0-3]|2[Ff]))",
+    r":[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:",  # IPv6 has seven colons, or two together
+    rf"(?:{KEY_STARTS}|eyJ){_PART}",
+    r"(?i:bearer|basic) {1,4}[A-Za-z0-9._~+/=\-]{16}",
+    rf"(?i:key|token|secret|pass(?:word|wd|phrase)|pwd|cookie|authorization|{PASSWORDS['en']}){_VALUE}",
+    f"(?i:{_words(_PASSWORDS_ELSEWHERE, are_ascii=True)})",
+    f"(?i:{_words(PHONES, NATIONAL_IDS, are_ascii=True)}){_UNTIL_NUMBER}(?:{_ANY_NUMBER})",
+    LETTERED,
+    rf"[?&;](?i:{QUERY_NAMES})=|(?i:mysql|mariadb|sshpass)[^\n]* -p",
+    r"(?is:[(\[ ](?:at|arroba|arobase)[)\] ].*[(\[ ](?:dot|punkt|punto|ponto|(?-i:POINT))[)\] ])",
+    rf"\x18[{_OTHER}]{{5}}",
+    *_NUMBERS,
+    *_FOREIGN,
+)
+_ANY_TRACE = ByteMatcher("|".join(f"(?:{trace})" for trace in _TRACES))
+
+
+def has_no_pii(text: str) -> bool:
+    """Whether the built-in patterns certainly find nothing in the text, nor in anything nested in it."""
+    try:
+        return bytes_have_no_pii(text.encode())
+    except UnicodeEncodeError:  # a lone surrogate: it was not searched
+        return False
+
+
+def bytes_have_no_pii(data: bytes) -> bool:
+    """The same for UTF-8, and for a serialised message."""
+    return not _ANY_TRACE.occurs_in(data)

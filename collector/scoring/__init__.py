@@ -1,1 +1,0 @@
-"""Evaluators over files: `evalstream score`, without logs, sampling or monitors."""

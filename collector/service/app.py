@@ -1,0 +1,183 @@
+"""The composition root: the logs and stages of a configuration, started, run and stopped in order.
+
+Downstream stages start first, so that none sends to one that is not there yet; upstream stages stop first, so that each
+can hand over what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from collector.config.loading import Config
+from collector.errors import ConfigError
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.export.stage import ExportStage
+from collector.judging.open_judges import open_judges
+from collector.service.assemble import start_assemble
+from collector.service.evaluate import start_evaluate
+from collector.service.export import open_exporters, serving_metrics
+from collector.service.gauges import show_build
+from collector.service.health_checks import start_health_checks
+from collector.service.link import start_link
+from collector.service.open_logs import Logs, open_logs
+from collector.service.page import start_page
+from collector.service.plan_builder import build_plan
+from collector.service.process import Process, open_tasks
+from collector.service.process_resources import ProcessResources
+from collector.service.receive import start_otlp, start_sources
+from collector.service.retention import start_retention
+from collector.service.watch import Watching, start_watch
+from collector.telemetry.logging import log_as_json
+from collector.telemetry.registry import Telemetry
+from collector.wording import unknown
+from evaluators.judges.openai import prepare
+
+logger = logging.getLogger(__name__)
+
+STAGES = ("receive", "assemble", "evaluate", "export", "watch", "page")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A service that runs. A port is None where this process does not receive over HTTP or gRPC, or shows no page."""
+
+    logs: Logs
+    plan: Plan
+    telemetry: Telemetry
+    otlp_port: int | None
+    page_port: int | None = None
+    grpc_port: int | None = None
+
+
+def stages_of(text: str) -> frozenset[str]:
+    """The stages named in `a,b,c`.
+
+    Raises:
+        ConfigError: one of them does not exist, or none is named.
+    """
+    named = frozenset(part.strip() for part in text.split(",") if part.strip())
+    wrong = sorted(named - set(STAGES))
+    if wrong or not named:
+        problem = unknown("stage", wrong[0], STAGES) if wrong else f"is empty; choose from {', '.join(STAGES)}"
+        raise ConfigError(f"--stages: {problem}")
+    return named
+
+
+def serve(config: Config, stages: frozenset[str]) -> None:
+    """Run the service until SIGTERM or SIGINT; a second signal ends it at once."""
+    import uvloop
+
+    log_as_json()
+    uvloop.run(_until_stopped(config, stages))
+
+
+async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
+    stop = _Stop()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop.request)
+    try:
+        async with running(config, stages) as service:
+            what = ", ".join(each for each in STAGES if each in stages)
+            logger.info("ready: %s%s", what, _where(config, service))
+            await stop.requested()
+            logger.info("shutting down: finishing in-flight work; signal again to exit now")
+    except asyncio.CancelledError:
+        if not stop.before_ready:
+            raise
+    logger.info("stopped")
+
+
+class _Stop:
+    """The request to stop. One that comes before the service is ready cancels the start, which may wait for a disk."""
+
+    def __init__(self) -> None:
+        self.before_ready = False
+        self._requested = asyncio.Event()
+        self._starting = asyncio.current_task()
+
+    def request(self) -> None:
+        """A signal has come; a second one ends the process at once."""
+        if self._requested.is_set():
+            os._exit(1)
+        self._requested.set()
+        if self._starting is not None:
+            self.before_ready = True
+            self._starting.cancel()
+
+    async def requested(self) -> None:
+        """Wait for the request, once the service is ready."""
+        self._starting = None
+        await self._requested.wait()
+
+
+def _where(config: Config, service: Running) -> str:
+    """What the service listens on, for its log."""
+    where = "" if service.otlp_port is None else f"; OTLP/HTTP on port {service.otlp_port}"
+    where += "" if service.grpc_port is None else f"; OTLP/gRPC on port {service.grpc_port}"
+    if config.settings.page and service.page_port is not None:
+        scheme = "https" if config.settings.page.tls else "http"
+        where += f"; page on {scheme}://{config.settings.page.host}:{service.page_port}/"
+    return where
+
+
+@asynccontextmanager
+async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGenerator[Running]:
+    """Run stages of the service until left; then stop them, upstream first.
+
+    Raises:
+        ConfigError: the configuration cannot work here: a port is taken, a topic has another number of partitions,
+            another process consumes the same file.
+    """
+    telemetry = Telemetry()
+    resources = ProcessResources(config, telemetry)
+    show_build(telemetry, config.settings)
+    async with AsyncExitStack() as stack:
+        linking = config.settings.assemble.link is not None
+        logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking, telemetry=telemetry))
+        judges = await stack.enter_async_context(
+            open_judges(config, await GeneratedStepsStore.open(logs.definitions), telemetry, resources.health)
+        )
+        plan = build_plan(config, judges)
+        exporters: Sequence[ExportStage] = ()
+        if "export" in stages:
+            exporters = await stack.enter_async_context(open_exporters(config, plan, telemetry, resources.health))
+        else:
+            await stack.enter_async_context(serving_metrics(config, telemetry, resources.health))
+        stack.push_async_callback(resources.guardrails.close)
+        tasks = await stack.enter_async_context(open_tasks(telemetry))
+        process = Process(
+            config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack
+        )
+        start_health_checks(process)
+        start_retention(process)
+        for exporter in exporters:
+            tasks.follow(logs.evaluations, exporter.group, exporter.open_fold)
+        watching = await start_watch(process) if "watch" in stages else Watching()
+        budgets = BudgetController(plan, logs.turns.partitions) if "evaluate" in stages else None
+        page_port = await start_page(process, watching, budgets) if "page" in stages else None
+        if budgets is not None:
+            start_evaluate(process, budgets)
+        if "assemble" in stages:
+            start_link(process)
+            start_assemble(process)
+        await tasks.claim_groups()
+        otlp_port = grpc_port = None
+        if "receive" in stages:
+            await start_sources(process)
+            otlp_port, grpc_port = await start_otlp(process)
+        resources.health.start()
+        if judges and budgets is not None:
+            tasks.start(prepare())
+        try:
+            yield Running(logs, plan, telemetry, otlp_port, page_port, grpc_port)
+        finally:
+            resources.health.drain()

@@ -1,0 +1,24 @@
+"""The start of the assemble stage."""
+
+from __future__ import annotations
+
+from collector.assemble.open_traces import TraceLimits
+from collector.assemble.stage import AssembleStage
+from collector.service.assembly_builder import build_assembler, build_router
+from collector.service.gauges import show_assemble
+from collector.service.process import Process
+
+
+def start_assemble(process: Process) -> None:
+    """Consume the spans log and make turns of it."""
+    settings, logs, telemetry = process.config.settings.assemble, process.logs, process.telemetry
+    dead_letters = process.resources.dead_letters("assemble", logs.spans.name, logs)
+    stage = AssembleStage(
+        build_assembler(settings),
+        build_router(settings, logs.turns, logs.unlinked),
+        TraceLimits(quiet=settings.idle_timeout, linger=settings.allowed_lateness),
+        telemetry=telemetry,
+        on_bad_record=dead_letters.take,
+    )
+    show_assemble(telemetry, stage)
+    process.tasks.follow(logs.spans, "assemble", dead_letters.wrap(stage.open_fold))

@@ -1,0 +1,50 @@
+"""The assembler, the router of turns and the linker of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from collector.assemble.identity import IdentityLookup
+from collector.assemble.trace import Assembler
+from collector.config.settings import AssembleSettings, LinkSettings
+from collector.dialects.registry import Dialects
+from collector.link.conversation_linker import ConversationLinker
+from collector.link.turn_router import TurnRouter, has_no_conversation
+from collector.logs.log import Log
+from evaluators.cases import Turn
+
+
+def build_assembler(settings: AssembleSettings) -> Assembler:
+    """The assembler with every dialect that is installed."""
+    where = settings.identity
+    return Assembler(Dialects.installed(), IdentityLookup(where.conversation, where.user, where.ignore))
+
+
+def build_router(settings: AssembleSettings, turns: Log, unlinked: Log | None) -> TurnRouter:
+    """The router of assembled turns: to the turns log, or to that of unlinked turns."""
+    return TurnRouter(turns, unlinked, settings.link.services if settings.link else ())
+
+
+def linker_factory(settings: LinkSettings) -> Callable[[], ConversationLinker]:
+    """A factory of linkers, one for each partition of unlinked turns."""
+    return lambda: ConversationLinker(window=settings.idle_timeout, max_age=settings.max_age)
+
+
+def link_turns(turns: Iterable[Turn], settings: AssembleSettings) -> Iterable[Turn]:
+    """Turns out of files; those without a conversation get the one that the service would give them."""
+    if settings.link is None:
+        return turns
+    in_order = list(turns)
+    services = frozenset(settings.link.services)
+    links = linker_factory(settings.link)()
+    unnamed = sorted((turn for turn in in_order if has_no_conversation(turn, services)), key=_end)
+    conversations = {
+        turn.turn_id: links.conversation_of(turn, position, _end(turn)) for position, turn in enumerate(unnamed)
+    }
+    return [replace(each, conversation_id=conversations.get(each.turn_id, each.conversation_id)) for each in in_order]
+
+
+def _end(turn: Turn) -> float:
+    moment = turn.ended_at or turn.started_at
+    return moment.timestamp() if moment else 0.0

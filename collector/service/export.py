@@ -1,0 +1,68 @@
+"""The exporters, and /metrics of a process without exporters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from collector import plugins
+from collector.config.loading import Config
+from collector.evaluate.plan import Plan
+from collector.export.exporter import ExportContext, ExporterPlugin, MonitoredEvaluator
+from collector.export.prometheus import PrometheusSettings
+from collector.export.scrape import serve_metrics
+from collector.export.stage import ExportStage
+from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_exporters(
+    config: Config, plan: Plan, telemetry: Telemetry, health: Health
+) -> AsyncGenerator[Sequence[ExportStage]]:
+    """The stages of the exporters that are configured; each consumes the evaluations log by itself.
+
+    Raises:
+        ConfigError: an exporter cannot work here.
+    """
+    context = ExportContext(telemetry=telemetry, evaluators=tuple(_watched(plan)), health=health)
+    async with AsyncExitStack() as stack:
+        opened: list[ExportStage] = []
+        for name, settings in config.exporters.items():
+            plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
+            exporter = await stack.enter_async_context(plugin.open(settings, context))
+            opened.append(ExportStage(name, exporter, telemetry))
+        health.add("exporters", lambda: "; ".join(each.problem for each in opened if each.problem) or None, vital=False)
+        yield opened
+
+
+@asynccontextmanager
+async def serving_metrics(config: Config, telemetry: Telemetry, health: Health) -> AsyncGenerator[None]:
+    """Serve the metrics of a process that does not export where the Prometheus exporter would serve them."""
+    settings = config.exporters.get("prometheus")
+    async with AsyncExitStack() as stack:
+        if isinstance(settings, PrometheusSettings):
+            server = serve_metrics(telemetry.registry, host=settings.host, port=settings.port, health=health)
+            try:
+                await stack.enter_async_context(server)
+            except OSError as error:  # several processes of one file on one machine: the first has the port
+                where = f"{settings.host}:{settings.port}"
+                logger.warning("the metrics of this process are not served: %s (%s)", where, error.strerror)
+        yield
+
+
+def _watched(plan: Plan) -> Iterator[MonitoredEvaluator]:
+    for monitor in plan.monitors:
+        for each in monitor.assignments:
+            evaluator = each.evaluator
+            for version in filter(None, (each.version, each.fallback_version)):
+                yield MonitoredEvaluator(
+                    evaluator=evaluator.name,
+                    evaluator_version=version,
+                    monitor=monitor.name,
+                    scope=evaluator.scope,
+                    threshold=evaluator.threshold,
+                )

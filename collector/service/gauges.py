@@ -1,0 +1,74 @@
+"""The gauges of the stages' state, read whenever /metrics is scraped. Counters are counted where things happen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+
+from collector.assemble.stage import AssembleStage
+from collector.config.settings import Settings
+from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
+from collector.evaluate.budget.windows import PERIODS
+from collector.evaluate.plan import Plan
+from collector.evaluate.scheduling.bulkhead import Bulkheads
+from collector.evaluate.stage import EvaluateStage
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import (
+    BUDGET_FACTOR,
+    BUDGET_SPENT,
+    BUDGET_USD,
+    BUILD_INFO,
+    CONFIG_INFO,
+    EVALUATIONS_IN_FLIGHT,
+    EVALUATIONS_RUNNING,
+    EVALUATIONS_WAITING,
+    OPEN_CONVERSATIONS,
+    OPEN_TRACES,
+    PAUSED_PARTITIONS,
+    TOTAL_BUDGET_SPENT,
+    TOTAL_BUDGET_USD,
+)
+
+
+def show_build(telemetry: Telemetry, settings: Settings) -> None:
+    """Version and configuration, so that dashboards can show when either changed. Secrets are masked before hashing."""
+    telemetry.gauge(BUILD_INFO, version("evalstream")).set(1)
+    digest = hashlib.sha256(settings.model_dump_json().encode()).hexdigest()
+    telemetry.gauge(CONFIG_INFO, digest[:12]).set(1)
+
+
+def show_assemble(telemetry: Telemetry, stage: AssembleStage) -> None:
+    """Traces that are still open."""
+    telemetry.gauge(OPEN_TRACES).set_function(lambda: stage.open_traces)
+
+
+def show_evaluate(telemetry: Telemetry, stage: EvaluateStage) -> None:
+    """Conversations that are still open; evaluations in flight, and those of them that run."""
+    telemetry.gauge(OPEN_CONVERSATIONS).set_function(lambda: stage.open_conversations)
+    telemetry.gauge(EVALUATIONS_IN_FLIGHT).set_function(lambda: stage.in_flight)
+    telemetry.gauge(EVALUATIONS_RUNNING).set_function(lambda: stage.running)
+
+
+def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> None:
+    """What waits for each judge, and the partitions that are paused for it."""
+    for name in plan.judge_names:
+        bulkhead = bulkheads.of(name)
+        telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
+        telemetry.gauge(PAUSED_PARTITIONS, name or "none").set_function(partial(getattr, bulkhead, "paused_partitions"))
+
+
+def show_budgets(telemetry: Telemetry, plan: Plan, budgets: BudgetController, clock: Callable[[], float]) -> None:
+    """The budget of each monitor and of all, what is spent of it, and the factor on the monitors' sampling rates."""
+    for monitor in plan.monitors:
+        if monitor.budget.limited or plan.budget.limited:
+            telemetry.gauge(BUDGET_FACTOR, monitor.name).set_function(partial(budgets.factor, monitor.name))
+    for name, limits in budgets.budgets.items():
+        spent = telemetry.gauge(TOTAL_BUDGET_SPENT) if name == ALL_MONITORS else telemetry.gauge(BUDGET_SPENT, name)
+        spent.set_function(lambda name=name: budgets.used_fraction(name, clock()))
+        for period, usd in limits.windows():
+            if name == ALL_MONITORS:
+                telemetry.gauge(TOTAL_BUDGET_USD, PERIODS[period]).set(usd)
+            else:
+                telemetry.gauge(BUDGET_USD, name, PERIODS[period]).set(usd)

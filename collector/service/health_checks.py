@@ -1,0 +1,82 @@
+"""The health checks of a process: its logs, their disk and their consumers. Judges and exporters add their own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from collector.config.settings import LogSettings
+from collector.logs.log import Log, LogError
+from collector.service.process import Process
+
+PROBE_EVERY, PROBE_TOPICS_EVERY = 1.0, 5.0
+"""Seconds between two probes of the logs in a file, and in topics."""
+
+ANSWERS_WITHIN = 5.0
+"""Seconds after which a probe that has not ended is a problem."""
+
+LOW_DISK = 256 << 20
+"""Free bytes below which the disk of a file is nearly full: it may grow by 64 MiB at once."""
+
+
+def start_health_checks(process: Process) -> None:
+    """Add the checks of logs, consumers and disk, and start probing."""
+    health, settings = process.resources.health, process.config.settings.log
+    probe = LogProbe(process.logs)
+    health.add("log", probe.problem, vital=True)
+    health.add("consumers", process.tasks.stalled_consumers, vital=False)
+    if settings.kind == "sqlite":
+        health.add("disk", partial(disk_problem, Path(settings.path)), vital=False)
+    process.tasks.start(probe.run_forever(_interval(settings)))
+
+
+def _interval(settings: LogSettings) -> float:
+    return PROBE_TOPICS_EVERY if settings.kind == "kafka" else PROBE_EVERY
+
+
+class LogProbe:
+    """Sees again and again that the logs can be written."""
+
+    def __init__(self, logs: Iterable[Log], clock: Callable[[], float] = time.monotonic) -> None:
+        self._logs = list(logs)
+        self._clock = clock
+        self._problem: str | None = None
+        self._started: float | None = None
+
+    def problem(self) -> str | None:
+        """What the last probe found, or that the one in progress takes long."""
+        if self._started is not None and (waited := self._clock() - self._started) > ANSWERS_WITHIN:
+            return f"has not answered for {waited:.0f} s"
+        return self._problem
+
+    async def run_forever(self, interval: float) -> None:
+        """Probe until cancelled, with `interval` seconds between."""
+        while True:
+            await self.probe()
+            await asyncio.sleep(interval)
+
+    async def probe(self) -> None:
+        """Probe each log once, up to the first that cannot be written."""
+        self._started = self._clock()
+        try:
+            for log in self._logs:
+                await log.probe()
+        except LogError as error:
+            self._problem = str(error)
+        else:
+            self._problem = None
+        finally:
+            self._started = None
+
+
+def disk_problem(path: Path) -> str | None:
+    """Whether the disk of a file is nearly full."""
+    try:
+        free = shutil.disk_usage(path.parent).free
+    except OSError as error:
+        return f"{path.parent}: {error.strerror}"
+    return f"{free >> 20} MiB are free at {path.parent}" if free < LOW_DISK else None

@@ -1,0 +1,132 @@
+"""The logs of a configuration, opened."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collector.backoff import Backoff
+from collector.config.settings import KafkaLogSettings, LogSettings
+from collector.errors import ConfigError
+from collector.logs.log import Log, LogError, LogUnavailable
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import RECORDS_LOST
+
+if TYPE_CHECKING:
+    from collector.logs.kafka import LostRecords
+
+NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels")
+UNLINKED = "unlinked"
+
+OPENING = Backoff(cap=2.0)
+"""How a service tries again to open its file."""
+
+
+def names_of(*, linking: bool) -> Sequence[str]:
+    """The names of the logs that are opened: all, but that of unlinked turns only with `linking`."""
+    return (*NAMES, UNLINKED) if linking else NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The logs of the service.
+
+    `definitions` keeps judges' answers to constant questions, like evaluation steps; `dead_letters` what could not be
+    processed; `labels` people's labels from the page. `unlinked` holds turns without a conversation until they are
+    linked; None where linking is not configured.
+    """
+
+    spans: Log
+    turns: Log
+    evaluations: Log
+    definitions: Log
+    dead_letters: Log
+    labels: Log
+    unlinked: Log | None = None
+
+    def __iter__(self) -> Iterator[Log]:
+        always = (self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.labels)
+        return (each for each in (*always, self.unlinked) if each is not None)
+
+
+@asynccontextmanager
+async def open_logs(
+    settings: LogSettings, *, linking: bool = False, telemetry: Telemetry | None = None
+) -> AsyncGenerator[Logs]:
+    """Open all logs, with `linking` that of unlinked turns, too; they are closed on leaving.
+
+    With `telemetry` they are a service's: losses are counted there, and a file that cannot be written now, because the
+    disk is full or another process holds it, is waited for.
+
+    Raises:
+        ConfigError: what exists does not fit the configuration, for instance a topic with another number of partitions.
+    """
+    names = names_of(linking=linking)
+    try:
+        if telemetry is not None and settings.kind == "sqlite":
+            opening = OPENING.repeat(
+                lambda: _open(settings, names, telemetry), LogUnavailable, action="opening the log"
+            )
+            logs = await opening
+        else:
+            logs = await _open(settings, names, telemetry)
+    except LogError as error:
+        raise ConfigError(f"log: {error}") from error
+    try:
+        yield logs
+    finally:
+        for log in logs:
+            await log.close()
+
+
+async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None) -> Logs:
+    match settings.kind:
+        case "memory":
+            from collector.logs.memory import MemoryLog
+
+            return Logs(*(MemoryLog(name, partitions=1) for name in names))
+        case "sqlite":
+            from collector.logs.sqlite import SqliteLog
+
+            opened = await SqliteLog.open(settings.path, names, partitions=1)
+            return Logs(*(opened[name] for name in names))
+        case "kafka":
+            assert settings.kafka is not None  # the configuration is checked
+            return await _open_topics(settings.kafka, names, telemetry)
+
+
+async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemetry: Telemetry | None) -> Logs:
+    from collector.logs.kafka import KafkaLog, KafkaSettings
+
+    to_kafka = KafkaSettings(
+        bootstrap_servers=settings.bootstrap_servers,
+        group_instance_id=settings.group_instance_id,
+        session_timeout=settings.session_timeout,
+    )
+    topics = {name: f"{settings.prefix}.{name}" for name in names}
+    opened = await KafkaLog.open(
+        to_kafka,
+        topics,
+        settings.partitions,
+        replication_factor=settings.replication_factor,
+        configs={
+            topics[name]: {"retention.ms": "-1"} for name in ("definitions", "labels")
+        },  # few records, needed indefinitely
+        on_lost=loss_counter(telemetry),
+    )
+    return Logs(*(opened[name] for name in names))
+
+
+def loss_counter(telemetry: Telemetry | None) -> Callable[[LostRecords], None]:
+    """Logs what retention has deleted although a consumer needed it, and counts it."""
+    from collector.logs.kafka.losses import log_lost
+
+    def count(lost: LostRecords) -> None:
+        log_lost(lost)
+        if telemetry is not None:
+            telemetry.counter(RECORDS_LOST, lost.consumer, lost.log, lost.reason).inc(lost.count)
+            telemetry.drop(lost.consumer, lost.reason, lost.count)
+
+    return count

@@ -1,0 +1,65 @@
+"""The start of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from prometheus_client import Counter
+
+from collector.alerting.rules.service import JUDGE_UNAVAILABLE
+from collector.config.settings import Settings
+from collector.evaluate.budget.controller import BudgetController
+from collector.page.providers import budget_views, evaluator_views, judge_alerts, page_sources, usage_from_view
+from collector.page.security import Login
+from collector.page.server import Page
+from collector.page.settings import PageSettings
+from collector.page.sources import AlertView, BudgetView
+from collector.receive.access import BearerTokens
+from collector.service.process import Process
+from collector.service.watch import Watching, alerts_for_page
+from collector.telemetry.series import WRONG_TOKENS
+
+
+async def start_page(process: Process, watching: Watching, budgets: BudgetController | None) -> int | None:
+    """Serve the page until the process ends; gives the port, None where it is not configured.
+
+    `budgets` is None where other processes evaluate; what they have spent is then read from the evaluations log.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+    settings, plan = process.config.settings.page, process.plan
+    if settings is None:
+        return None
+
+    def current_budgets() -> Sequence[BudgetView]:
+        now = process.clock()
+        return budget_views(usage_from_view(plan, page.view, now) if budgets is None else budgets.usages(now))
+
+    watched = alerts_for_page(process, watching)
+
+    def current_alerts() -> Sequence[AlertView]:
+        return [*judge_alerts(process.telemetry, JUDGE_UNAVAILABLE), *watched()]
+
+    sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
+    login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
+    page = Page(
+        settings,
+        process.logs.evaluations,
+        process.logs.labels,
+        tuple(evaluator_views(plan)),
+        sources=sources,
+        login=login,
+    )
+    process.tasks.start(page.follow(process.logs.turns))
+    return await process.stack.enter_async_context(page.serve())
+
+
+def _login(settings: Settings, page: PageSettings, wrong: Counter) -> Login | None:
+    """The login of the page, where tokens are configured; None lets everybody in."""
+    auth = settings.page_auth
+    if auth is None:
+        return None
+    where = "page" if page.auth else "receive.otlp_http"
+    return Login(BearerTokens(auth, where, on_wrong=wrong.inc), secure=page.tls is not None)

@@ -1,0 +1,118 @@
+"""The plan of a configuration: its monitors, what is evaluated of their turns, how often, and by which judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from collector.config.loading import Config, Configured
+from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
+from collector.evaluate.budget.windows import Budget
+from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.plan import Assignment, EndRule, Monitor, Plan, text_at
+from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
+from evaluators.identity import judged_version
+from evaluators.judge import Judge, NoJudge
+from evaluators.judges.jury import jury_model
+
+GUESSED_TOKENS = (1500, 200)
+"""Input and output tokens of an evaluation, assumed until the first one is paid."""
+
+
+def build_plan(config: Config, judges: Mapping[str, Judge]) -> Plan:
+    """The monitors with their evaluators and judges."""
+    monitors = tuple(_monitor(name, each, config, judges) for name, each in config.settings.monitors.items())
+    evaluate = config.settings.evaluate
+    return Plan(monitors, salt=evaluate.sampling_salt, budget=_limits(evaluate.budget))
+
+
+def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge]) -> Monitor:
+    return Monitor(
+        name=name,
+        assignments=tuple(build_assignment(each, config, judges) for each in settings.uses),
+        match=_wanted(settings.match),
+        rate=settings.sample,
+        window_settings=SessionWindowSettings(
+            idle_gap=settings.idle_timeout,
+            allowed_lateness=settings.allowed_lateness,
+            max_age=settings.max_age,
+            max_turns=settings.max_turns,
+            max_bytes=settings.max_bytes,
+        ),
+        end_rule=EndRule(
+            _wanted(settings.end_markers.attributes),
+            frozenset(settings.end_markers.tools),
+            frozenset(settings.end_markers.events),
+        ),
+        strata=_strata(settings.boost, config.evaluators),
+        budget=_limits(settings.budget),
+    )
+
+
+def build_assignment(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -> Assignment:
+    """An evaluator of the configuration with its judge."""
+    configured = config.evaluators[use.name]
+    members = config.settings.members(configured.judge) if configured.judge else ()
+    judge_settings = [config.settings.judges[each] for each in members]
+    fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # a jury has no fallback
+    judge = judges[configured.judge] if configured.judge else NoJudge()
+    return Assignment(
+        evaluator=configured.evaluator,
+        judge=judge,
+        version=judged_version(configured.evaluator, judge.model),
+        fallback=judges[fallback] if fallback else None,
+        fallback_version=judged_version(configured.evaluator, judges[fallback].model) if fallback else None,
+        rate=use.sample,
+        salt=use.salt,
+        expected_usd=sum(map(_guess, judge_settings)),
+        judge_name=configured.judge or "",
+        fallback_name=fallback or "",
+    )
+
+
+def evaluator_version_in(config: Config, name: str) -> str:
+    """The version of a configured evaluator with its judge, as evaluations have it."""
+    configured = config.evaluators[name]
+    return judged_version(configured.evaluator, _model(config, configured.judge) if configured.judge else "")
+
+
+def _model(config: Config, judge: str) -> str:
+    """The model of a judge or jury by its name in the configuration."""
+    settings = config.settings
+    if judge in settings.judges:
+        return settings.judges[judge].model
+    jury = settings.juries[judge]
+    return jury_model(jury.combine, [settings.judges[each].model for each in jury.judges])
+
+
+def _guess(settings: JudgeSettings) -> float:
+    prices = (settings.usd_per_million_input_tokens or 0.0, settings.usd_per_million_output_tokens or 0.0)
+    return sum(tokens * price for tokens, price in zip(GUESSED_TOKENS, prices, strict=True)) / 1e6
+
+
+def _limits(settings: BudgetSettings) -> Budget:
+    return Budget(
+        usd_per_hour=settings.usd_per_hour,
+        usd_per_day=settings.usd_per_day,
+        hard_cap=settings.hard_cap_factor,
+        fallback_at=settings.fallback_at,
+    )
+
+
+def _strata(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> Strata:
+    cheap = {each.evaluator: evaluators[each.evaluator].evaluator for each in settings.low_score}
+    return Strata(tuple(each for each in _boosts(settings) if each.factor > 1.0), tuple(cheap.values()))
+
+
+def _boosts(settings: BoostSettings) -> Iterator[Boost]:
+    yield Boost("error", settings.error, failed)
+    yield Boost("negative_feedback", settings.negative_feedback, disliked)
+    yield Boost("slow", settings.slow, slower_than(settings.slow_after))
+    for low in settings.low_score:
+        yield Boost("low_score", low.factor, scored_below(low.evaluator, low.below))
+    for has in settings.matching:
+        yield Boost(has.field, has.factor, having(partial(text_at, path=has.field), has.values))
+
+
+def _wanted(values: Mapping[str, str | list[str]]) -> dict[str, frozenset[str]]:
+    return {name: frozenset([each] if isinstance(each, str) else each) for name, each in values.items()}

@@ -1,0 +1,94 @@
+"""A process: what its stages share, and the tasks that it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.config.loading import Config
+from collector.errors import first_of
+from collector.evaluate.plan import Plan
+from collector.logs.consumer_lag import ConsumerLag
+from collector.logs.log import Log, OpenFold
+from collector.logs.slewed_clock import SlewedClock
+from collector.service.open_logs import Logs
+from collector.service.process_resources import ProcessResources
+from collector.telemetry.registry import Telemetry
+
+
+class Tasks:
+    """The tasks of a service in the order of their start; they stop the other way round, one after the other."""
+
+    def __init__(self, group: asyncio.TaskGroup, lag: ConsumerLag) -> None:
+        self._group = group
+        self._lag = lag
+        self._tasks: list[asyncio.Task[None]] = []
+        self._groups: list[tuple[Log, str]] = []
+        self.stopping = False
+        """Whether the service stops. A fold that closes before that closes because its partition moves."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task; if it dies, the service ends."""
+        self._tasks.append(self._group.create_task(work))
+
+    def follow(self, log: Log, group: str, open_fold: OpenFold) -> None:
+        """Start a task that consumes a log, with its lag measured."""
+        self._groups.append((log, group))
+        self.start(log.follow(group, self._lag.measured(group, log, open_fold)))
+
+    def stalled_consumers(self) -> str | None:
+        """Which consumers lag and have made no progress for long; None if none."""
+        return self._lag.stalled()
+
+    async def claim_groups(self) -> None:
+        """See that no other process consumes what this one does, where they cannot share it.
+
+        Raises:
+            GroupInUse: one does.
+        """
+        for log, group in self._groups:
+            await log.claim(group)
+
+    async def stop(self) -> None:
+        """Stop all tasks, the newest first."""
+        self.stopping = True
+        for task in reversed(self._tasks):
+            task.cancel()
+            await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def open_tasks(telemetry: Telemetry) -> AsyncGenerator[Tasks]:
+    """Run tasks until left; the first of them that dies ends all, and its error is raised."""
+    lag = ConsumerLag(telemetry)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = Tasks(group, lag)
+            tasks.start(lag.sample_forever())
+            try:
+                yield tasks
+            finally:
+                await tasks.stop()
+    except BaseExceptionGroup as failures:
+        raise first_of(failures) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What the stages of one process share.
+
+    What a stage enters on `stack` closes before the tasks stop: listening ends first. `clock` (s since the epoch) is
+    that of budgets and waiting times: setting the machine's clock must neither open nor close a budget.
+    """
+
+    config: Config
+    plan: Plan
+    logs: Logs
+    telemetry: Telemetry
+    resources: ProcessResources
+    tasks: Tasks
+    stack: AsyncExitStack
+    clock: Callable[[], float] = field(default_factory=SlewedClock)

@@ -1,0 +1,121 @@
+"""The start of the receive stage: OTLP over HTTP and gRPC, topics, files."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from collector.config.settings import KafkaSourceSettings
+from collector.errors import ConfigError
+from collector.logs.log import Log, LogError
+from collector.receive.files import read_files
+from collector.receive.kafka import KafkaReceiver
+from collector.receive.otlp_http import OtlpHttpReceiver
+from collector.receive.sender_limits import SenderLimits
+from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
+from collector.records.ready_made import Incoming
+from collector.service.descriptors import raise_descriptor_limit, with_descriptors
+from collector.service.open_logs import loss_counter
+from collector.service.process import Process
+
+logger = logging.getLogger(__name__)
+
+
+async def start_sources(process: Process) -> None:
+    """Start consuming the topics and reading the files that are configured.
+
+    Raises:
+        ConfigError: a topic does not exist.
+    """
+    receive = process.config.settings.receive
+    for settings in receive.kafka:
+        await _start_source(process, settings)
+    if receive.files:
+        process.tasks.start(_read_files(process, [Path(each) for each in receive.files]))
+
+
+async def start_otlp(process: Process) -> tuple[int | None, int | None]:
+    """Listen for OTLP over HTTP and gRPC until the process ends; gives the ports, None where it is not configured.
+
+    Both share one account of what they hold for senders.
+
+    Raises:
+        ConfigError: an address cannot be bound.
+    """
+    receive = process.config.settings.receive
+    receivers = [each for each in (receive.otlp_http, receive.otlp_grpc) if each is not None]
+    if not receivers:
+        return None, None
+    limits = SenderLimits(receivers, process.telemetry)
+    files = raise_descriptor_limit()
+    http_port = grpc_port = None
+    if receive.otlp_http is not None:
+        http_port = await _start_http(process, with_descriptors(receive.otlp_http, len(receivers), files), limits)
+    if receive.otlp_grpc is not None:
+        grpc_port = await _start_grpc(process, with_descriptors(receive.otlp_grpc, len(receivers), files), limits)
+    return http_port, grpc_port
+
+
+async def _start_http(process: Process, settings: OtlpHttpSettings, limits: SenderLimits) -> int:
+    """Listen for OTLP/HTTP until the process ends; gives the port.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+    receiver = OtlpHttpReceiver(
+        settings, process.logs.spans, process.telemetry, limits=limits, redactor=process.resources.redactor
+    )
+    try:
+        return await process.stack.enter_async_context(receiver.serve())
+    except OSError as error:
+        why = f"{settings.host}:{settings.port} cannot be listened on ({error.strerror})"
+        raise ConfigError(f"receive.otlp_http: {why}; write another port, or 0 for any free one") from error
+
+
+async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: SenderLimits) -> int:
+    """Listen for OTLP/gRPC until the process ends; gives the port.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else senders can make it write to stderr, in lines of its own
+    from collector.receive.otlp_grpc import OtlpGrpcReceiver  # an extra, which need not be installed
+
+    receiver = OtlpGrpcReceiver(
+        settings, process.logs.spans, process.telemetry, limits=limits, redactor=process.resources.redactor
+    )
+    return await process.stack.enter_async_context(receiver.serve())
+
+
+async def _start_source(process: Process, settings: KafkaSourceSettings) -> None:
+    from collector.logs.kafka import KafkaSettings, KafkaSource
+
+    to_kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, group_instance_id=settings.group_instance_id)
+    logs = process.logs
+    sources: list[tuple[Incoming, list[str], Log]] = [
+        ("traces", settings.traces, logs.spans),
+        ("logs", settings.logs, logs.spans),
+        ("turns", settings.turns, logs.turns),
+    ]
+    for kind, topics, log in sources:
+        if topics:
+            try:
+                source = await KafkaSource.open(
+                    to_kafka, topics, start=settings.start, on_lost=loss_counter(process.telemetry)
+                )
+            except LogError as error:
+                raise ConfigError(f"receive.kafka: {error}") from error
+            dead_letters = process.resources.dead_letters("receive", source.where, logs, signal=kind)
+            receiver = KafkaReceiver(
+                ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
+                on_unreadable=dead_letters.take_async, redactor=process.resources.redactor, where=source.where,
+            )  # fmt: skip
+            process.tasks.start(source.follow(f"{settings.group}.{kind}", dead_letters.wrap(receiver.open_fold)))
+
+
+async def _read_files(process: Process, paths: Sequence[Path]) -> None:
+    logs, redactor = process.logs, process.resources.redactor
+    count = await read_files(paths, logs.spans, logs.turns, process.telemetry, redactor=redactor)
+    logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)

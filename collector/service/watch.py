@@ -1,0 +1,148 @@
+"""The start of the watch stage: the watcher of scores and the golden set, as far as they are configured.
+
+The page shows the alerts that the watcher finds. Where none runs beside it, the page has one of its own, which notifies
+nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiohttp
+
+from collector.alerting.rules.targets import detector, targets
+from collector.alerting.watch.notifier import Notifier
+from collector.alerting.watch.stage import ActiveAlert, Targets, WatchStage
+from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.measures import ScoreScale
+from collector.calibration.page_labels import Version
+from collector.config.loading import Config
+from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.golden.cases import read_cases
+from collector.golden.runner import GoldenRuns, GoldenTarget
+from collector.judging.layers import without_answer_cache
+from collector.page.sources import AlertView
+from collector.service.process import Process
+
+PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
+"""Seconds between two evaluations of the page's own watcher, and how far back it remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What runs of the watch stage: the watcher, if there is one, and whether an evaluator's judge has shifted."""
+
+    watcher: WatchStage | None = None
+    has_shifted: Callable[[str], bool] = lambda _evaluator: False
+
+
+async def start_watch(process: Process) -> Watching:
+    """Start what is configured of `alerts.watcher` and `golden`, and the agreement with labels where they are given.
+
+    Raises:
+        ConfigError: the golden set cannot be read.
+    """
+    settings, telemetry, tasks = process.config.settings, process.telemetry, process.tasks
+    evaluations = process.logs.evaluations
+    golden = await _golden(process)
+    if golden is not None:
+        tasks.start(golden.run_forever())
+    if settings.page is not None:
+        tasks.start(AgreementWatcher(process.logs.labels, _scales(process.plan), telemetry).run_forever())
+    has_shifted = golden.has_shifted if golden is not None else Watching().has_shifted
+    watcher = settings.alerts.watcher
+    if watcher is None:
+        return Watching(None, has_shifted)
+    stage = _stage(process, interval=watcher.interval, memory=watcher.history, has_shifted=has_shifted)
+    session = await process.stack.enter_async_context(aiohttp.ClientSession())
+    notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
+    tasks.follow(evaluations, "watch", stage.open_fold)
+    tasks.start(stage.run(notifier))
+    return Watching(stage, has_shifted)
+
+
+def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[AlertView]]:
+    """The alerts that fire now, by the watcher of this process, or one for the page alone."""
+    stage = watching.watcher
+    if stage is None:
+        stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, has_shifted=watching.has_shifted)
+        if stage.targets:
+            process.tasks.follow(process.logs.evaluations, "page.watch", stage.open_fold)
+            process.tasks.start(stage.run())
+    return lambda: [_page_alert(each) for each in _gravest(stage.firing)]
+
+
+def _gravest(firings: Sequence[ActiveAlert]) -> Iterable[ActiveAlert]:
+    """One alert for each evaluator: two about the same mean are one to a person who looks at it."""
+    gravest: dict[tuple[str, ...], ActiveAlert] = {}
+    for each in sorted(firings, key=lambda firing: firing.alert.labels["severity"] != "page"):
+        labels = each.alert.labels
+        gravest.setdefault((labels["monitor"], labels["evaluator"], labels["evaluator_version"]), each)
+    return gravest.values()
+
+
+def _page_alert(firing: ActiveAlert) -> AlertView:
+    labels = firing.alert.labels
+    return AlertView(
+        name=labels["alertname"],
+        severity="page" if labels["severity"] == "page" else "ticket",
+        monitor=labels["monitor"],
+        evaluator=labels["evaluator"],
+        summary=firing.alert.annotations["description"],
+        since=firing.since,
+    )
+
+
+def _stage(process: Process, *, interval: float, memory: float, has_shifted: Callable[[str], bool]) -> WatchStage:
+    detectors, alerts = _detectors(process.config, interval), process.config.settings.alerts
+    return WatchStage(detectors, alerts, process.telemetry, interval=interval, memory=memory, has_shifted=has_shifted)
+
+
+async def _golden(process: Process) -> GoldenRuns | None:
+    settings = process.config.settings
+    if settings.golden is None:
+        return None
+    return GoldenRuns(
+        read_cases(Path(settings.golden.path)),
+        list(_golden_targets(process.config, process.plan)),
+        await GeneratedStepsStore.open(process.logs.definitions),
+        process.telemetry,
+        every=settings.golden.interval,
+        tolerance=settings.alerts.judge_shift_tolerance,
+    )
+
+
+def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
+    """Every evaluator with a judge that a monitor uses, once.
+
+    Its judge is asked behind the answer cache, whose answers would hide that the judge has shifted.
+    """
+    seen: set[str] = set()
+    for monitor in plan.monitors:
+        for assignment in monitor.assignments:
+            name = assignment.evaluator.name
+            judge = config.evaluators[name].judge
+            if judge is not None and name not in seen:
+                seen.add(name)
+                yield GoldenTarget(replace(assignment, judge=without_answer_cache(assignment.judge)), judge)
+
+
+def _scales(plan: Plan) -> dict[Version, ScoreScale]:
+    """The scale and threshold of every evaluator that a monitor uses."""
+    return {
+        (each.evaluator.name, each.version): ScoreScale.of(each.evaluator)
+        for monitor in plan.monitors
+        for each in monitor.assignments
+    }
+
+
+def _detectors(config: Config, interval: float) -> Targets:
+    configured = targets(config)
+    return {
+        (each.monitor, each.evaluator): detector(each, configured, config.settings.alerts, 1, interval)
+        for each in configured
+        if each.mean is not None
+    }

@@ -1,1 +1,0 @@
-"""Starts the stages of a process out of its configuration."""

@@ -1,0 +1,1 @@
+"""Telemetry of the service itself: metrics, health and log lines."""

@@ -1,0 +1,76 @@
+"""Liveness and readiness of this process: the answers of /healthz and /readyz."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import HEALTH_CHECK
+
+Check = Callable[[], str | None]
+"""What is wrong now, in a few words; None if nothing is. It answers at once: /readyz waits for it."""
+
+Status = Literal["ok", "degraded", "failing"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found. With `degraded` the process still does all that is sent to it; with `failing` it does not."""
+
+    status: Status
+    detail: str = ""
+
+
+class Health:
+    """The state of one process. It is alive as long as it answers; it is ready once started and until it drains.
+
+    Named checks say what is wrong meanwhile. Only those that are `vital` make it unready: where a judge or an exporter
+    is unavailable, what is accepted waits in the log, and no other process could do more.
+    """
+
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        self._telemetry = telemetry
+        self._started = False
+        self._draining = False
+        self._checks: dict[str, tuple[Check, bool]] = {}
+
+    def start(self) -> None:
+        """Everything runs."""
+        self._started = True
+
+    def drain(self) -> None:
+        """No more work is taken."""
+        self._draining = True
+
+    def add(self, name: str, check: Check, *, vital: bool) -> None:
+        """Ask this, too. `name` is its name in /readyz and in the metrics."""
+        self._checks[name] = (check, vital)
+        if self._telemetry is not None:
+            self._telemetry.gauge(HEALTH_CHECK, name).set_function(partial(_is_ok, check))
+
+    @property
+    def results(self) -> Mapping[str, CheckResult]:
+        """What each check finds now, by name."""
+        return {name: _result(*each) for name, each in self._checks.items()}
+
+    def problems(self, results: Mapping[str, CheckResult]) -> list[str]:
+        """Why no work should be sent here, given the results of the checks; nothing if the process is ready."""
+        if self._draining:
+            return ["draining"]
+        if not self._started:
+            return ["starting"]
+        return [f"{name}: {each.detail}" for name, each in results.items() if each.status == "failing"]
+
+
+def _result(check: Check, vital: bool) -> CheckResult:
+    problem = check()
+    if problem is None:
+        return CheckResult("ok")
+    return CheckResult("failing" if vital else "degraded", problem)
+
+
+def _is_ok(check: Check) -> float:
+    return float(check() is None)

@@ -1,0 +1,65 @@
+"""The service's own log: one JSON object a line, whatever is in the message."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from datetime import UTC, datetime
+
+import orjson
+
+_LONGEST = 4_000
+_TALKATIVE = ("httpx2", "openai")
+"""Libraries that write a line for each request to a judge."""
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]|[\U000e0000-\U000e007f]"
+)
+
+
+class JsonLines(logging.Formatter):
+    r"""Formats a record as one line of JSON.
+
+    Characters that move the cursor, end lines or turn the direction of writing are written as `\\u202e`. An exception
+    is written as its type and its place in the code: its message may hold judged text, and so may what asyncio writes
+    of a task beyond the first line.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, without its end."""
+        fields: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": plain(_message(record)),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            fields["error"] = type(error).__name__
+            fields["where"] = [
+                f"{each.filename}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)[-8:]
+            ]
+        return orjson.dumps(fields).decode()
+
+
+def plain(text: str) -> str:
+    """The text with control characters escaped, and cut off beyond 4,000 characters."""
+    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} […]"
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)
+
+
+def log_as_json(level: int = logging.INFO) -> None:
+    """Write the whole process's log to stderr as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def _message(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    if record.name == "asyncio" and not message.isprintable():  # its further lines show exceptions with their messages
+        return message.partition("\n")[0]
+    return message

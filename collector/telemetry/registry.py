@@ -1,0 +1,83 @@
+"""The metrics of one process: its Prometheus registry, with a cap on label values."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+from collector.telemetry.series import DROPS, LABEL_OVERFLOW, OTHER, Series, all_series
+
+
+class Telemetry:
+    """The series of one process, on a registry of their own.
+
+    `label_values` is how many values a label may take over all series; those passed to `reserve` are never cut off.
+    """
+
+    def __init__(self, *, label_values: int = 200) -> None:
+        disable_created_metrics()  # a switch of the library, not of a registry: it saves a series per child
+        self.registry = CollectorRegistry(auto_describe=True)
+        self._cap = label_values
+        self._values: dict[str, set[str]] = {}
+        self._children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
+        self._parents = {each.name: self._declare(each) for each in all_series()}
+
+    def counter(self, of: Series, *labels: str) -> Counter:
+        """The counter of these label values, in the order the series declares them."""
+        child = self._child(of, labels)
+        assert isinstance(child, Counter), of.name
+        return child
+
+    def gauge(self, of: Series, *labels: str) -> Gauge:
+        """The gauge of these label values."""
+        child = self._child(of, labels)
+        assert isinstance(child, Gauge), of.name
+        return child
+
+    def histogram(self, of: Series, *labels: str) -> Histogram:
+        """The histogram of these label values."""
+        child = self._child(of, labels)
+        assert isinstance(child, Histogram), of.name
+        return child
+
+    def drop(self, stage: str, reason: str, count: float = 1) -> None:
+        """Count a loss."""
+        self.counter(DROPS, stage, reason).inc(count)
+
+    def reserve(self, label: str, *values: str) -> None:
+        """Reserve values of the configuration before any traffic can use up the cap."""
+        self._values.setdefault(label, set()).update(values)
+
+    def _declare(self, of: Series) -> Counter | Gauge | Histogram:
+        match of.kind:
+            case "counter":
+                return Counter(of.name, of.help, of.labels, registry=self.registry)
+            case "gauge":
+                return Gauge(of.name, of.help, of.labels, registry=self.registry)
+            case "histogram":
+                return Histogram(of.name, of.help, of.labels, buckets=of.buckets, registry=self.registry)
+
+    def _child(self, of: Series, labels: tuple[str, ...]) -> Counter | Gauge | Histogram:
+        key = (of.name, *labels)
+        child = self._children.get(key)
+        if child is None:
+            capped = self._within_caps(of, labels)
+            parent = self._parents[of.name]
+            child = parent.labels(*capped) if capped else parent
+            if capped == labels:  # else this cache would grow with every value that the traffic invents
+                self._children[key] = child
+        return child
+
+    def _within_caps(self, of: Series, labels: tuple[str, ...]) -> tuple[str, ...]:
+        if of is LABEL_OVERFLOW:
+            return labels
+        return tuple(self._capped(label, value) for label, value in zip(of.labels, labels, strict=True))
+
+    def _capped(self, label: str, value: str) -> str:
+        known = self._values.setdefault(label, set())
+        if value in known:
+            return value
+        if len(known) < self._cap:
+            known.add(value)
+            return value
+        self.counter(LABEL_OVERFLOW, label).inc()
+        return OTHER

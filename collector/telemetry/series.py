@@ -1,0 +1,586 @@
+"""The service's own Prometheus metrics, declared once as data.
+
+Every series is a constant of this module: the registry, the documentation's table and the checks that something feeds
+each of them are made from these. A metric's values may be summed over all its labels: what must not be added up has
+another name. Label values come from closed sets in the configuration, never from ids, texts or free attributes of the
+traffic; if a set proves open after all, the registry's cap turns the rest into `other` and counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+OTHER = "other"
+"""What a label value becomes beyond the cap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One Prometheus metric. `buckets` are a histogram's upper bounds, without infinity."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_EVALUATION = ("evaluator", "evaluator_version", "monitor", "segment")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LONG_SECONDS = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_AGES = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
+_LEVELS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)  # tenths, and the quarters of 1..5 scales
+
+
+# --- scores ---
+SCORE = Series(
+    "gen_ai_evaluation_score",
+    "histogram",
+    "Scores on 0..1, unweighted; exemplars carry the trace id. For means use the sums of `evalstream_estimator_…`.",
+    _EVALUATION,
+    _LEVELS,
+)
+ESTIMATOR_W = Series(
+    "evalstream_estimator_w_total",
+    "counter",
+    "Sum of the weights w = 1 / sampling probability over the scored subjects.",
+    _EVALUATION,
+)
+ESTIMATOR_WY = Series(
+    "evalstream_estimator_wy_total",
+    "counter",
+    "Sum of w times score; divided by the sum of w it is the unbiased mean score.",
+    _EVALUATION,
+)
+ESTIMATOR_W2 = Series(
+    "evalstream_estimator_w2_total",
+    "counter",
+    "Sum over conversations of (sum of w) squared, for the mean's standard error.",
+    _EVALUATION,
+)
+ESTIMATOR_W2Y = Series(
+    "evalstream_estimator_w2y_total",
+    "counter",
+    "Sum over conversations of (sum of w) times (sum of w times score), for the mean's standard error.",
+    _EVALUATION,
+)
+ESTIMATOR_W2Y2 = Series(
+    "evalstream_estimator_w2y2_total",
+    "counter",
+    "Sum over conversations of (sum of w times score) squared, for the mean's standard error.",
+    _EVALUATION,
+)
+VERDICTS = Series(
+    "evalstream_verdicts_total",
+    "counter",
+    "Scores by verdict on their threshold, pass or fail; exemplars on failures carry the trace id.",
+    (*_EVALUATION, "verdict"),
+)
+VERDICT_WEIGHT = Series(
+    "evalstream_verdict_weight_total",
+    "counter",
+    "Sum of 1 / sampling probability by verdict; the share of `pass` estimates the pass rate of all traffic.",
+    (*_EVALUATION, "verdict"),
+)
+EVALUATIONS = Series(
+    "evalstream_evaluations_total",
+    "counter",
+    "Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason.",
+    (*_EVALUATION, "outcome", "reason"),
+)
+EVALUATION_WEIGHT = Series(
+    "evalstream_evaluation_weight_total",
+    "counter",
+    "Sum of 1 / this service's sampling probability over all evaluations, whatever their outcome: an estimate of "
+    "the traffic received. Traffic that upstream samplers removed is not in it.",
+    _EVALUATION,
+)
+EVALUATION_DURATION = Series(
+    "evalstream_evaluation_duration_seconds",
+    "histogram",
+    "Time from the start to the end of an evaluation, judge calls included.",
+    ("evaluator", "monitor"),
+    _LONG_SECONDS,
+)
+LAST_SUCCESS = Series(
+    "evalstream_last_success_timestamp_seconds",
+    "gauge",
+    "Time of the newest score, in seconds since the epoch; absent before the first.",
+    ("evaluator", "monitor"),
+)
+TARGET_SCORE = Series(
+    "evalstream_target_score",
+    "gauge",
+    "The configured threshold of an evaluator, on 0..1.",
+    ("evaluator", "evaluator_version", "monitor"),
+)
+INJECTION_SIGNS = Series(
+    "evalstream_injection_signs_total",
+    "counter",
+    "Signs of an attempt to instruct the judge, detected in scored texts, by sign; one score may show several.",
+    ("evaluator", "monitor", "sign"),
+)
+# --- tokens, money and sampling ---
+JUDGE_TOKENS = Series(
+    "evalstream_judge_tokens_total",
+    "counter",
+    "Tokens that evaluations used, by direction: input or output.",
+    ("evaluator", "monitor", "direction"),
+)
+JUDGE_CALLS = Series(
+    "evalstream_judge_calls_total",
+    "counter",
+    "Judge answers that evaluations used, cached ones included.",
+    ("evaluator", "monitor"),
+)
+JUDGE_COST = Series(
+    "evalstream_judge_cost_usd_total",
+    "counter",
+    "Cost of evaluations in US dollars, by the prices in the configuration.",
+    ("evaluator", "monitor"),
+)
+JUDGE_CACHE_REQUESTS = Series(
+    "evalstream_judge_cache_requests_total",
+    "counter",
+    "Look-ups in a judge's cache by result: hit or miss.",
+    ("judge", "result"),
+)
+JUDGE_MODEL_CHANGES = Series(
+    "evalstream_judge_model_changes_total",
+    "counter",
+    "Further model names or fingerprints that a judge reported to this process: its provider changed the model.",
+    ("evaluator", "monitor"),
+)
+SAMPLING_PROBABILITY = Series(
+    "evalstream_sampling_probability",
+    "gauge",
+    "Sampling probability of the newest evaluated subject of a stratum, upstream samplers included.",
+    ("monitor", "evaluator", "stratum"),
+)
+BUDGET_USD = Series(
+    "evalstream_budget_usd",
+    "gauge",
+    "The configured budget of a monitor in US dollars, by period: hour or day. The same in every process.",
+    ("monitor", "period"),
+)
+BUDGET_FACTOR = Series(
+    "evalstream_budget_factor",
+    "gauge",
+    "Factor on a monitor's sampling rates that its budget leaves, from 0 to 1; the newest decision.",
+    ("monitor",),
+)
+BUDGET_SPENT = Series(
+    "evalstream_budget_spent_ratio",
+    "gauge",
+    "The largest share of a monitor's hard caps that this process has spent or reserved.",
+    ("monitor",),
+)
+TOTAL_BUDGET_USD = Series(
+    "evalstream_total_budget_usd",
+    "gauge",
+    "The configured budget of all monitors together in US dollars, by period: hour or day.",
+    ("period",),
+)
+TOTAL_BUDGET_SPENT = Series(
+    "evalstream_total_budget_spent_ratio",
+    "gauge",
+    "The largest share of the hard caps of all monitors together that this process has spent or reserved.",
+)
+# --- judges ---
+JUDGE_REQUESTS = Series(
+    "evalstream_judge_requests_total",
+    "counter",
+    "Requests to a judge by result: ok, or the type of the error; retries count one by one.",
+    ("judge", "result"),
+)
+JUDGE_REQUEST_DURATION = Series(
+    "evalstream_judge_request_duration_seconds",
+    "histogram",
+    "Time from a request to a judge to its answer, without the wait for a free slot.",
+    ("judge",),
+    _LONG_SECONDS,
+)
+JUDGE_REQUESTS_IN_FLIGHT = Series(
+    "evalstream_judge_requests_in_flight",
+    "gauge",
+    "Requests to a judge that await their answer.",
+    ("judge",),
+)
+BREAKER_STATE = Series(
+    "evalstream_judge_breaker_state",
+    "gauge",
+    "1 for the state that the circuit breaker of a judge's endpoint is in, 0 for the others: closed (requests "
+    "pass), half_open (one request probes), open (none pass).",
+    ("judge", "state"),
+)
+BREAKER_OPENED = Series(
+    "evalstream_judge_breaker_opened_total",
+    "counter",
+    "Times that the circuit breaker of a judge's endpoint opened.",
+    ("judge",),
+)
+JUDGE_PAUSED_REQUESTS = Series(
+    "evalstream_judge_paused_requests",
+    "gauge",
+    "Requests that wait because the circuit breaker of the judge's endpoint is open.",
+    ("judge",),
+)
+JUDGE_ABANDONED_REQUESTS = Series(
+    "evalstream_judge_abandoned_requests_total",
+    "counter",
+    "Requests given up because the circuit breaker of the judge's endpoint stayed open: their evaluations failed.",
+    ("judge",),
+)
+CANARIES = Series(
+    "evalstream_judge_canaries_total",
+    "counter",
+    "Canary runs (an evaluation repeated with an injected instruction) by result: resisted, shifted (the score "
+    "moved as instructed), failed, skipped (no free slot, or over budget).",
+    ("evaluator", "judge", "result"),
+)
+CANARY_COST = Series(
+    "evalstream_judge_canary_cost_usd_total",
+    "counter",
+    "Cost of canary runs in US dollars.",
+    ("evaluator", "judge"),
+)
+GOLDEN_SHIFT = Series(
+    "evalstream_golden_shift",
+    "gauge",
+    "Mean difference between the judge's newest scores of the golden set and their references.",
+    ("evaluator", "evaluator_version", "judge"),
+)
+GOLDEN_SHIFT_STDERR = Series(
+    "evalstream_golden_shift_stderr",
+    "gauge",
+    "Standard error of that mean difference.",
+    ("evaluator", "evaluator_version", "judge"),
+)
+GOLDEN_CASES = Series(
+    "evalstream_golden_cases",
+    "gauge",
+    "Cases of the golden set by outcome of the newest run: scored or unscored.",
+    ("evaluator", "evaluator_version", "judge", "outcome"),
+)
+GOLDEN_LAST_RUN = Series(
+    "evalstream_golden_last_run_timestamp_seconds",
+    "gauge",
+    "Time of the newest run of the golden set, in seconds since the epoch.",
+    ("evaluator", "evaluator_version", "judge"),
+)
+AGREEMENT = Series(
+    "evalstream_judge_agreement",
+    "gauge",
+    "Agreement of scores with people's labels on the page, by statistic (spearman, kendall_tau_b, weighted_kappa, "
+    "krippendorff_alpha, cohen_kappa, sensitivity, specificity); absent below 10 labels.",
+    ("evaluator", "evaluator_version", "statistic"),
+)
+AGREEMENT_BOUND = Series(
+    "evalstream_judge_agreement_bound",
+    "gauge",
+    "Bounds of that agreement's 95 % interval: low or high; too narrow below 200 labels.",
+    ("evaluator", "evaluator_version", "statistic", "bound"),
+)
+AGREEMENT_LABELS = Series(
+    "evalstream_judge_agreement_labels",
+    "gauge",
+    "Labelled evaluations that the agreement is computed from, 1000 at most.",
+    ("evaluator", "evaluator_version"),
+)
+# --- receiving ---
+RECEIVE_REQUESTS = Series(
+    "evalstream_receive_requests_total",
+    "counter",
+    "OTLP requests by status of the answer: a code over HTTP (source otlp_http), a name over gRPC (source otlp_grpc).",
+    ("source", "signal", "status"),
+)
+RECEIVE_DURATION = Series(
+    "evalstream_receive_duration_seconds",
+    "histogram",
+    "Time from an OTLP request's headers to its answer: body, decoding and the durable append.",
+    ("source", "signal"),
+    _SECONDS,
+)
+INGEST_LAG = Series(
+    "evalstream_ingest_lag_seconds",
+    "histogram",
+    "Age of the last span of an OTLP request, or of ready-made turns, once durable: the sender's batching, and "
+    "the time in a queue.",
+    ("source",),
+    _AGES,
+)
+RECEIVE_PENDING_BYTES = Series(
+    "evalstream_receive_pending_bytes",
+    "gauge",
+    "Bytes in memory for OTLP requests that are not yet durable: bodies, decompressed and not, and records.",
+)
+RECEIVE_REJECTED = Series(
+    "evalstream_receive_rejected_total",
+    "counter",
+    "OTLP requests that were not accepted, and connections over HTTP that were refused (reason connections). "
+    "By reason and by the tenant of their credential (`unnamed` without one).",
+    ("source", "reason", "tenant"),
+)
+WRONG_TOKENS = Series(
+    "evalstream_wrong_tokens_total",
+    "counter",
+    "Bearer tokens that are not valid, by where they were sent: otlp_http, otlp_grpc, page.",
+    ("source",),
+)
+RECEIVE_BYTES = Series(
+    "evalstream_receive_bytes_total",
+    "counter",
+    "Bytes that became durable: OTLP requests after decompression, and ready-made turns.",
+    ("source", "signal"),
+)
+RECEIVE_ITEMS = Series(
+    "evalstream_receive_items_total",
+    "counter",
+    "Spans, log records and ready-made turns by result: accepted (durable in their log), rejected, ignored.",
+    ("source", "signal", "result"),
+)
+REDACTIONS = Series(
+    "evalstream_redactions_total",
+    "counter",
+    "Pieces of text masked before storage and evaluation, by kind.",
+    ("kind",),
+)
+REDACTION_FAILURES = Series(
+    "evalstream_redaction_failures_total",
+    "counter",
+    "Texts that redaction could not process; they were neither stored nor sent to a judge.",
+)
+# --- from spans to turns and conversations ---
+SPANS_READ = Series(
+    "evalstream_spans_read_total",
+    "counter",
+    "Spans of closed traces by the dialect that read them; none: not a call that a dialect knows. A trace that "
+    "closes again is read again.",
+    ("dialect",),
+)
+TRACES_CLOSED = Series(
+    "evalstream_traces_closed_total",
+    "counter",
+    "Traces closed and assembled, by reason; a trace that late spans reopen closes again.",
+    ("reason",),
+)
+TURNS_ASSEMBLED = Series(
+    "evalstream_turns_assembled_total",
+    "counter",
+    "Turns by dialect (`readymade`: received as turns) and outcome: complete, failed (the application's call "
+    "ended in an error), incomplete (cannot be evaluated: `reason` says what is missing).",
+    ("dialect", "outcome", "reason"),
+)
+LATE_FEEDBACK = Series(
+    "evalstream_late_feedback_total",
+    "counter",
+    "Pieces of feedback that came after their turn was assembled, and are not part of it.",
+)
+OPEN_TRACES = Series(
+    "evalstream_open_traces",
+    "gauge",
+    "Traces that wait for further spans.",
+)
+TURNS = Series(
+    "evalstream_turns_total",
+    "counter",
+    "Turns that matched a monitor, once for each, by outcome: sampled, sampled_out, duplicate, late (its "
+    "conversation is no longer remembered).",
+    ("monitor", "outcome"),
+)
+UNMATCHED_TURNS = Series(
+    "evalstream_unmatched_turns_total",
+    "counter",
+    "Turns that no monitor matched.",
+)
+CONVERSATIONS = Series(
+    "evalstream_conversations_total",
+    "counter",
+    "Conversations that became idle, sampled or not: the population of conversation evaluators. One that "
+    "continues afterwards counts again, as it is evaluated again.",
+    ("monitor",),
+)
+CONVERSATIONS_CLOSED = Series(
+    "evalstream_conversations_closed_total",
+    "counter",
+    "Sampled conversations that closed, by reason: idle, explicit, max_age, max_turns, max_bytes, evicted (early, "
+    "to bound memory).",
+    ("monitor", "reason"),
+)
+INCOMPLETE_CONVERSATIONS = Series(
+    "evalstream_incomplete_conversations_total",
+    "counter",
+    "Conversations that closed without some of the user's messages: a later prompt's history has them, but their "
+    "turns never came.",
+    ("monitor",),
+)
+OPEN_CONVERSATIONS = Series(
+    "evalstream_open_conversations",
+    "gauge",
+    "Sampled conversations that are still open, over all monitors.",
+)
+# --- evaluations: due = ended + in flight ---
+EVALUATIONS_DUE = Series(
+    "evalstream_evaluations_due_total",
+    "counter",
+    "Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), "
+    "resumed (left unfinished by an earlier owner of the partition).",
+    ("monitor", "evaluator", "origin"),
+)
+EVALUATIONS_STARTED = Series(
+    "evalstream_evaluations_started_total",
+    "counter",
+    "Evaluations due that went to their judge's queue: neither sampled out nor duplicates. Those resumed after a "
+    "restart count again.",
+    ("monitor", "evaluator"),
+)
+EVALUATIONS_ENDED = Series(
+    "evalstream_evaluations_ended_total",
+    "counter",
+    "Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, "
+    "superseded, reassigned (unfinished; resumed by the partition's next owner). Due = ended + in flight.",
+    ("monitor", "evaluator", "outcome", "reason"),
+)
+EVALUATIONS_IN_FLIGHT = Series(
+    "evalstream_evaluations_in_flight",
+    "gauge",
+    "Evaluations that are due and have not ended: they wait or run.",
+)
+EVALUATIONS_RUNNING = Series(
+    "evalstream_evaluations_running",
+    "gauge",
+    "Evaluations in flight that have a slot at their judge.",
+)
+EVALUATIONS_WAITING = Series(
+    "evalstream_evaluations_waiting",
+    "gauge",
+    "Evaluations in flight that wait for a slot at their judge; each judge has its own (none: evaluators without "
+    "a judge).",
+    ("judge",),
+)
+PAUSED_PARTITIONS = Series(
+    "evalstream_paused_partitions",
+    "gauge",
+    "Partitions of the turns log that are paused because too many evaluations wait for this judge (none: for "
+    "evaluators without a judge).",
+    ("judge",),
+)
+# --- out ---
+EXPORT_EVALUATIONS = Series(
+    "evalstream_export_evaluations_total",
+    "counter",
+    "Evaluation records that an exporter consumed, by result: exported, rejected (refused by the destination for good, "
+    "or until the exporter gave up), duplicate, unreadable.",
+    ("exporter", "result"),
+)
+EXPORT_FAILURES = Series(
+    "evalstream_export_failed_attempts_total",
+    "counter",
+    "Failed attempts to export, by reason; each is retried.",
+    ("exporter", "reason"),
+)
+EXPORT_LAG = Series(
+    "evalstream_export_lag_seconds",
+    "gauge",
+    "Age of the newest evaluation that an exporter has exported, at the time of export.",
+    ("exporter",),
+)
+DROP_LOG_EVIDENCE = Series(
+    "evalstream_watch_drop_log_evidence",
+    "gauge",
+    "Drop detection of the watch stage: logarithm of the evidence that the mean has fallen below its target.",
+    _EVALUATION,
+)
+WATCH_NOTIFICATIONS = Series(
+    "evalstream_watch_notifications_total",
+    "counter",
+    "Notifications of the watch stage to Alertmanager or a webhook, by result: ok or failed.",
+    ("result",),
+)
+# --- the service ---
+CONSUMER_LAG_RECORDS = Series(
+    "evalstream_consumer_lag_records",
+    "gauge",
+    "Records of its log that a consumer has not received yet, over the partitions this process owns.",
+    ("consumer", "log"),
+)
+CONSUMER_LAG_SECONDS = Series(
+    "evalstream_consumer_lag_seconds",
+    "gauge",
+    "Age of the last record that a consumer received while others wait behind it; 0 without lag.",
+    ("consumer", "log"),
+)
+RECORDS_LOST = Series(
+    "evalstream_records_lost_total",
+    "counter",
+    "Records that a log's retention deleted although a consumer needed them, by reason: `retention` (before"
+    " the consumer read them) or `retention_replay` (read before, but needed for the open state of a restart).",
+    ("consumer", "log", "reason"),
+)
+LOG_RETENTION = Series(
+    "evalstream_log_retention_seconds",
+    "gauge",
+    "Age at which a log deletes a record whether it was read or not (a topic's `retention.ms`); +Inf if it never does.",
+    ("log",),
+)
+OLDEST_NEEDED = Series(
+    "evalstream_oldest_needed_seconds",
+    "gauge",
+    "Age of the oldest record that a consumer still needs, unread or for its open state; 0 if it needs none.",
+    ("consumer", "log"),
+)
+DEAD_LETTERS = Series(
+    "evalstream_dead_letters_total",
+    "counter",
+    "Records that could not be processed and were dead-lettered, by stage and reason.",
+    ("stage", "reason"),
+)
+DROPS = Series(
+    "evalstream_drops_total",
+    "counter",
+    "Data lost or left out, by stage and reason; every loss is here.",
+    ("stage", "reason"),
+)
+LABEL_OVERFLOW = Series(
+    "evalstream_label_overflow_total",
+    "counter",
+    "Uses of a label value beyond the cap, counted under `other` instead.",
+    ("label",),
+)
+HEALTH_CHECK = Series(
+    "evalstream_health_check_ok",
+    "gauge",
+    "1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is "
+    "stalled), judges (each can be reached), exporters (each can export), disk (it has room).",
+    ("check",),
+)
+BUILD_INFO = Series(
+    "evalstream_build_info",
+    "gauge",
+    "Always 1; its label is the running version.",
+    ("version",),
+)
+CONFIG_INFO = Series(
+    "evalstream_config_info",
+    "gauge",
+    "Always 1; its label is a hash of the running configuration.",
+    ("hash",),
+)
+
+
+def all_series() -> Iterator[Series]:
+    """Every declared series, in the order of this file."""
+    return (value for value in globals().values() if isinstance(value, Series))
+
+
+def table() -> str:
+    """The series as a Markdown table, for deploy/docs/metrics.md."""
+    rows = [f"| `{each.name}` | {each.kind} | {_code(each.labels)} | {each.help} |" for each in all_series()]
+    return "\n".join(["| metric | type | labels | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _code(labels: tuple[str, ...]) -> str:
+    return ", ".join(f"`{label}`" for label in labels) or "–"

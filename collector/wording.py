@@ -1,0 +1,87 @@
+"""Parts of messages: numbers with their nouns, suggestions for unknown names, and what a value must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_LIKENESS = 60.0  # percent of two names' characters, in order; below it a suggestion would be a guess
+
+_TYPES = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "an array",
+    "list_type": "an array",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dataclass_type": "an object",
+    "dataclass_exact_type": "an object",
+}
+_LIMITS = {
+    "greater_than": ("above", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("below", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
+
+def plural(count: int, noun: str, several: str | None = None) -> str:
+    """A count with its noun: `1 call`, `1,200 calls`. `several` is a plural that does not end in -s."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as `a`, `a and b`, or `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def unknown(thing: str, name: str, known: Iterable[str]) -> str:
+    """That a name does not exist, with what to write instead: `unknown judge 'smal'; did you mean 'small'?`."""
+    return f"unknown {thing} {name!r}; {suggestion(name, known)}"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one, or all of them."""
+    from rapidfuzz import fuzz, process  # only where there is a mistake: it takes as long to import as `--help` to run
+
+    names = list(known)
+    nearest = process.extractOne(name, names, scorer=fuzz.ratio, processor=str.casefold, score_cutoff=_LIKENESS)
+    if nearest is not None:
+        return f"did you mean {nearest[0]!r}?"
+    return f"choose from {', '.join(names)}" if names else "none is defined"
+
+
+def requirement(detail: ErrorDetails) -> str | None:
+    """What a value must be, by an error of its validation; None where the error says it in words of its own."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind in _TYPES:
+        return f"must be {_TYPES[kind]}"
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        return f"must be {words} {context[key]}"
+    if kind.startswith(("datetime_", "timezone_")):
+        return "must be an ISO 8601 time"
+    if kind in ("literal_error", "enum"):
+        return f"must be {context['expected']}"
+    if kind == "string_too_short":
+        return "must not be empty" if context["min_length"] == 1 else f"must have {context['min_length']} characters"
+    if kind == "string_too_long":
+        return f"must have at most {plural(context['max_length'], 'character')}"
+    if kind == "too_short":
+        return f"must have at least {plural(context['min_length'], 'item')}"
+    if kind == "too_long":
+        return f"must have at most {plural(context['max_length'], 'item')}"
+    return None

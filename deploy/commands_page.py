@@ -1,0 +1,56 @@
+"""The reference of commands and options, made from the command line itself."""
+
+# ruff: noqa: INP001 - scripts beside the pages that they write
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from collector.cli import app
+
+INTRODUCTION = """\
+# Commands
+
+`make reference` writes this page from the command line itself; `evalstream COMMAND --help` prints the same.
+
+Exit status: 0 done, 1 the work failed, 2 the command or its configuration is wrong. Data goes to stdout, messages go
+to stderr. Where a command prints a table, `--json` prints data. Colours appear only on a terminal, and not when
+`NO_COLOR` is set. `evalstream --install-completion` makes your shell complete commands and options.
+"""
+
+
+def document() -> str:
+    """The whole reference as Markdown."""
+    return "\n".join([INTRODUCTION, *_commands("evalstream", typer.main.get_command(app))])
+
+
+def _commands(path: str, command: Any) -> Iterator[str]:
+    """A command with its options, or everything below a group."""
+    if isinstance(command, TyperGroup):
+        for name in sorted(command.commands):
+            yield from _commands(f"{path} {name}", command.commands[name])
+    elif isinstance(command, TyperCommand):
+        arguments = [_argument(each) for each in command.params if isinstance(each, TyperArgument)]
+        yield f"## {path}\n"
+        yield f"{inspect.cleandoc(command.help or '')}\n"
+        yield f"Usage: `{' '.join([path, '[OPTIONS]', *arguments])}`\n"
+        options = [_row(each) for each in command.params if isinstance(each, TyperOption) and not each.hidden]
+        if options:
+            yield "\n".join(["| option | default | meaning |", "|---|---|---|", *options]) + "\n"
+
+
+def _argument(argument: TyperArgument) -> str:
+    name = (argument.metavar or argument.name or "").upper()
+    repeated = f"{name}…" if argument.nargs == -1 else name
+    return repeated if argument.required else f"[{repeated}]"
+
+
+def _row(option: TyperOption) -> str:
+    names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+    default = "" if option.default in (None, False, ()) or callable(option.default) else f"`{option.default}`"
+    return f"| {names} | {default} | {(option.help or '').replace('|', chr(92) + '|')} |"

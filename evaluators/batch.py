@@ -1,0 +1,199 @@
+"""Evaluation of many cases at once, with a progress bar and a file of results that a later run resumes from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from evaluators.cases import Conversation, Scope, Turn
+from evaluators.evaluation import check_judge, evaluate, utc_now
+from evaluators.evaluation_record import make_record
+from evaluators.evaluator import Evaluator
+from evaluators.identity import judged_version, make_evaluation_id, subject_id_of
+from evaluators.judge import Judge, NoJudge
+from evaluators.private_files import open_private
+from evaluators.records import from_json, to_json
+from evaluators.results import Evaluation
+
+MONITOR = "library"
+"""What evaluations that no monitor of a service asked for have in its place."""
+
+Write: TypeAlias = Callable[[Evaluation], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One evaluator, one case, and the identity of their evaluation."""
+
+    evaluator: Evaluator[Any]
+    case: Turn | Conversation
+    evaluation_id: str
+    version: str
+
+    async def run(self, judge: Judge, now: Callable[[], datetime]) -> Evaluation:
+        """Evaluate the case."""
+        result = await evaluate(self.evaluator, self.case, judge, now=now)
+        return make_record(
+            self.evaluator,
+            self.case,
+            result,
+            evaluation_id=self.evaluation_id,
+            evaluator_version=self.version,
+            monitor=MONITOR,
+        )
+
+
+async def evaluate_many(
+    evaluators: Iterable[Evaluator[Any]],
+    cases: Iterable[Turn | Conversation],
+    judge: Judge | None = None,
+    *,
+    concurrency: int = 10,
+    results: str | Path | None = None,
+    progress: bool | None = None,
+    now: Callable[[], datetime] = utc_now,
+) -> list[Evaluation]:
+    """Evaluate each case with each evaluator of its scope; the evaluations of the first case come first.
+
+    Like `evaluate` it makes no exception of a case without a score: see each `Evaluation.outcome`. What has the same
+    identity is evaluated once.
+
+    Args:
+        evaluators: of turns and of conversations, in any mixture.
+        cases: turns and conversations, in any mixture.
+        judge: who is asked; evaluators that ask nobody need none.
+        concurrency: how many evaluations run at a time, at least 1.
+        results: a JSONL file. Each evaluation is added to it when it is complete, and what an earlier run left there is
+            not made again, failures excepted. It has the form of `evalstream score --output`.
+        progress: whether stderr shows a progress bar; if None, where stderr is a terminal.
+        now: the time, for the records.
+
+    Raises:
+        TypeError: a case is of a scope that no evaluator has, or is no case; or an evaluator asks a judge and there
+            is none.
+        ValueError: `concurrency` is below 1, or the file of results holds something else.
+        OSError: the file of results cannot be read or written.
+    """
+    if concurrency < 1:
+        raise ValueError(f"concurrency: at least 1 is needed, not {concurrency}")
+    evaluators = tuple(evaluators)
+    for each in evaluators:
+        check_judge(each, judge)
+    answering = NoJudge() if judge is None else judge
+    tasks = list(_tasks(evaluators, cases, answering))
+    path = None if results is None else Path(results)
+    wanted = {task.evaluation_id: task for task in tasks}
+    made = {each.evaluation_id: each for each in read_results(path) if each.evaluation_id in wanted}
+    todo = [task for name, task in wanted.items() if name not in made]
+
+    with _writing(path) as write, _progress_bar(len(wanted), len(made), visible=progress) as advance:
+
+        async def work(waiting: Iterator[_Task]) -> None:
+            for task in waiting:  # shared by all workers: each takes the next
+                record = made[task.evaluation_id] = await task.run(answering, now)
+                write(record)
+                advance(record)
+
+        await _run_workers(work, iter(todo), min(concurrency, len(todo)))
+    return [made[task.evaluation_id] for task in tasks]
+
+
+async def _run_workers(
+    work: Callable[[Iterator[_Task]], Coroutine[Any, Any, None]], waiting: Iterator[_Task], count: int
+) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(work(waiting))
+    except ExceptionGroup as error:  # all workers fail for one reason: the file cannot be written
+        raise error.exceptions[0] from None
+
+
+def _tasks(
+    evaluators: tuple[Evaluator[Any], ...], cases: Iterable[Turn | Conversation], judge: Judge
+) -> Iterator[_Task]:
+    versions = [judged_version(each, judge.model if each.needs_judge else "") for each in evaluators]
+    for case in cases:
+        scope = _scope_of(case)
+        subject = subject_id_of(case)
+        matching = [(each, version) for each, version in zip(evaluators, versions, strict=True) if each.scope == scope]
+        if not matching:
+            raise TypeError(f"there is a {scope} among the cases, and no evaluator of a {scope}")
+        for evaluator, version in matching:
+            model = judge.model if evaluator.needs_judge else ""
+            name = make_evaluation_id(evaluator.name, version, model, *subject)
+            yield _Task(evaluator, case, name, version)
+
+
+def _scope_of(case: object) -> Scope:
+    if isinstance(case, Turn):
+        return "turn"
+    if isinstance(case, Conversation):
+        return "conversation"
+    raise TypeError(f"cases are turns and conversations, not {type(case).__name__}")
+
+
+def read_results(path: Path | None) -> list[Evaluation]:
+    """The evaluations in a JSONL file, each once, the latest; none if there is no file.
+
+    Failures are left out, for they are to be made again, and so is the last line of an interrupted run, which is cut
+    off the file.
+
+    Raises:
+        ValueError: a line is no evaluation.
+        OSError: the file cannot be read.
+    """
+    if path is None or not path.exists():
+        return []
+    *lines, rest = path.read_bytes().split(b"\n")
+    if rest:
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - len(rest))
+    latest: dict[str, Evaluation] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            evaluation = from_json(line, Evaluation)
+        except ValidationError:
+            raise ValueError(f"{path}: line {number}: not an evaluation; name another file") from None
+        latest[evaluation.evaluation_id] = evaluation
+    return [each for each in latest.values() if each.outcome != "failed"]
+
+
+@contextmanager
+def _writing(path: Path | None) -> Generator[Write]:
+    if path is None:
+        yield lambda _record: None
+        return
+    with open(path, "ab", opener=open_private) as file:
+
+        def write(record: Evaluation) -> None:
+            file.write(to_json(record) + b"\n")
+            file.flush()  # what is complete survives an interruption
+
+        yield write
+
+
+@contextmanager
+def _progress_bar(total: int, completed: int, *, visible: bool | None) -> Generator[Callable[[Evaluation], None]]:
+    if visible is False:
+        yield lambda _record: None
+        return
+    from evaluators.progress import progress_bar
+
+    spent = 0.0
+    with progress_bar(visible=visible) as bar:
+        task = bar.add_task("", total=total, completed=completed, cost="")
+
+        def advance(record: Evaluation) -> None:
+            nonlocal spent
+            spent += record.cost_usd or 0.0
+            bar.update(task, advance=1, cost=f"{spent:.2f} USD" if spent else "")
+
+        yield advance

@@ -1,0 +1,27 @@
+"""Completeness: did the user get everything they wanted?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.conversation_ratio import ConversationRatio, ConversationRatioSpec
+from evaluators.item_verdicts import RatioSpec
+
+
+class Completeness(ConversationRatio):
+    """The share of the user's wishes that were met by the end of the conversation.
+
+    The judge lists the wishes, then gives each a verdict; those it cannot decide on count as met. A conversation
+    without a wish gets 1.
+    """
+
+    kind: ClassVar[str] = "completeness"
+    spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
+        "completeness",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="wishes", predicate="were met"
+        ),
+        extracts_items=True,
+        extra_fields=("tools_called",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts

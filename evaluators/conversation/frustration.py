@@ -1,0 +1,32 @@
+"""Frustration of the user with the application."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.conversation_ratio import ConversationRatio, ConversationRatioSpec
+from evaluators.evaluator import Direction
+from evaluators.item_verdicts import RatioSpec
+
+
+class Frustration(ConversationRatio):
+    """The share of the user's messages that show frustration with the application. Lower is better.
+
+    The judge gives each message a verdict; those it cannot decide on count as calm.
+    """
+
+    kind: ClassVar[str] = "frustration"
+    direction: ClassVar[Direction] = "lower_is_better"
+    spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
+        "frustration",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes"}), empty_score=0.0, noun="messages", predicate="show frustration"
+        ),
+        required_fields=("input",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user said."""
+        return frozenset({"turns.input"})

@@ -1,0 +1,57 @@
+"""G-Eval over a whole conversation."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, get_args
+
+from pydantic import Field
+
+from evaluators.cases import Conversation, Json
+from evaluators.evaluator import Evaluator, Example
+from evaluators.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
+from evaluators.judge import Judge
+from evaluators.judge_input import JudgeInput, TurnField, shorten, to_json_value
+from evaluators.rating import UniqueNames
+from evaluators.results import Score
+from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
+
+ConversationField = Literal["scenario", "expected_outcome", "chatbot_role"]
+_OF_THE_WHOLE: tuple[str, ...] = get_args(ConversationField)
+
+
+class ConversationalGEval(GEvalDefinition, Evaluator[Conversation]):
+    """How well a whole conversation meets criteria in everyday language.
+
+    The same as `g_eval`, with all turns in one question. Each named field of the turns is shown with its turn, and
+    `scenario`, `expected_outcome` and `chatbot_role` once. A conversation beyond the token budget is shown without its
+    middle, and the score's details say `truncated`.
+    """
+
+    kind: ClassVar[str] = "conversational_g_eval"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = G_EVAL_PROMPTS
+    example: ClassVar[Example] = {"criteria": "The assistant stays polite, and gets the user to what he came for."}
+
+    evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
+        default=("input", "actual_output"), description="The fields that the judge is shown."
+    )
+    token_budget: TokenBudget = DEFAULT_TOKEN_BUDGET
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The fields of `evaluation_params`; one of a turn is there if any turn has it."""
+        return frozenset(name if name in _OF_THE_WHOLE else f"turns.{name}" for name in self.evaluation_params)
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        of_turns = [name for name in self.evaluation_params if name not in _OF_THE_WHOLE]
+        transcript = build_transcript(case, of_turns, self.token_budget, always=())
+        content: dict[str, Json] = {
+            name: shorten(to_json_value(getattr(case, name)))
+            for name in self.evaluation_params
+            if name in _OF_THE_WHOLE
+        }
+        if of_turns:
+            content["turns"] = transcript.content
+        instructions = await self.instructions(judge, self.evaluation_params)
+        return await self.rate(judge, instructions, JudgeInput(content, bool(of_turns) and transcript.truncated))

@@ -1,0 +1,69 @@
+"""Goal accuracy: did the user reach their goal, in a sensible way?"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from evaluators.cases import Conversation, Json
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge, Prompt
+from evaluators.prompts import load
+from evaluators.results import Score
+from evaluators.scale import Reply, Scale, reject_bool
+from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
+
+SCALE = Scale(0, 10)
+
+_Points = Annotated[int, Field(ge=SCALE.lowest, le=SCALE.highest), BeforeValidator(reject_bool)]
+
+
+class PlanAndGoal(Reply):
+    """How the application went about it, and what it came to."""
+
+    plan_reason: str
+    plan_score: _Points
+    goal_reason: str
+    goal_score: _Points
+
+
+class GoalAccuracy(Evaluator[Conversation]):
+    """The mean of two scores from 0 to 10: for the way to the user's goal, and for reaching it.
+
+    The judge sees all turns with their tool calls, and the conversation's expected outcome where there is one.
+    """
+
+    kind: ClassVar[str] = "goal_accuracy"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = ("goal_accuracy.txt",)
+
+    token_budget: TokenBudget = DEFAULT_TOKEN_BUDGET
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user and the application said."""
+        return frozenset({"turns.input", "turns.actual_output"})
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """The ends of both scales."""
+        return SCALE.bounds
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        transcript = build_transcript(case, ("tools_called",), self.token_budget)
+        material: dict[str, Json] = {"turns": transcript.content}
+        if case.expected_outcome:
+            material["expected_outcome"] = case.expected_outcome
+        reply = (await judge.ask(Prompt(load("goal_accuracy.txt"), material), PlanAndGoal)).reply
+        raw = (reply.plan_score + reply.goal_score) / 2
+        details: dict[str, Json] = {"plan_score": reply.plan_score, "goal_score": reply.goal_score}
+        return Score(
+            value=SCALE.normalize(raw),
+            raw_score=raw,
+            range=SCALE.bounds,
+            method="single",
+            explanation=f"Goal: {reply.goal_reason} Plan: {reply.plan_reason}",
+            details=details | {"truncated": True} if transcript.truncated else details,
+        )

@@ -1,0 +1,25 @@
+"""Knowledge retention: does the application remember the user's words?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.conversation_ratio import ConversationRatio, ConversationRatioSpec
+from evaluators.item_verdicts import RatioSpec
+
+
+class KnowledgeRetention(ConversationRatio):
+    """The share of the application's answers that forget or contradict nothing the user said.
+
+    The judge gives each answer a verdict, with the whole conversation in view; those it cannot decide on count as good.
+    """
+
+    kind: ClassVar[str] = "knowledge_retention"
+    spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
+        "knowledge_retention",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"no", "unclear"}), empty_score=1.0, noun="answers", predicate="forget nothing"
+        ),
+        required_fields=("actual_output",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts

@@ -1,0 +1,50 @@
+"""Role adherence: does the application keep to its role?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Conversation
+from evaluators.conversation_ratio import ConversationRatio, ConversationRatioSpec
+from evaluators.evaluator import Example
+from evaluators.item_verdicts import RatioSpec
+from evaluators.judge import Judge
+from evaluators.rating import NonBlank
+from evaluators.results import Score
+
+
+class RoleAdherence(ConversationRatio):
+    """The share of the application's answers that keep to the conversation's chatbot role.
+
+    The judge gives each answer a verdict; those it cannot decide on count as kept. The role comes with the
+    conversation, or from the configuration.
+    """
+
+    kind: ClassVar[str] = "role_adherence"
+    spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
+        "role_adherence",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}),
+            empty_score=1.0,
+            noun="answers",
+            predicate="keep to the role",
+        ),
+        required_fields=("actual_output",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+    example: ClassVar[Example] = {"chatbot_role": "A patient clerk of a railway company."}
+
+    chatbot_role: NonBlank | None = Field(default=None, description="Who it is, where conversations do not say.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answers, and the role unless it is configured."""
+        role = () if self.chatbot_role else ("chatbot_role",)
+        return frozenset({"turns.actual_output", *role})
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        role = case.chatbot_role or self.chatbot_role
+        return await self.spec.score(case, judge, self.token_budget, companions={"chatbot_role": role})

@@ -1,0 +1,96 @@
+"""Topic adherence: does the application keep to its subjects?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import ClassVar, Literal
+
+from pydantic import Field, create_model
+
+from evaluators.cases import Conversation, Json
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge, Prompt
+from evaluators.prompts import fill, load
+from evaluators.rating import NonBlank
+from evaluators.results import Score
+from evaluators.scale import Reply
+from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
+
+
+class TopicLabel(Reply):
+    """Where a turn lies, and what the application made of it."""
+
+    reason: str
+    on_topic: Literal["yes", "no"]
+    answered: Literal["yes", "no"]
+
+    @property
+    def right(self) -> bool:
+        """Answered what is within the subjects, or left unanswered what is not."""
+        return self.on_topic == self.answered
+
+
+class TopicLabels(Reply):
+    """One label per turn, in their order."""
+
+    turns: tuple[TopicLabel, ...]
+
+
+class TopicAdherence(Evaluator[Conversation]):
+    """The share of turns in which the application answers what is within its subjects and declines what is not.
+
+    The judge says of each turn whether it was within the subjects and whether it was answered; code compares. A
+    conversation without a turn to judge gets no score.
+    """
+
+    kind: ClassVar[str] = "topic_adherence"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = ("topic_adherence.txt",)
+    example: ClassVar[Example] = {"relevant_topics": ["railway tickets", "timetables"]}
+
+    relevant_topics: tuple[NonBlank, ...] = Field(min_length=1, description="The subjects that the application is for.")
+    token_budget: TokenBudget = DEFAULT_TOKEN_BUDGET
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user and the application said."""
+        return frozenset({"turns.input", "turns.actual_output"})
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        transcript = build_transcript(case, (), self.token_budget)
+        numbers = [number for number, turn, _ in transcript.turns if turn.input and turn.actual_output]
+        items: list[Json] = [{"number": at, "item": f"turn {number}"} for at, number in enumerate(numbers, start=1)]
+        if not items:
+            raise NotApplicable("missing_field: turns.actual_output")
+        prompt = Prompt(self._instructions(), {"turns": transcript.content, "items": items})
+        labels = (await judge.ask(prompt, _labels_of(len(numbers)))).reply.turns
+        return _score(numbers, labels, truncated=transcript.truncated)
+
+    def _instructions(self) -> str:
+        return fill(load("topic_adherence.txt"), {"topics": "\n".join(f"- {topic}" for topic in self.relevant_topics)})
+
+
+def _score(numbers: Sequence[int], labels: Sequence[TopicLabel], *, truncated: bool) -> Score:
+    right = sum(label.right for label in labels)
+    wrong = [f"Turn {number}: {label.reason}" for number, label in zip(numbers, labels, strict=True) if not label.right]
+    details: dict[str, Json] = {
+        "turns": [
+            {"number": number, "on_topic": label.on_topic, "answered": label.answered}
+            for number, label in zip(numbers, labels, strict=True)
+        ]
+    }
+    return Score(
+        value=right / len(labels),
+        method="single",
+        explanation=" ".join([f"{right} of {len(labels)} turns were dealt with rightly.", *wrong[:3]]),
+        details=details | {"truncated": True} if truncated else details,
+    )
+
+
+@cache
+def _labels_of(count: int) -> type[TopicLabels]:
+    turns = (tuple[TopicLabel, ...], Field(min_length=count, max_length=count))
+    return create_model("TopicLabels", __base__=TopicLabels, __doc__=f"{count} labels, in order.", turns=turns)

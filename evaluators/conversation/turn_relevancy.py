@@ -1,0 +1,26 @@
+"""Turn relevancy: does each answer fit what came before it?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.conversation_ratio import ConversationRatio, ConversationRatioSpec
+from evaluators.item_verdicts import RatioSpec
+
+
+class TurnRelevancy(ConversationRatio):
+    """The share of the application's answers that respond to what the user just said.
+
+    The judge gives each answer a verdict, with the whole conversation in view; those it cannot decide on count as
+    fitting.
+    """
+
+    kind: ClassVar[str] = "turn_relevancy"
+    spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
+        "turn_relevancy",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="answers", predicate="fit"
+        ),
+        required_fields=("input", "actual_output"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts

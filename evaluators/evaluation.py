@@ -1,0 +1,220 @@
+"""Evaluation of one case by one evaluator: the one place where an exception becomes a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.errors import EvaluationError, NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge, NoJudge
+from evaluators.judge_input import is_missing
+from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, jury_stamp
+from evaluators.judges.metered import Metered
+from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usage
+from evaluators.trivial_answer import is_trivial_answer
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_MESSAGE = 500
+_LONGEST_EXPLANATION = 4000
+
+AnyOutcome = TypeVar("AnyOutcome", Score, Outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of running an evaluator. `judge`, `usage` are None where no judge was asked; `cost_usd` in US dollars,
+    None where nothing was paid for or no price is known. Times are what `now` said before and after.
+    """
+
+    outcome: Outcome
+    judge: JudgeStamp | None
+    usage: Usage | None
+    cost_usd: float | None
+    started_at: datetime
+    ended_at: datetime
+
+
+def utc_now() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
+async def evaluate(
+    evaluator: Evaluator[Any],
+    case: Turn | Conversation,
+    judge: Judge | None = None,
+    *,
+    now: Callable[[], datetime] = utc_now,
+) -> Result:
+    """Evaluate a case. `judge` may be left out for an evaluator that asks nobody.
+
+    Never raises, but for cancellation and for the caller's own mistakes below: whatever goes wrong in an evaluator or a
+    judge is a `Failure`. Skipped without asking the judge is what cannot be evaluated: `incomplete: …` where the trace
+    lacks its texts, `application_error` where the application failed and answered nothing, `missing_field: …` where the
+    evaluator needs what the case has not. An answer without a word gets the lowest score from evaluators of its
+    quality, also unasked.
+
+    Raises:
+        TypeError: the case is not of the evaluator's scope, or an argument is not what its name says.
+    """
+    _check_arguments(evaluator, case, judge)
+    judge = NoJudge() if judge is None else judge
+    started = now()
+    meters: list[Metered] = []
+    try:
+        meters += [Metered(each) for each in (judge.judges if isinstance(judge, Jury) else (judge,))]
+        outcome, stamp = await _evaluate(evaluator, case, judge, meters)
+        cost_usd = _sum_of([each.cost_usd for each in meters if each.has_questions])
+    except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
+        outcome, stamp, cost_usd = _internal(evaluator, error), None, None
+    return Result(
+        outcome=outcome,
+        judge=stamp,
+        usage=sum((each.usage for each in meters), Usage()) if stamp is not None else None,
+        cost_usd=cost_usd,
+        started_at=started,
+        ended_at=now(),
+    )
+
+
+def evaluate_sync(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Judge | None = None) -> Result:
+    """Evaluate a case from code that is not asynchronous. See `evaluate`.
+
+    Raises:
+        TypeError: see `evaluate`.
+        RuntimeError: an event loop is running here, as in a notebook.
+    """
+    refuse_in_event_loop("evaluate_sync(…)", "await evaluate(…)")
+    return asyncio.run(evaluate(evaluator, case, judge))
+
+
+def refuse_in_event_loop(function: str, remedy: str) -> None:
+    """Raise a RuntimeError that names the remedy if an event loop is running here, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{function} cannot run inside an event loop, as in a notebook or an async test; write {remedy}")
+
+
+def _check_arguments(evaluator: object, case: object, judge: object) -> None:
+    if not isinstance(evaluator, Evaluator):
+        kind = evaluator.__name__ if isinstance(evaluator, type) else type(evaluator).__name__
+        raise TypeError(f"an evaluator is needed first, like GEval(name=…), not {kind}")
+    if not isinstance(case, Turn | Conversation) or isinstance(case, Turn) != (evaluator.scope == "turn"):
+        raise TypeError(f"{evaluator.name} scores a {evaluator.scope}, not a {type(case).__name__}")
+    check_judge(cast("Evaluator[Any]", evaluator), judge)
+
+
+def check_judge(evaluator: Evaluator[Any], judge: object) -> None:
+    """Raise a TypeError where an evaluator asks a judge and there is none, or something else."""
+    if judge is not None and not callable(getattr(judge, "ask", None)):
+        raise TypeError(f"a judge is needed, like OpenAIJudge(…), not {type(judge).__name__}")
+    if judge is None and evaluator.needs_judge:
+        raise TypeError(f"{evaluator.name} asks a judge; give one, like OpenAIJudge(…)")
+
+
+async def _evaluate(
+    evaluator: Evaluator[Any], case: Turn | Conversation, judge: Judge, meters: Sequence[Metered]
+) -> tuple[Outcome, JudgeStamp | None]:
+    if not isinstance(judge, Jury):
+        outcome = await _outcome(evaluator, case, meters[0])
+        return outcome, meters[0].stamp
+    # Each judge makes the whole evaluation, and scores are combined, not answers: an evaluation may take several
+    # questions, and two judges' lists of claims have nothing that corresponds.
+    outcomes = await asyncio.gather(*(_outcome(evaluator, case, each) for each in meters))
+    members = [MemberOutcome(each.model, outcome) for each, outcome in zip(meters, outcomes, strict=True)]
+    stamps = [each.stamp for each in meters if each.stamp is not None]
+    return _labelled(evaluator, combine_outcomes(judge, evaluator, members)), jury_stamp(judge, stamps)
+
+
+def _sum_of(costs: Sequence[float | None]) -> float | None:
+    """The sum; None if any part is unknown, or there is none."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known and len(known) == len(costs) else None
+
+
+async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered) -> Outcome:
+    try:
+        return await _unguarded(evaluator, case, judge)
+    except NotApplicable as error:
+        return Skipped(reason=str(error))
+    except EvaluationError as error:
+        return Failure(type=error.type, message=str(error)[:_LONGEST_MESSAGE])
+    except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
+        return _internal(evaluator, error)
+
+
+async def _unguarded(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered) -> Outcome:
+    if (reason := _not_judgeable(evaluator, case)) is not None:
+        return Skipped(reason=reason)
+    if (field := evaluator.lowest_if_trivial) is not None and is_trivial_answer(getattr(case, field)):
+        return _finished(evaluator, _worthless(evaluator, field), judge)
+    outcome = _checked(await evaluator.evaluate(case, judge))
+    return _finished(evaluator, outcome, judge) if isinstance(outcome, Score) else outcome
+
+
+def _checked(outcome: object) -> Outcome:
+    """What an evaluator returned, if it is an outcome: a plug-in may return anything."""
+    if isinstance(outcome, Score | Skipped | Failure):
+        return outcome
+    raise TypeError("evaluate() returned neither a Score nor a Skipped")
+
+
+def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str | None:
+    """Why the case is skipped before anything is computed; None if it is not."""
+    if evaluator.needs_content:
+        turns = (case,) if isinstance(case, Turn) else case.turns
+        for turn in turns:
+            if turn.incomplete is not None:
+                return f"incomplete: {turn.incomplete}"
+        if turns and all(turn.error is not None and not turn.actual_output for turn in turns):
+            return "application_error"
+    lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
+    return f"missing_field: {', '.join(lacking)}" if lacking else None
+
+
+def _worthless(evaluator: Evaluator[Any], field: str) -> Score:
+    lowest, highest = evaluator.score_range
+    value = 0.0 if evaluator.direction == "higher_is_better" else 1.0
+    return Score(
+        value=value,
+        explanation=f"{field} says nothing: it has no word in it.",
+        raw_score=lowest if value == 0.0 else highest,
+        range=(lowest, highest),
+    )
+
+
+def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered) -> Score:
+    """The score with its label, and with what casts doubt on it: signs in the material, unsupported quotations."""
+    score = replace(_labelled(evaluator, score), explanation=(score.explanation or "")[:_LONGEST_EXPLANATION] or None)
+    doubts: dict[str, Json] = {}
+    if signs := judge.injection_signs:
+        doubts["suspicious"] = sorted(signs)
+    if invented := judge.unsupported_quotes(score.explanation or ""):
+        doubts["unfounded_quotes"] = len(invented)
+    return replace(score, details={**score.details, **doubts}) if doubts else score
+
+
+def _labelled(evaluator: Evaluator[Any], outcome: AnyOutcome) -> AnyOutcome:
+    """A score with a label by its threshold, unless it has one of its own; anything else as it is."""
+    if not isinstance(outcome, Score) or outcome.label is not None:
+        return outcome
+    passed = evaluator.passed(outcome.value)
+    return outcome if passed is None else replace(outcome, label="pass" if passed else "fail")
+
+
+def _internal(evaluator: Evaluator[Any], error: Exception) -> Failure:
+    """A bug. Neither record nor log repeat the exception's text, which may hold judged text: they say where it was."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"{type(error).__name__} in {where.name}, line {where.lineno}"
+    logger.error("evaluator %s (%s) failed: %s of %s", evaluator.name, evaluator.kind, message, where.filename)
+    return Failure(type="internal_error", message=message)

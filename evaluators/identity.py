@@ -1,0 +1,65 @@
+"""Identities of evaluations: the same case, evaluator and judge give the same id, in the service and in a notebook."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+
+
+def judged_version(evaluator: Evaluator[Any], model: str) -> str:
+    """The version of an evaluator as a judge's model answers it: 12 hex digits that change when scores may.
+
+    Means and evidence are kept by it: scores of two judges are never averaged. Without a judge it is the evaluator's.
+    """
+    if not model:
+        return evaluator.version
+    return hashlib.sha256(f"{evaluator.version}\x1f{model}".encode()).hexdigest()[:12]
+
+
+def evaluation_id_of(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Judge | None = None) -> str:
+    """The identity of an evaluation: 32 hex digits. See `make_evaluation_id`."""
+    model = judge.model if judge is not None and evaluator.needs_judge else ""
+    return make_evaluation_id(evaluator.name, judged_version(evaluator, model), model, *subject_id_of(case))
+
+
+def make_evaluation_id(evaluator: str, version: str, model: str, subject_id: str, revision: str = "1") -> str:
+    """The identity of an evaluation, from the evaluator's name and version, the judge's model, and the subject.
+
+    `revision` stands for the turns of a conversation. Who asks for the evaluation is not part of it, so what two ask
+    for is evaluated once.
+    """
+    parts = (evaluator, version, model, subject_id, revision)
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
+
+
+def subject_id_of(case: Turn | Conversation) -> tuple[str, str]:
+    """The id and the revision of a case, as they go into an evaluation's id."""
+    if isinstance(case, Turn):
+        return turn_id_of(case), "1"
+    return conversation_id_of(case), turns_digest(turn_id_of(turn) for turn in case.turns)
+
+
+def turn_id_of(turn: Turn) -> str:
+    """The turn's id; for a turn without a name 32 hex digits that stand for all that it holds."""
+    if turn.turn_id:
+        return turn.turn_id
+    from evaluators.records import to_json
+
+    return hashlib.sha256(to_json(turn)).hexdigest()[:32]
+
+
+def conversation_id_of(case: Turn | Conversation) -> str:
+    """The id of a conversation; a turn without conversation id is a conversation of its own."""
+    if isinstance(case, Turn):
+        return case.conversation_id or case.trace_id or turn_id_of(case)
+    return case.conversation_id or (conversation_id_of(case.turns[0]) if case.turns else "")
+
+
+def turns_digest(turn_ids: Iterable[str]) -> str:
+    """32 hex digits that stand for a set of turns, in whatever order they came."""
+    return hashlib.blake2b("\x1f".join(sorted(turn_ids)).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,142 @@
+"""Signs that a judged text speaks to its judge. They are reported beside a score and change nothing about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pydantic_core import SchemaValidator, core_schema
+
+from evaluators import injection_words as words
+from evaluators.cases import Json
+from evaluators.deobfuscation import decoded, normalize
+from evaluators.judge_input import iter_texts
+from evaluators.prompt_isolation import sanitize
+from evaluators.reply_parser import find_object
+
+_SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+
+
+def _matcher(alternatives: Sequence[str]) -> SchemaValidator:
+    """Searches in linear time, by the engine of pydantic: whole words, but in scripts without spaces anywhere."""
+    each = [one for line in alternatives for one in _top_level(line)]
+    apart = "|".join(one for one in each if not _BEGINS_SPACELESS.match(one))
+    glued = [one for one in each if _BEGINS_SPACELESS.match(one)]
+    whole = rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])"
+    return SchemaValidator(core_schema.str_schema(pattern="|".join((whole, *glued)), regex_engine="rust-regex"))
+
+
+_BEGINS_SPACELESS = re.compile(rf"(?:10)?{_SPACELESS}")
+
+
+def _top_level(line: str) -> Iterator[str]:
+    """The alternatives of a pattern, apart from those inside brackets."""
+    start = depth = 0
+    for at, char in enumerate(line):
+        depth += (char == "(") - (char == ")")
+        if char == "|" and not depth:
+            yield line[start:at]
+            start = at + 1
+    yield line[start:]
+
+
+_IGNORE, _INSTRUCTIONS, _PRIOR = map(_matcher, (words.IGNORE, words.INSTRUCTIONS, words.PRIOR))
+_DEMAND, _MAXIMUM, _TARGET, _TEN = map(_matcher, (words.DEMAND, words.MAXIMUM, words.TARGET, words.TEN))
+_JUDGE, _ADDRESS = map(_matcher, (words.JUDGE, words.ADDRESS))
+_ROLE = SchemaValidator(
+    core_schema.str_schema(pattern=r"(?m:^)[\s#*]*(?:system|assistant|instruction):", regex_engine="rust-regex")
+)
+_SIGNS: Mapping[str, tuple[tuple[SchemaValidator, ...], ...]] = {
+    "asks_to_ignore_instructions": ((_IGNORE, _INSTRUCTIONS, _PRIOR),),
+    "asks_for_a_score": ((_DEMAND, _MAXIMUM), (_DEMAND, _TARGET, _TEN)),
+    "addresses_the_judge": (
+        (_ADDRESS, _JUDGE, _DEMAND),
+        (_ADDRESS, _JUDGE, _MAXIMUM),
+        (_ADDRESS, _JUDGE, _TARGET),
+        (_ADDRESS, _JUDGE, _IGNORE),
+    ),
+    "plays_a_role": ((_ROLE, _MAXIMUM), (_ROLE, _TARGET), (_ROLE, _INSTRUCTIONS, _PRIOR)),
+}
+"""What has to be in one sentence: all of one of the tuples."""
+_PARTS = (_IGNORE, _INSTRUCTIONS, _PRIOR, _DEMAND, _MAXIMUM, _TARGET, _TEN, _JUDGE, _ADDRESS, _ROLE)
+_FORMS: Mapping[str, re.Pattern[str]] = {
+    "holds_a_verdict": re.compile(r"[\"'](?:score|verdict)[\"']\s{0,9}:\s{0,9}[\"']?(?:\d|pass|fail|yes)"),
+    "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),
+    # the space after the bracket is what cleaning puts there
+    "plays_a_role": re.compile(r"<\| ?[\w\- ]{1,40}\|>|\[ ?/?inst\]|<< ?/?sys>>"),
+}
+_HINTS = {
+    "holds_a_verdict": ('score"', "score'", 'verdict"', "verdict'"),
+    "holds_a_marker": ("<<<", "material>", "instruction"),
+    "plays_a_role": ("<|", "inst]", "sys>>"),
+}
+"""One of these is in a text of each form: most texts have none."""
+_VERDICT_TOO = re.compile(r"[\"'](?:verdict|reason|explanation)[\"']")
+_SENTENCE_END = re.compile(r"(?:[.!?;]\s|[\n\u3002\uff01\uff1f])")
+_HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e]|(?<=[a-zA-Z])[\u200b-\u200d\u2060](?=[a-zA-Z])")
+_LONGEST = 20_000
+_LONGEST_SENTENCE = 400
+_SHORTEST_VERDICT = 20
+
+
+def detect(material: Mapping[str, Json]) -> frozenset[str]:
+    """The names of the signs in any text of the material."""
+    signs: set[str] = set()
+    for text in iter_texts(material):
+        excerpt = text[:_LONGEST] + text[-_LONGEST:] if len(text) > 2 * _LONGEST else text
+        plain = normalize(excerpt)
+        signs.update(_signs(sanitize(plain).lower()))
+        for hidden in decoded(plain):
+            of_hidden = set(_signs(sanitize(normalize(hidden)).lower()))
+            signs.update(of_hidden, {"encodes_instructions"} if of_hidden else ())
+        if not excerpt.isascii() and _hides(excerpt):
+            signs.add("hides_characters")
+    return frozenset(signs)
+
+
+def _signs(lowered: str) -> Iterator[str]:
+    for name, form in _FORMS.items():
+        if (
+            any(hint in lowered for hint in _HINTS[name])
+            and form.search(lowered)
+            and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered))
+        ):
+            yield name
+    present = {id(part) for part in _PARTS if part.isinstance_python(lowered)}
+    possible = [
+        (name, parts) for name, ways in _SIGNS.items() for parts in ways if all(id(part) in present for part in parts)
+    ]
+    if not possible:
+        return
+    for sentence in _sentences(lowered):
+        for name, parts in possible:
+            if all(map(_occurs_in(sentence), parts)):
+                yield name
+
+
+def _occurs_in(text: str) -> Callable[[SchemaValidator], bool]:
+    return lambda part: part.isinstance_python(text)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Sentences; a long one in overlapping parts."""
+    for sentence in _SENTENCE_END.split(text):
+        for start in range(0, max(1, len(sentence)), _LONGEST_SENTENCE // 2):
+            yield sentence[start : start + _LONGEST_SENTENCE]
+
+
+def is_echo(answer: str, material: Mapping[str, Json]) -> bool:
+    """Whether a judge's verdict stands word for word in what it was shown: then it is not the judge's own.
+
+    White space does not count.
+    """
+    reply = find_object(answer)
+    verdict = "".join(answer[reply.start : reply.end].split())
+    if len(verdict) < _SHORTEST_VERDICT or 'reason"' not in verdict:
+        return False  # too short to tell, or no verdict: a list of what the text says may well stand in the text
+    return any("{" in text and verdict in "".join(text.split()) for text in iter_texts(material))
+
+
+def _hides(text: str) -> bool:
+    """Whether the text holds a hidden copy of ASCII, overrides the direction of writing, or has gaps inside words."""
+    return _HIDDEN.search(text) is not None

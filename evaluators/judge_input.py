@@ -1,0 +1,182 @@
+"""The JSON that a judge is shown of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from datetime import datetime
+from typing import Any, Literal, cast, get_args
+
+import orjson
+
+from evaluators.cases import Conversation, Json, Turn
+
+TurnField = Literal[
+    "input",
+    "actual_output",
+    "expected_output",
+    "context",
+    "retrieval_context",
+    "tools_called",
+    "expected_tools",
+    "system_prompt",
+    "history",
+    "attributes",
+    "model",
+    "service",
+    "dialect",
+    "user_id",
+    "usage",
+    "error",
+    "started_at",
+    "ended_at",
+]
+"""What of a turn can be shown to a judge: everything but its ids."""
+
+TURN_FIELDS: tuple[str, ...] = get_args(TurnField)
+
+MEANINGS: Mapping[str, str] = {
+    "input": "what the user asked",
+    "actual_output": "what the application answered",
+    "expected_output": "a reference answer",
+    "context": "facts that are known to be right",
+    "retrieval_context": "passages that the application retrieved before it answered",
+    "tools_called": "the tools that the application called, with arguments and results, in order",
+    "expected_tools": "the tools that it should have called",
+    "system_prompt": "the instructions that the application's model was given",
+    "history": "the messages before the user's, oldest first",
+    "attributes": "further facts about the request",
+    "model": "the model that the application used",
+    "service": "the application's name",
+    "dialect": "how the application reported the request",
+    "user_id": "a pseudonym of the user",
+    "usage": "tokens that the application's model used",
+    "error": "why the application failed",
+    "started_at": "when the request came",
+    "ended_at": "when the answer was complete",
+    "scenario": "the situation that the conversation is about",
+    "expected_outcome": "what the conversation should come to",
+    "chatbot_role": "who the application is supposed to be",
+}
+
+LONGEST_TEXT = 16_384
+"""Characters of one text that a judge is shown, half from its start and half from its end."""
+
+LONGEST_FIELD = 4 * LONGEST_TEXT
+"""Characters of one field, where it is a list."""
+
+_ABSENT_IF_EMPTY = frozenset({"input", "expected_output", "context", "retrieval_context", "system_prompt"})
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeInput:
+    """What is shown, and whether something was left out for its length."""
+
+    content: dict[str, Json]
+    truncated: bool
+
+
+def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONGEST_TEXT) -> JudgeInput:
+    """The named fields of a turn, each text cut to `longest_text` characters with a mark where it was cut."""
+    content = {name: to_json_value(getattr(turn, name)) for name in names}
+    shortened = {name: shorten(value, longest_text) for name, value in content.items()}
+    return JudgeInput(shortened, shortened != content)
+
+
+def is_missing(case: Turn | Conversation, name: str) -> bool:
+    """Whether a case lacks a field.
+
+    `name` is a field, `attributes.<key>`, or for a conversation `turns.<field>`, which is there if any turn has it. An
+    empty list of tools is there: it says that none was called; an empty list of passages is not.
+    """
+    if isinstance(case, Conversation) and name.startswith("turns."):
+        return all(is_missing(turn, name.removeprefix("turns.")) for turn in case.turns)
+    if name.startswith("attributes."):
+        value = case.attributes.get(name.removeprefix("attributes."))
+        return value is None or value == ""
+    value = getattr(case, name)
+    return value is None or (name in _ABSENT_IF_EMPTY and not value)
+
+
+def to_json_value(value: Any) -> Json:
+    """A field's value as JSON, without what is empty in tool calls and messages."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: to_json_value(item) for key, item in _fields(value) if item not in (None, (), "")}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): to_json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [to_json_value(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _fields(value: Any) -> list[tuple[str, Any]]:
+    """A dataclass's fields; ids that only tie records together say nothing to a judge."""
+    names: Iterable[str] = value.__dataclass_fields__
+    return [(name, getattr(value, name)) for name in names if name not in {"id", "tool_call_id"}]
+
+
+def shorten(value: Json, longest_text: int = LONGEST_TEXT) -> Json:
+    """The value with every text cut to `longest_text` characters, and a long list cut in its middle."""
+    if isinstance(value, str):
+        return cut(value, longest_text)
+    if isinstance(value, dict):
+        return {key: shorten(item, longest_text) for key, item in cast("dict[str, Json]", value).items()}
+    if isinstance(value, list):
+        return _cut_list([shorten(item, longest_text) for item in cast("list[Json]", value)])
+    return value
+
+
+def cut(text: str, longest: int) -> str:
+    """A text of at most `longest` characters: the start and the end of a longer one, with a mark between them."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]} [… {len(text) - 2 * half} characters left out …] {text[-half:]}"
+
+
+def _cut_list(items: list[Json]) -> list[Json]:
+    """As many items as fit from the start and from the end by turns, with a mark between them."""
+    sizes = [size_of(item) for item in items]
+    if sum(sizes) <= LONGEST_FIELD:
+        return items
+    head, tail = fit_both_ends(sizes, LONGEST_FIELD)
+    return [*items[:head], f"[… {len(items) - head - tail} items left out …]", *items[len(items) - tail :]]
+
+
+def fit_both_ends(sizes: Sequence[int], budget: int) -> tuple[int, int]:
+    """How many items from the start and from the end fit into a budget, taken by turns, the last one first."""
+    head = tail = 0
+    while head + tail < len(sizes):
+        from_end = tail <= head
+        size = sizes[len(sizes) - 1 - tail] if from_end else sizes[head]
+        if size > budget:
+            break
+        budget -= size
+        head, tail = (head, tail + 1) if from_end else (head + 1, tail)
+    return head, tail
+
+
+def size_of(value: Json) -> int:
+    """Characters that a value takes, about: exact for texts, its JSON's length in bytes for the rest."""
+    if isinstance(value, str):
+        return len(value)
+    try:
+        return len(orjson.dumps(value, default=str))
+    except TypeError:  # a number too large for it, or nested too deeply
+        return len(str(value))
+
+
+def iter_texts(value: Json, depth: int = 0) -> Iterator[str]:
+    """Every text inside a JSON value, down to a depth of 60."""
+    if isinstance(value, str):
+        yield value
+    elif depth > 60:
+        return
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[str, Json]", value).values():
+            yield from iter_texts(item, depth + 1)
+    elif isinstance(value, Sequence):
+        for item in cast("Sequence[Json]", value):
+            yield from iter_texts(item, depth + 1)

@@ -1,0 +1,55 @@
+"""A cache of answers to identical questions: same instructions, same material, same judge."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.results import Usage
+from evaluators.schemas import schema_text
+
+
+class AnswerCache(JudgeWrapper):
+    """A judge whose last `capacity` answers are cached; a cached answer costs nothing.
+
+    For repetitive traffic. Where a judge wavers, equal questions get the first one's answer. `count` is called with
+    `hit` or `miss` for each question. Failures are not cached.
+    """
+
+    def __init__(self, judge: Judge, *, capacity: int, count: Callable[[str], None] = lambda _result: None) -> None:
+        if capacity < 1:
+            raise ValueError("capacity must be at least 1")
+        super().__init__(judge)
+        self._capacity = capacity
+        self._count = count
+        self._verdicts: OrderedDict[bytes, Verdict[Any]] = OrderedDict()
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Answer from the cache, else ask."""
+        key = _key(prompt, reply, logprobs=logprobs, samples=samples)
+        cached = self._verdicts.get(key)
+        if cached is not None:
+            self._verdicts.move_to_end(key)
+            self._count("hit")
+            return cached
+        self._count("miss")
+        verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        self._verdicts[key] = Verdict(verdict.answers, verdict.model, verdict.fingerprint, Usage(), None)
+        if len(self._verdicts) > self._capacity:
+            self._verdicts.popitem(last=False)
+        return verdict
+
+
+def _key(prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> bytes:
+    """A hash over all that the answer depends on. The evaluator's version is in it by its instructions."""
+    parts = [
+        prompt.instructions, prompt.material, prompt.temperature, prompt.max_tokens, schema_text(reply), logprobs,
+        samples,
+    ]  # fmt: skip
+    return hashlib.sha256(orjson.dumps(parts, default=str, option=orjson.OPT_SORT_KEYS)).digest()

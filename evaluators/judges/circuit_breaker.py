@@ -1,0 +1,193 @@
+"""Circuit breakers for judge endpoints that are unavailable, and what happens to questions while one is open."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from evaluators.errors import ENDPOINT_ERRORS, JudgeError
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.judges.wrapper import JudgeWrapper
+
+State = Literal["closed", "half_open", "open"]
+
+
+class BreakerOpen(JudgeError):
+    """The breaker is open, so the endpoint was not asked. `wait` is the number of seconds until the next probe."""
+
+    type = "judge_shed"
+
+    def __init__(self, wait: float) -> None:
+        super().__init__("the circuit breaker of the judge's endpoint is open")
+        self.wait = wait
+
+
+class CircuitBreaker:
+    """Opens after `failures` in a row; after `first_wait` seconds one question probes, then after twice as long.
+
+    `longest_wait` (s) bounds the doubling.
+
+    `on_open` is called each time it opens. Being rate limited is no failure: the endpoint works.
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: int = 10,
+        first_wait: float = 5.0,
+        longest_wait: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        on_open: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._limit = failures
+        self._first_wait = first_wait
+        self._longest_wait = longest_wait
+        self._clock = clock
+        self._on_open = on_open
+        self._failures = 0
+        self._answered = False
+        self._wait = first_wait
+        self._probe_at = 0.0
+        self.state: State = "closed"
+
+    @property
+    def wait(self) -> float:
+        """Seconds until a question may be asked; 0 if it may now."""
+        match self.state:
+            case "closed":
+                return 0.0
+            case "half_open":
+                return self._first_wait  # what the probe comes to is not known yet
+            case "open":
+                return max(0.0, self._probe_at - self._clock())
+
+    @property
+    def lone(self) -> bool:
+        """Whether the last answer was a good one, so that a failure now may be the question's own."""
+        return self.state == "closed" and self._answered and not self._failures
+
+    def admit(self) -> bool:
+        """Ask for leave to ask; says whether this question is the probe.
+
+        Raises:
+            BreakerOpen: no.
+        """
+        if self.state == "closed":
+            return False
+        if self.wait > 0:
+            raise BreakerOpen(self.wait)
+        self.state = "half_open"
+        return True
+
+    def record_success(self) -> None:
+        """The endpoint has answered."""
+        self.state = "closed"
+        self._answered = True
+        self._failures = 0
+        self._wait = self._first_wait
+
+    def record_failure(self, *, probe: bool) -> None:
+        """The endpoint has not answered. Questions sent before it opened change nothing any more."""
+        self._failures += 1
+        if probe:
+            self._wait = min(2 * self._wait, self._longest_wait)
+            self._open()
+        elif self.state == "closed" and self._failures >= self._limit:
+            self._open()
+
+    def abandon_probe(self) -> None:
+        """The probe was given up; another may be made at once."""
+        if self.state == "half_open":
+            self.state, self._probe_at = "open", self._clock()
+
+    def _open(self) -> None:
+        self.state = "open"
+        self._probe_at = self._clock() + self._wait
+        self._on_open()
+
+
+class CircuitBreakerJudge(JudgeWrapper):
+    """A judge, inside the retries, that is asked only while the breaker admits it; its results go to the breaker."""
+
+    def __init__(self, judge: Judge, breaker: CircuitBreaker) -> None:
+        super().__init__(judge)
+        self._breaker = breaker
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask, unless the breaker is open."""
+        probe = self._breaker.admit()
+        try:
+            verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        except ENDPOINT_ERRORS as error:
+            if error.type == "judge_rate_limited":
+                self._breaker.record_success()
+            else:
+                error.isolated = self._breaker.lone
+                self._breaker.record_failure(probe=probe)
+            raise
+        except JudgeError:
+            self._breaker.record_success()  # it answers; what is wrong is another matter
+            raise
+        except BaseException:
+            if probe:
+                self._breaker.abandon_probe()
+            raise
+        self._breaker.record_success()
+        return verdict
+
+
+class QueueWhileOpen(JudgeWrapper):
+    """A judge, outside the retries, whose questions wait while the breaker is open, and are then asked again.
+
+    A question that has waited for `longest` seconds is shed with `BreakerOpen`; None waits indefinitely, 0 not at all.
+    `on_wait` is called with +1 and -1, `on_shed` for each question that is shed.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        breaker: CircuitBreaker,
+        *,
+        longest: float | None = None,
+        on_wait: Callable[[int], None] = lambda _change: None,
+        on_shed: Callable[[], None] = lambda: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        super().__init__(judge)
+        self._breaker = breaker
+        self._longest = longest
+        self._on_wait = on_wait
+        self._on_shed = on_shed
+        self._sleep = sleep
+        self._clock = clock
+        self._uniform = uniform
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask when the breaker is closed or probes."""
+        give_up = None if self._longest is None else self._clock() + self._longest
+        while True:
+            try:
+                return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+            except (BreakerOpen, *ENDPOINT_ERRORS) as error:
+                if not isinstance(error, BreakerOpen) and self._breaker.state == "closed":
+                    raise
+                if give_up is not None and self._clock() >= give_up:
+                    self._on_shed()
+                    raise BreakerOpen(self._breaker.wait) from None
+            await self._pause(give_up)
+
+    async def _pause(self, give_up: float | None) -> None:
+        """Wait until the next probe is due, and a random moment longer, so that questions do not return together."""
+        wait = self._breaker.wait + self._uniform(0.01, 0.5)
+        if give_up is not None:
+            wait = min(wait, max(0.0, give_up - self._clock()))
+        self._on_wait(1)
+        try:
+            await self._sleep(wait)
+        finally:
+            self._on_wait(-1)

@@ -1,0 +1,136 @@
+"""A jury: several judges on one evaluator, and how their scores become one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evaluators.cases import Json
+from evaluators.errors import JudgeRejected
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped
+
+Combine = Literal["mean", "median", "majority"]
+
+_PASS = 0.5  # what a score has to reach for a vote, where the evaluator has no threshold
+
+
+def jury_model(combine: Combine, models: Sequence[str]) -> str:
+    """What a panel of these models is called: like `median(gpt-4o, llama-3)`."""
+    return f"{combine}({', '.join(models)})"
+
+
+class Jury:
+    """Judges that each make the whole evaluation; `evaluators.evaluate` combines what they come to.
+
+    `mean` and `median` are those of the scores. `majority`: the best score if more than half of them pass (the
+    evaluator's threshold, else 0.5), else the worst. At least `quorum` judges have to come to a score, more than half
+    of them unless given; with fewer there is none. The score's details hold each judge's score and the disagreement,
+    which is the difference of the highest and the lowest.
+
+    Raises:
+        ValueError: there are fewer than two judges, or the quorum is out of reach.
+    """
+
+    def __init__(self, judges: Sequence[Judge], *, combine: Combine = "median", quorum: int | None = None) -> None:
+        if len(judges) < 2:
+            raise ValueError("a panel needs at least two judges")
+        self.judges = tuple(judges)
+        self.combine: Combine = combine
+        self.quorum = len(judges) // 2 + 1 if quorum is None else quorum
+        if not 1 <= self.quorum <= len(judges):
+            raise ValueError(f"the quorum of {len(judges)} judges lies between 1 and {len(judges)}")
+
+    @property
+    def model(self) -> str:
+        """See `panel_model`."""
+        return jury_model(self.combine, [judge.model for judge in self.judges])
+
+    async def ask(
+        self,
+        prompt: Prompt,  # noqa: ARG002 - the port's signature
+        reply: type[R],  # noqa: ARG002
+        *,
+        logprobs: bool = False,  # noqa: ARG002
+        samples: int = 1,  # noqa: ARG002
+    ) -> Verdict[R]:
+        """Refuse: a panel has no common answer to a question, only a common score."""
+        raise JudgeRejected("a panel answers no single question: give it to evaluators.evaluate")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOutcome:
+    """What one judge of a panel came to."""
+
+    model: str
+    outcome: Outcome
+
+
+def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[MemberOutcome]) -> Outcome:
+    """One outcome out of several. A skip of one is the skip of all, for it is about the case."""
+    for each in opinions:
+        if isinstance(each.outcome, Skipped):
+            return each.outcome
+    scored = [(each.model, each.outcome) for each in opinions if isinstance(each.outcome, Score)]
+    if len(scored) < panel.quorum:
+        return _without_quorum(panel, opinions, len(scored))
+    scores = [score for _, score in scored]
+    value = _value(panel.combine, evaluator, [score.value for score in scores])
+    closest = min(scores, key=lambda score: abs(score.value - value))
+    same_method = all(score.method == closest.method for score in scores)
+    lowest, highest = closest.range
+    return Score(
+        value=value,
+        explanation=closest.explanation,
+        method=closest.method if same_method else "single",
+        raw_score=lowest + value * (highest - lowest),
+        range=closest.range,
+        details=_details(panel, opinions, scored),
+    )
+
+
+def jury_stamp(panel: Jury, stamps: Sequence[JudgeStamp]) -> JudgeStamp | None:
+    """Which judges answered: the panel by its name; the prompt's hash, if all were asked the same."""
+    if not stamps:
+        return None
+    hashes = {stamp.prompt_hash for stamp in stamps}
+    return JudgeStamp(model=panel.model, prompt_hash=hashes.pop() if len(hashes) == 1 else None)
+
+
+def _value(combine: Combine, evaluator: Evaluator[Any], values: Sequence[float]) -> float:
+    match combine:
+        case "mean":
+            return statistics.fmean(values)
+        case "median":
+            return statistics.median(values)
+        case "majority":
+            passing = sum(_passes(evaluator, value) for value in values)
+            good = passing * 2 > len(values)
+            return float(good == (evaluator.direction == "higher_is_better"))
+
+
+def _passes(evaluator: Evaluator[Any], value: float) -> bool:
+    passed = evaluator.passed(value)
+    if passed is not None:
+        return passed
+    return value >= _PASS if evaluator.direction == "higher_is_better" else value <= _PASS
+
+
+def _details(panel: Jury, opinions: Sequence[MemberOutcome], scored: Sequence[tuple[str, Score]]) -> dict[str, Json]:
+    values = [score.value for _, score in scored]
+    members: list[Json] = [
+        {"model": each.model, "score": each.outcome.value, "method": each.outcome.method}
+        if isinstance(each.outcome, Score)
+        else {"model": each.model, "error": each.outcome.type if isinstance(each.outcome, Failure) else None}
+        for each in opinions
+    ]
+    return {"combine": panel.combine, "judges": members, "disagreement": max(values) - min(values)}
+
+
+def _without_quorum(panel: Jury, opinions: Sequence[MemberOutcome], scored: int) -> Failure:
+    types = sorted({each.outcome.type for each in opinions if isinstance(each.outcome, Failure)})
+    message = f"{scored} of {len(opinions)} judges came to a score, {panel.quorum} are needed: {', '.join(types)}"
+    return Failure(type=types[0] if len(types) == 1 else "panel_without_quorum", message=message)

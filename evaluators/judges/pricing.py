@@ -1,0 +1,52 @@
+"""Prices and costs of questions to a judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from evaluators.errors import JudgeError
+from evaluators.judges.completions import Completion
+from evaluators.results import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars per million tokens."""
+
+    input: float | None
+    output: float | None
+    cached_input: float | None = None
+
+    def cost(self, usage: Usage, cached_tokens: int) -> float | None:
+        """What a completion costs, in US dollars; None without prices."""
+        if self.input is None or self.output is None:
+            return None
+        cached = min(cached_tokens, usage.input_tokens)
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        tokens = (usage.input_tokens - cached) * self.input + cached * cached_price + usage.output_tokens * self.output
+        return tokens / 1e6
+
+
+@dataclass(slots=True)
+class CostTracker:
+    """What one question has cost so far, over all its requests, and who answered last."""
+
+    prices: Prices
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    model: str | None = None
+    fingerprint: str | None = None
+
+    def add(self, completion: Completion) -> None:
+        """Add a request."""
+        self.usage = self.usage + completion.usage
+        cost = self.prices.cost(completion.usage, completion.cached_tokens)
+        if cost is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost
+        self.model = completion.model
+        self.fingerprint = completion.fingerprint
+
+    def attach(self, error: JudgeError) -> JudgeError:
+        """The error, with the bill on it."""
+        error.usage, error.cost_usd = self.usage, self.cost_usd
+        return error

@@ -1,0 +1,17 @@
+"""The base of judges around a judge."""
+
+from __future__ import annotations
+
+from evaluators.judge import Judge
+
+
+class JudgeWrapper:
+    """A judge around a judge, under its model's name. A subclass's `ask` adds one thing and asks `inner`.
+
+    Wrapping is nesting, so the order of a chain is the order of its calls; `collector/judging/layers.py` has the
+    service's as a list.
+    """
+
+    def __init__(self, inner: Judge) -> None:
+        self.inner = inner
+        self.model = inner.model

@@ -1,0 +1,83 @@
+"""Records as JSON: turns, conversations and evaluations, one object a line.
+
+A record's fields are those of its dataclass. Written out, None and empty ones are left out, but for those that say
+what the record is, and for what a tool was given and gave back: nothing found is a result. Reading ignores fields it
+does not know: while a new version is rolled out, old processes meet its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import datetime
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar, cast
+
+import orjson
+from pydantic import TypeAdapter
+
+from evaluators.cases import Conversation, Message, ToolCall, Turn
+
+T = TypeVar("T")
+
+_ALWAYS: dict[type, frozenset[str]] = {
+    Turn: frozenset({"turn_id", "trace_id", "conversation_id", "input", "actual_output"}),
+    Message: frozenset({"role", "content"}),
+    Conversation: frozenset({"conversation_id", "turns", "revision"}),
+}
+"""Fields that are written even when there is nothing in them."""
+
+_FORM = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
+_SCALARS = frozenset({str, int, float, bool, datetime})
+
+
+def to_json(record: object) -> bytes:
+    """Write a record as one line of JSON, without the line's end.
+
+    Raises:
+        TypeError: it holds what JSON has no room for: a number beyond 64 bits, half a character, a nesting of hundreds.
+            The message says what kind of thing it is, and nothing of the content.
+    """
+    return orjson.dumps(record, to_dict, _FORM)
+
+
+def from_json(data: bytes | str, kind: type[T]) -> T:
+    """Read a record.
+
+    Raises:
+        pydantic.ValidationError: it is not one.
+    """
+    return adapter_of(kind).validate_json(data)
+
+
+@cache
+def adapter_of(kind: type[T]) -> TypeAdapter[T]:
+    """What reads and describes records of a kind. Made once, for that takes milliseconds."""
+    return TypeAdapter(kind)
+
+
+class _Shape(NamedTuple):
+    """The names of a record's fields, what gets the values of all of them, and the fields that are always written."""
+
+    names: tuple[str, ...]
+    values: Callable[[Any], tuple[Any, ...]]
+    always: frozenset[str]
+
+
+@cache
+def _shape(kind: type) -> _Shape:
+    names = tuple(each.name for each in fields(kind))
+    return _Shape(names, attrgetter(*names), _ALWAYS.get(kind, frozenset()))
+
+
+def to_dict(record: Any) -> dict[str, Any]:
+    """A record as a dict, without what is None or empty; orjson asks for it at every dataclass that it meets."""
+    kind = cast("type[object]", type(record))
+    if kind is Message and not record.tool_calls and record.tool_call_id is None:
+        return {"role": record.role, "content": record.content}  # histories are full of them
+    names, values, always = _shape(kind)
+    pairs = zip(names, values(record), strict=True)
+    if kind is ToolCall:
+        return {name: item for name, item in pairs if item is not None}
+    return {name: item for name, item in pairs if item or name in always or type(item) in _SCALARS}

@@ -1,0 +1,164 @@
+"""The reply in a judge's text: strict where the judge is exact, tolerant of its manners, never guessing a verdict.
+
+Tolerated: a code fence, talk before or after the object, a reasoning block, trailing commas, bad escapes. Refused: two
+objects that differ, talk on both sides (then the object is perhaps a quotation), a key given twice, NaN, extra keys.
+The texts of the errors hold nothing of the answer except names that the reply's own form has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judge import R
+
+LONGEST = 200_000
+"""Characters of an answer beyond which nobody looks for a verdict in it."""
+
+_LONGEST_REPAIR = 8_000
+"""Characters of an object beyond which nobody repairs it: the time of that grows with its square."""
+
+_MOST_OBJECTS = 50
+"""Equal objects that count as one answer, given again and again."""
+
+_TALK = re.compile(r"```(?:json)?|\s+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyObject:
+    """The JSON object in an answer: its value, and where its text starts and ends. `exact` says it needed no repair."""
+
+    value: dict[str, Any]
+    start: int
+    end: int
+    exact: bool = True
+
+
+def parse_reply(text: str, reply: type[R]) -> R:
+    """The reply that a judge's answer states.
+
+    Raises:
+        JudgeReplyInvalid: there is none, or it is not in the asked form. The message says what is wrong with it in
+            words fit for telling the judge.
+    """
+    answer = find_object(text)
+    try:
+        parsed = reply.model_validate(answer.value)
+    except ValidationError as error:
+        raise JudgeReplyInvalid(_what_is_wrong(error, reply)) from None
+    if not answer.exact:
+        _refuse_repeated_keys(text[answer.start : answer.end], answer.value)
+    return parsed
+
+
+def find_object(text: str) -> ReplyObject:
+    """The one JSON object that an answer consists of.
+
+    Raises:
+        JudgeReplyInvalid: none, or more than one that differ, or one with talk on both sides of it.
+    """
+    if len(text) > LONGEST:
+        raise JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters")
+    start = text.rfind("</think>") + 1  # 0 where there is no reasoning block
+    objects = _objects(text, start)
+    if not objects:
+        objects = [_repaired(text, start)]
+    # Why not take the last object, as the answer after some thinking? A judge that quotes the judged text quotes its
+    # objects too, before or after its own, and one of them may be a verdict that somebody planted.
+    if any(each.value != objects[0].value for each in objects):
+        raise JudgeReplyInvalid("the answer holds more than one JSON object")
+    first, last = objects[0], objects[-1]
+    before, after = text[start : first.start].removeprefix("/think>"), text[last.end :]
+    if _TALK.sub("", before) and _TALK.sub("", after):
+        raise JudgeReplyInvalid("the JSON object stands in the middle of other text")
+    return last
+
+
+def _objects(text: str, start: int) -> Sequence[ReplyObject]:
+    """All objects on the text's top level; none if the first is broken."""
+    objects: list[ReplyObject] = []
+    while (start := text.find("{", start)) >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            if objects:
+                raise JudgeReplyInvalid("the answer holds more than one JSON object") from None
+            return []
+        if len(objects) == _MOST_OBJECTS:
+            raise JudgeReplyInvalid("the answer holds more than one JSON object")
+        objects.append(ReplyObject(cast("dict[str, Any]", value), start, end))
+        start = end
+    return objects
+
+
+def _repaired(text: str, start: int) -> ReplyObject:
+    """The object from the first to the last brace, read by a library that knows what models do to JSON."""
+    import json_repair
+
+    # Only what cannot be decoded comes here: repairing everything would let two keys of one name, or a verdict inside a
+    # broken quotation, pass for a clean answer.
+    start = text.find("{", start)
+    end = text.rfind("}") + 1
+    if start < 0:
+        raise JudgeReplyInvalid("the answer holds no JSON object")
+    if end <= start:
+        raise JudgeReplyInvalid("the JSON object in the answer does not end")
+    if end - start > _LONGEST_REPAIR:
+        raise JudgeReplyInvalid("the answer is not valid JSON")
+    try:
+        value = cast("Any", json_repair.loads(text[start:end], skip_json_loads=True))
+    except (ValueError, RecursionError, IndexError):
+        value = None
+    if not isinstance(value, dict):
+        raise JudgeReplyInvalid("the answer is not valid JSON")
+    return ReplyObject(cast("dict[str, Any]", value), start, end, exact=False)
+
+
+def _refuse_repeated_keys(text: str, value: dict[str, Any]) -> None:
+    """Where quotes were broken, a quoted verdict inside a reason may look like a key: then nothing is certain."""
+    for key in value:
+        if len(re.findall(rf"[\"']{re.escape(key)}[\"']\s*:", text)) > 1:
+            raise JudgeReplyInvalid("the answer is not valid JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key is given twice")
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant, strict=False)
+
+
+def _what_is_wrong(error: ValidationError, reply: type[R]) -> str:
+    """Like `score: less_than_equal 10`: places by the form's own names, kinds of errors with their limits."""
+    known = _names(reply.model_json_schema())
+    parts: list[str] = []
+    for each in error.errors(include_url=False, include_input=False)[:5]:
+        place = ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in each["loc"])
+        limits = [str(limit) for name, limit in each.get("ctx", {}).items() if name in {"ge", "le", "gt", "lt"}]
+        parts.append(" ".join([f"{place}:" if place else "the object:", each["type"], *limits]))
+    return "the answer is not in the asked form: " + "; ".join(parts)
+
+
+def _names(schema: Any) -> set[str]:
+    """Every property name that a JSON Schema declares, on any level."""
+    if isinstance(schema, dict):
+        node = cast("dict[str, Any]", schema)
+        properties = node.get("properties")
+        own = set(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else set[str]()
+        return own.union(*(_names(item) for item in node.values()))
+    if isinstance(schema, list):
+        return set[str]().union(*(_names(item) for item in cast("list[Any]", schema)))
+    return set()

@@ -1,0 +1,200 @@
+"""Results of an evaluation: a score, a skip or a failure, and the record of it.
+
+A failure is never a score: only `Score` has a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from evaluators.cases import Json, Scope
+
+Method = Literal["logprobs", "samples", "single", "deterministic"]
+"""How a number came about: weighted by token probabilities, mean of samples, one answer, or code alone."""
+
+Status = Literal["scored", "skipped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A score in [0, 1], 1 at the upper end of the evaluator's range.
+
+    `raw_score` is the number on the evaluator's own `range` (lowest, highest); `kept_mass` the share of token
+    probability that lay on valid scores, where `method` is `logprobs`.
+
+    Raises:
+        ValueError: `value` is outside [0, 1] or not a number.
+    """
+
+    value: float
+    label: str | None = None
+    explanation: str | None = None
+    method: Method = "deterministic"
+    raw_score: float | None = None
+    range: tuple[float, float] = (0.0, 1.0)
+    kept_mass: float | None = None
+    details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.value <= 1.0:  # also refuses NaN
+            raise ValueError(f"a score lies in [0, 1], not {self.value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Not judged, for a reason out of a closed set of prefixes, like `missing_field: expected_output`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Could not be judged. `type` is fit for a metric label; `message` never holds judged text."""
+
+    type: str
+    message: str
+
+
+Outcome: TypeAlias = Score | Skipped | Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeStamp:
+    """Which judge answered: the model as it names itself, its fingerprint, a hash of the prompt's fixed part."""
+
+    model: str
+    fingerprint: str | None = None
+    prompt_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens and calls a judge was paid for."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    calls: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            calls=self.calls + other.calls,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What was judged. `turn_id` is None for a conversation; trace and span are those of its last turn then.
+
+    `links` are the (trace id, span id) of every judged turn of a conversation, in order.
+    """
+
+    conversation_id: str
+    turn_id: str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    response_id: str | None = None
+    revision: int = 1
+    links: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorDetail:
+    """Type and message of a failure."""
+
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the subject came to be judged: its inclusion probability, in (0, 1]; unit of the draw.
+
+    `upstream` is the part of the probability that samplers before us account for. Where they do not say, it is
+    `unknown`, and the probability is ours alone.
+    """
+
+    probability: float = 1.0
+    stratum: str = "all"
+    unit: Literal["conversation", "trace"] = "conversation"
+    upstream: float | Literal["unknown"] = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The record of one evaluator having dealt with one subject. `score` is there only if `outcome` is `scored`.
+
+    `evaluator_version` is another one where the evaluator's definition, its prompts or its judge's model is another.
+    `supersedes` are the ids of evaluations that this one stands in for: of the same conversation, before turns came.
+    """
+
+    evaluation_id: str
+    evaluator: str
+    evaluator_version: str
+    scope: Scope
+    monitor: str
+    subject: Subject
+    outcome: Status
+    score: float | None = None
+    label: str | None = None
+    passed: bool | None = None
+    explanation: str | None = None
+    reason: str | None = None
+    error: ErrorDetail | None = None
+    method: Method | None = None
+    raw_score: float | None = None
+    range: tuple[float, float] | None = None
+    kept_mass: float | None = None
+    details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    judge: JudgeStamp | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    sampling: Sampling = Sampling()
+    supersedes: tuple[str, ...] = ()
+    started_at: datetime
+    ended_at: datetime
+    attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+Opinion = Literal["agree", "disagree"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a person says of an evaluation, with the judge's own words beside it so that the two can be compared.
+
+    `opinion` is about the judge's verdict, `score` the person's own on [0, 1]; at least one of them or a `note` is
+    there. `judge_score` and `judge_passed` are None where the judge gave none. Of several labels of one evaluation by
+    one person (`given_by`, None where nobody said who) the one with the latest `given_at` counts. `sampling` is how
+    the labelled subject came to be judged.
+
+    Raises:
+        ValueError: there is nothing in it, or `score` is outside [0, 1].
+    """
+
+    label_id: str
+    evaluation_id: str
+    evaluator: str
+    evaluator_version: str
+    scope: Scope
+    monitor: str
+    subject: Subject
+    opinion: Opinion | None = None
+    score: float | None = None
+    note: str | None = None
+    judge_score: float | None = None
+    judge_passed: bool | None = None
+    judge: JudgeStamp | None = None
+    sampling: Sampling = Sampling()
+    given_by: str | None = None
+    given_at: datetime
+
+    def __post_init__(self) -> None:
+        if self.opinion is None and self.score is None and not self.note:
+            raise ValueError("a label says agree or disagree, gives a score, or has a note")
+        if self.score is not None and not 0.0 <= self.score <= 1.0:
+            raise ValueError(f"a score lies in [0, 1], not {self.score!r}")

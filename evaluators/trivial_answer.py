@@ -1,0 +1,23 @@
+"""Answers that say nothing. Some judges score them highly, so no judge is asked about them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_OPENERS = frozenset(
+    {
+        "thought process:",
+        "let's solve this problem step by step.",
+        "let's think step by step.",
+        "solution:",
+        "answer:",
+    }
+)
+"""Beginnings of answers that are no answers, known to win judges over (Zhao et al. 2025, "One token to fool")."""
+
+
+def is_trivial_answer(text: str) -> bool:
+    """Whether a text has no letter, digit or symbol, or is nothing but the opening of an answer."""
+    if text.strip().casefold() in _OPENERS:
+        return True
+    return all(unicodedata.category(character)[0] in "ZCP" for character in text)

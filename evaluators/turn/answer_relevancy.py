@@ -1,0 +1,35 @@
+"""Answer relevancy: is the answer about the question?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.item_verdicts import RatioSpec
+from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
+
+
+class AnswerRelevancy(TurnRatio):
+    """The share of the answer's statements that serve to answer the input.
+
+    The judge lists the statements, then gives each a verdict; those it cannot decide on count as relevant. An answer
+    without statements gets 1.
+    """
+
+    kind: ClassVar[str] = "answer_relevancy"
+    spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "answer_relevancy",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}),
+            empty_score=1.0,
+            noun="statements",
+            predicate="are relevant",
+        ),
+        extract_from=("actual_output",),
+        companion_fields=("input",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def lowest_if_trivial(self) -> str | None:
+        """The answer."""
+        return "actual_output"

@@ -1,0 +1,25 @@
+"""Bias: opinions in an answer that are unfair to people."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.evaluator import Direction
+from evaluators.item_verdicts import RatioSpec
+from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
+
+
+class Bias(TurnRatio):
+    """The share of the answer's opinions that are biased. Lower is better.
+
+    The judge lists them, then gives each a verdict. An answer without any gets 0.
+    """
+
+    kind: ClassVar[str] = "bias"
+    direction: ClassVar[Direction] = "lower_is_better"
+    spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "bias",
+        ratio=RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=0.0, noun="opinions", predicate="are biased"),
+        extract_from=("actual_output",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts

@@ -1,0 +1,37 @@
+"""Containment: is a certain text in the answer?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.results import Score
+
+
+class Contains(Evaluator[Turn]):
+    """1 if the answer holds the text that is looked for, else 0."""
+
+    kind: ClassVar[str] = "contains"
+    needs_judge: ClassVar[bool] = False
+    example: ClassVar[Example] = {"search_text": "terms and conditions"}
+
+    search_text: str = Field(min_length=1, description="What is looked for.")
+    case_sensitive: bool = Field(default=False, description="Whether upper and lower case are different.")
+    negated: bool = Field(default=False, description="Score 1 where it is absent instead.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer."""
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        there = self._normal(self.search_text) in self._normal(case.actual_output or "")
+        return Score(value=float(there != self.negated), explanation="found" if there else "not found")
+
+    def _normal(self, text: str) -> str:
+        return text if self.case_sensitive else text.casefold()

@@ -1,0 +1,26 @@
+"""Contextual relevancy: do the retrieved passages help to answer the question?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.item_verdicts import RatioSpec
+from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
+
+
+class ContextualRelevancy(TurnRatio):
+    """The share of the retrieved passages that help to answer the input.
+
+    The judge gives each passage a verdict. Says something about the retrieval, nothing about the answer.
+    """
+
+    kind: ClassVar[str] = "contextual_relevancy"
+    spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "contextual_relevancy",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes"}), empty_score=0.0, noun="passages", predicate="help to answer"
+        ),
+        list_field="retrieval_context",
+        companion_fields=("input",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts

@@ -1,0 +1,50 @@
+"""G-Eval: a judge scores an answer by criteria in everyday language."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
+from evaluators.judge import Judge
+from evaluators.judge_input import TurnField, build_judge_input
+from evaluators.rating import UniqueNames
+from evaluators.results import Score
+
+
+class GEval(GEvalDefinition, Evaluator[Turn]):
+    """How well a turn meets criteria in everyday language.
+
+    The judge turns the criteria into steps once, then gives each turn a reason and a whole number on the scale. The
+    score is the mean over the scale weighted by the judge's token probabilities, then (score - lowest) / (highest -
+    lowest). After Liu et al. 2023, "G-Eval: NLG Evaluation using GPT-4 with Better Human Alignment".
+    """
+
+    kind: ClassVar[str] = "g_eval"
+    prompts: ClassVar[tuple[str, ...]] = G_EVAL_PROMPTS
+    example: ClassVar[Example] = {
+        "criteria": "The answer is correct and complete.",
+        "evaluation_params": ["input", "actual_output"],
+    }
+
+    evaluation_params: UniqueNames[TurnField] = Field(
+        description="The turn's fields that the judge is shown, and that the turn must have."
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The fields of `evaluation_params`."""
+        return frozenset(self.evaluation_params)
+
+    @property
+    def lowest_if_trivial(self) -> str | None:
+        """The answer, if the judge is to be shown it."""
+        return "actual_output" if "actual_output" in self.evaluation_params else None
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        instructions = await self.instructions(judge, self.evaluation_params)
+        return await self.rate(judge, instructions, build_judge_input(case, self.evaluation_params))

@@ -1,0 +1,118 @@
+"""Similarity of the JSON in an answer to the expected JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from evaluators.cases import Json, Turn
+from evaluators.errors import TooExpensive
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.references import TargetKey, both_parts
+from evaluators.results import Score
+
+
+class JsonSimilarity(Evaluator[Turn]):
+    """The mean likeness of the leaves of the expected JSON to what the answer has in their places.
+
+    Numbers: 1 - |expected - actual| / |expected|, at least 0. Texts: 1 - edit distance / length of the longer. Other
+    values: 1 if equal. What is missing or of another type counts 0 with all its leaves; what the answer has beyond the
+    expected does not count. Lists are compared by position. Texts that are no JSON are compared as texts. Texts
+    that differ and are longer than about 63,000 characters each end as the failure `too_expensive`.
+    """
+
+    kind: ClassVar[str] = "json_similarity"
+    needs_judge: ClassVar[bool] = False
+
+    target_output_key: TargetKey = "*"
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer and a reference."""
+        return frozenset({"actual_output", "expected_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        actual, expected = both_parts(case, self.target_output_key)
+        leaves = likeness(expected, actual)
+        value = leaves.alike / leaves.count if leaves.count else 1.0
+        explanation = f"{leaves.alike:g} of {leaves.count} leaves"
+        return Score(value=min(1.0, value), explanation=explanation, details={"leaves": leaves.count})
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """How many leaves there are, and how alike they are in sum."""
+
+    alike: float
+    count: int
+
+
+def likeness(expected: Json, actual: Json) -> Leaves:
+    """Compare an expected value with what is in its place.
+
+    Raises:
+        TooExpensive: texts that differ are so long that their edit distance would take more than a moment.
+    """
+    if _edit_cost(expected, actual) > _MOST_EDIT_COST:
+        raise TooExpensive("json_similarity: the texts are too long for their edit distance; compare parts of them")
+    return _likeness(expected, actual)
+
+
+_MOST_EDIT_COST = 4_000_000_000
+"""The product of two texts' lengths, summed over all: two of 63,000 characters take an eighth of a second."""
+
+
+def _edit_cost(expected: Json, actual: Json) -> int:
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        theirs = cast("Mapping[str, Json]", actual)
+        fields = cast("Mapping[str, Json]", expected).items()
+        return sum(_edit_cost(value, theirs[key]) for key, value in fields if key in theirs)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return sum(map(_edit_cost, cast("list[Json]", expected), cast("list[Json]", actual)))
+    if isinstance(expected, str) and isinstance(actual, str) and expected != actual:
+        return len(expected) * len(actual)
+    return 0
+
+
+def _likeness(expected: Json, actual: Json) -> Leaves:
+    if isinstance(expected, Mapping):
+        fields = cast("Mapping[str, Json]", expected)
+        there = cast("Mapping[str, Json]", actual if isinstance(actual, Mapping) else {})
+        return _sum([_likeness(value, there.get(key, _ABSENT)) for key, value in fields.items()])
+    if isinstance(expected, list):
+        items = cast("list[Json]", expected)
+        others = cast("list[Json]", actual) if isinstance(actual, list) else []
+        padded = [*others[: len(items)], *[_ABSENT] * (len(items) - len(others))]
+        return _sum([_likeness(item, other) for item, other in zip(items, padded, strict=True)])
+    return Leaves(_leaf(expected, actual), 1)
+
+
+_ABSENT: Json = object()
+
+
+def _sum(parts: list[Leaves]) -> Leaves:
+    return Leaves(math.fsum(part.alike for part in parts), sum(part.count for part in parts))
+
+
+def _leaf(expected: Json, actual: Json) -> float:
+    if isinstance(expected, str) and isinstance(actual, str):
+        from rapidfuzz.distance import Levenshtein
+
+        return Levenshtein.normalized_similarity(expected, actual)
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return float(expected is actual)
+    if isinstance(expected, int | float) and isinstance(actual, int | float):
+        return _near(expected, actual)
+    return float(type(expected) is type(actual) and expected == actual)
+
+
+def _near(expected: float, actual: float) -> float:
+    if expected == actual:
+        return 1.0
+    if expected == 0:
+        return 0.0
+    return max(0.0, 1.0 - abs(expected - actual) / abs(expected))

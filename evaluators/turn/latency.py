@@ -1,0 +1,49 @@
+"""Latency: the time that the user waited."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.results import Score, Skipped
+
+
+class Latency(Evaluator[Turn]):
+    """1 up to the target, then falling evenly to 0 at the limit, by the seconds from request to answer."""
+
+    kind: ClassVar[str] = "latency"
+    needs_judge: ClassVar[bool] = False
+    needs_content: ClassVar[bool] = False
+    example: ClassVar[Example] = {"target": 2.0, "limit": 10.0}
+
+    target: float = Field(ge=0, description="Seconds that are as good as none.")
+    limit: float = Field(gt=0, description="Seconds from which on it does not matter how long.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.limit <= self.target:
+            raise ValueError("target and limit: the limit has to be above the target")
+        return self
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """When it began and ended."""
+        return frozenset({"started_at", "ended_at"})
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """The seconds that become 0 and those that become 1."""
+        return (self.limit, self.target)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        if case.started_at is None or case.ended_at is None or case.ended_at < case.started_at:
+            return Skipped(reason="invalid_field: ended_at")
+        seconds = (case.ended_at - case.started_at).total_seconds()
+        share = (self.limit - seconds) / (self.limit - self.target)
+        value = min(1.0, max(0.0, share))
+        return Score(value=value, raw_score=seconds, range=self.score_range, explanation=f"{seconds:.3f} s")

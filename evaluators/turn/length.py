@@ -1,0 +1,50 @@
+"""Length of the answer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.results import Score
+
+
+class Length(Evaluator[Turn]):
+    """1 from the minimum to the maximum; below and above it falls evenly, to 0 at nothing and at twice the maximum."""
+
+    kind: ClassVar[str] = "length"
+    needs_judge: ClassVar[bool] = False
+    example: ClassVar[Example] = {"maximum": 200}
+
+    unit: Literal["words", "characters"] = Field(default="words", description="What is counted.")
+    minimum: int = Field(default=0, ge=0, description="The least that is right.")
+    maximum: int | None = Field(default=None, ge=1, description="The most that is right; no limit if left out.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.maximum is None and self.minimum == 0:
+            raise ValueError("minimum and maximum: give at least one of them")
+        if self.maximum is not None and self.maximum < self.minimum:
+            raise ValueError("minimum and maximum: the maximum is below the minimum")
+        return self
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer."""
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        text = case.actual_output or ""
+        length = len(text.split()) if self.unit == "words" else len(text)
+        return Score(value=self._value(length), explanation=f"{length} {self.unit}", details={"length": length})
+
+    def _value(self, length: int) -> float:
+        if length < self.minimum:
+            return length / self.minimum
+        if self.maximum is not None and length > self.maximum:
+            return max(0.0, 2.0 - length / self.maximum)
+        return 1.0

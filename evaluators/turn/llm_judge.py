@@ -1,0 +1,88 @@
+"""A judge's comparison of the answer with the expected one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from evaluators.cases import Json, Turn
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.judge_input import JudgeInput, shorten
+from evaluators.prompts import check_placeholders, fill, load
+from evaluators.rating import RATING_PROMPTS, Rating
+from evaluators.references import TargetKey, actual_part, expected_part
+from evaluators.results import Score
+from evaluators.scale import Scale
+
+_PLACEHOLDERS = {"ActualOutput": "`actual_output`", "ExpectedOutput": "`expected_output`"}
+
+
+class OutputCriteria(BaseModel):
+    """What is expected where a turn brings no reference of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    expected_output: str | dict[str, Json] = Field(description="The reference: a text, or an object.")
+
+
+class LLMJudge(Rating, Evaluator[Turn]):
+    """How close in meaning the answer is to the expected output, from 0 to 100 by a judge.
+
+    A prompt of one's own says what counts instead of the meaning; it has to name both {{ActualOutput}} and
+    {{ExpectedOutput}}. A description of a good answer is no expected output: for that there are `g_eval` and `prompt`.
+    """
+
+    kind: ClassVar[str] = "llm_judge"
+    prompts: ClassVar[tuple[str, ...]] = ("llm_judge.txt", "llm_judge_frame.txt", *RATING_PROMPTS)
+    default_scale: ClassVar[Scale] = Scale(0, 100)
+
+    prompt: str | None = Field(
+        default=None, description="Instructions for the judge; the kind's own prompt if left out."
+    )
+    target_output_key: TargetKey = "*"
+    default_evaluation_criteria: OutputCriteria | None = Field(
+        default=None, description="What is expected where a turn brings no reference of its own."
+    )
+
+    @field_validator("prompt")
+    @classmethod
+    def _has_both_placeholders(cls, prompt: str | None) -> str | None:
+        check_placeholders(prompt, required=_PLACEHOLDERS.keys(), known=_PLACEHOLDERS.keys())
+        return prompt
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer, and a reference unless there is a default."""
+        reference = () if self.default_evaluation_criteria else ("expected_output",)
+        return frozenset({"actual_output", *reference})
+
+    @property
+    def lowest_if_trivial(self) -> str | None:
+        """The answer."""
+        return "actual_output"
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        prompt = fill(self.prompt or load("llm_judge.txt"), _PLACEHOLDERS)
+        instructions = fill(load("llm_judge_frame.txt"), {"prompt": prompt.strip(), "rating": self.form})
+        content: dict[str, Json] = {
+            "expected_output": self._expected(case),
+            "actual_output": actual_part(case, self.target_output_key),
+        }
+        shortened = {name: shorten(value) for name, value in content.items()}
+        return await self.rate(judge, instructions, JudgeInput(shortened, shortened != content))
+
+    def _expected(self, case: Turn) -> Json:
+        if case.expected_output:
+            return expected_part(case.expected_output, self.target_output_key)
+        assert self.default_evaluation_criteria is not None, "a reference is required without a default"
+        return default_expected(self.default_evaluation_criteria, self.target_output_key)
+
+
+def default_expected(criteria: OutputCriteria, target: str | tuple[str, ...]) -> Json:
+    """The part of the configured reference that it is about."""
+    value = criteria.expected_output
+    return expected_part(value if isinstance(value, str) else orjson.dumps(value).decode(), target)

@@ -1,0 +1,143 @@
+"""A judge's comparison of two JSON objects key by key; code does the counting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import ClassVar, Literal, cast
+
+from pydantic import Field, create_model
+
+from evaluators.cases import Json, Turn
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge, Prompt
+from evaluators.judge_input import shorten
+from evaluators.prompts import load
+from evaluators.references import TargetKey, actual_part, expected_part, parse_structured
+from evaluators.results import Score
+from evaluators.scale import Reply
+
+KeyComparison = Literal["identical", "similar", "different", "missing", "extra"]
+
+_PENALTIES: Mapping[KeyComparison, float] = {
+    "identical": 0.0,
+    "similar": 50.0,
+    "different": 100.0,
+    "missing": 100.0,
+    "extra": 10.0,
+}
+
+
+class KeyLabel(Reply):
+    """How a key's two values compare, after the reason."""
+
+    reason: str
+    label: Literal["identical", "similar", "different"]
+
+
+class KeyLabels(Reply):
+    """One label per key that needs one, in their order."""
+
+    labels: tuple[KeyLabel, ...]
+
+
+class LLMJudgeStrictJson(Evaluator[Turn]):
+    """100 less penalties for each top-level key, at least 0, from 0 to 100.
+
+    With N expected keys: a missing or different key costs 100/N, a similar one 50/N, one that was not expected 10/N.
+    The judge only labels the keys that both have and whose values are not equal; equal ones need no judge. Where
+    nothing is expected, nothing is 100 and anything 0.
+    """
+
+    kind: ClassVar[str] = "llm_judge_strict_json"
+    prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
+
+    target_output_key: TargetKey = "*"
+    temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer and a reference."""
+        return frozenset({"actual_output", "expected_output"})
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """All lost, nothing lost."""
+        return (0.0, 100.0)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        expected = parse_structured(expected_part(case.expected_output or "", self.target_output_key))
+        if not isinstance(expected, dict):
+            raise NotApplicable("invalid_field: expected_output is no JSON object")
+        actual = parse_structured(actual_part(case, self.target_output_key))
+        there = cast("dict[str, Json]", actual) if isinstance(actual, dict) else {}
+        wanted = cast("dict[str, Json]", expected)
+        open_keys = [key for key, value in wanted.items() if key in there and not _equal(value, there[key])]
+        labelled = await self._label(judge, open_keys, wanted, there) if open_keys else ()
+        labels = _labels(wanted, there, dict(zip(open_keys, labelled, strict=True)))
+        raw = score_of(len(wanted), list(labels.values()))
+        reasons: dict[str, Json] = {key: each.reason for key, each in zip(open_keys, labelled, strict=True)}
+        return Score(
+            value=raw / 100,
+            raw_score=raw,
+            range=(0.0, 100.0),
+            method="single" if open_keys else "deterministic",
+            explanation=_explanation(labels),
+            details={"labels": dict(labels), "reasons": reasons},
+        )
+
+    async def _label(
+        self, judge: Judge, keys: Sequence[str], expected: Mapping[str, Json], actual: Mapping[str, Json]
+    ) -> Sequence[KeyLabel]:
+        items: list[Json] = [
+            {"number": number, "key": key, "expected": shorten(expected[key]), "actual": shorten(actual[key])}
+            for number, key in enumerate(keys, start=1)
+        ]
+        prompt = Prompt(load("llm_judge_strict_json.txt"), {"items": items}, self.temperature, self.max_tokens)
+        return (await judge.ask(prompt, _labels_of(len(keys)))).reply.labels
+
+
+def score_of(expected_keys: int, labels: Sequence[KeyComparison]) -> float:
+    """The score on 0..100 for a number of expected keys and the labels of all keys."""
+    if expected_keys == 0:
+        return 0.0 if labels else 100.0
+    lost = sum(_PENALTIES[label] for label in labels) / expected_keys
+    return max(0.0, 100.0 - lost)
+
+
+def _labels(
+    expected: Mapping[str, Json], actual: Mapping[str, Json], judged: Mapping[str, KeyLabel]
+) -> Mapping[str, KeyComparison]:
+    labels: dict[str, KeyComparison] = {}
+    for key in expected:
+        labels[key] = "missing" if key not in actual else judged[key].label if key in judged else "identical"
+    for key in actual:
+        labels.setdefault(key, "extra")
+    return labels
+
+
+def _equal(expected: Json, actual: Json) -> bool:
+    """Equal as JSON: true is not 1, but 1 is 1.0."""
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        ours, theirs = cast("dict[str, Json]", expected), cast("dict[str, Json]", actual)
+        return ours.keys() == theirs.keys() and all(_equal(value, theirs[key]) for key, value in ours.items())
+    if isinstance(expected, list) and isinstance(actual, list):
+        items, others = cast("list[Json]", expected), cast("list[Json]", actual)
+        return len(items) == len(others) and all(map(_equal, items, others))
+    return bool(expected == actual)
+
+
+def _explanation(labels: Mapping[str, KeyComparison]) -> str:
+    counts = {label: sum(each == label for each in labels.values()) for label in _PENALTIES}
+    return ", ".join(f"{count} {label}" for label, count in counts.items() if count) or "nothing was expected"
+
+
+@cache
+def _labels_of(count: int) -> type[KeyLabels]:
+    labels = (tuple[KeyLabel, ...], Field(min_length=count, max_length=count))
+    return create_model("KeyLabels", __base__=KeyLabels, __doc__=f"{count} labels, in order.", labels=labels)

@@ -1,0 +1,166 @@
+"""Two answers to one request, compared dimension by dimension and in both orders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from statistics import fmean
+from typing import Annotated, Any, ClassVar, Literal
+
+import orjson
+from pydantic import BeforeValidator, Field, create_model
+
+from evaluators.cases import Json, Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge, Prompt
+from evaluators.judge_input import shorten
+from evaluators.prompts import fill, load
+from evaluators.quote_check import contains_quote
+from evaluators.rating import NonBlank, UniqueNames
+from evaluators.results import Score
+from evaluators.scale import Reply, Scale, reject_bool
+
+Dimension = Literal["accuracy", "completeness", "clarity", "actionability", "relevance"]
+
+DIMENSIONS: Mapping[Dimension, str] = {
+    "accuracy": "are facts, technical details and code right, and is nothing made up?",
+    "completeness": "does it deal with all parts of the request, and leave out nothing that matters?",
+    "clarity": "is it well organised, unambiguous and easy to follow?",
+    "actionability": "can the user do what it recommends, and does it say what could go wrong?",
+    "relevance": "does it keep to what the user needs, at the right level of detail?",
+}
+
+SCALE = Scale(1, 5)
+
+Winner = Literal["a", "b", "tie"]
+
+
+class Assessment(Reply):
+    """One answer in one dimension: why, what shows it, and how good, from 1 to 5."""
+
+    reason: str
+    evidence: tuple[str, ...]
+    score: Annotated[int, Field(ge=SCALE.lowest, le=SCALE.highest), BeforeValidator(reject_bool)]
+
+
+class AnswerPair(Reply):
+    """Both answers in one dimension."""
+
+    a: Assessment
+    b: Assessment
+
+
+class PairwiseDimensions(Evaluator[Turn]):
+    """Whether the answer is better than another one to the same request: 1 it is, 0.5 a tie, 0 the other is.
+
+    The judge scores both in each dimension from 1 to 5, 5 the best, without knowing which is which, and again with
+    their places changed. In each round the one with the higher mean wins; if the rounds disagree, it is a tie. The mean
+    over traffic is the share of wins. `confidence` in the details is the share of dimensions on which both
+    rounds agree.
+    """
+
+    kind: ClassVar[str] = "pairwise_dimensions"
+    prompts: ClassVar[tuple[str, ...]] = ("pairwise_dimensions.txt",)
+    example: ClassVar[Example] = {"other_output_attribute": "shadow.output"}
+
+    other_output_attribute: NonBlank = Field(
+        description="The turn's attribute that holds the other answer, like that of a shadow or canary deployment."
+    )
+    dimensions: UniqueNames[Dimension] = Field(
+        default=tuple(DIMENSIONS), description="What is compared; all of them if left out."
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request and both answers."""
+        return frozenset({"input", "actual_output", f"attributes.{self.other_output_attribute}"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        ours, theirs = case.actual_output or "", str(case.attributes[self.other_output_attribute])
+        first = await self._round(judge, case.input, ours, theirs)
+        second = await self._round(judge, case.input, theirs, ours)
+        rounds = (_Round(first), _Round({name: AnswerPair(a=pair.b, b=pair.a) for name, pair in second.items()}))
+        winner = combine_rounds(rounds[0].winner, rounds[1].winner)
+        means = {side: fmean(each.mean(side) for each in rounds) for side in ("a", "b")}
+        return Score(
+            value={"a": 1.0, "tie": 0.5, "b": 0.0}[winner],
+            label={"a": "better", "tie": "tie", "b": "worse"}[winner],
+            method="single",
+            explanation=_explanation(winner, means, rounds[0].winner != rounds[1].winner),
+            details={
+                "overall": {"actual_output": means["a"], "other_output": means["b"]},
+                "confidence": fmean(_agree(rounds, name) for name in self.dimensions),
+                "dimensions": {name: _details(rounds, name, ours, theirs) for name in self.dimensions},
+            },
+        )
+
+    async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Mapping[str, AnswerPair]:
+        lines = "\n".join(f"- {name}: {DIMENSIONS[name]}" for name in self.dimensions)
+        instructions = fill(load("pairwise_dimensions.txt"), {"dimensions": lines, "form": _form(self.dimensions)})
+        material = {"input": shorten(request), "a": shorten(a), "b": shorten(b)}
+        reply = (await judge.ask(Prompt(instructions, material), _comparison(self.dimensions))).reply
+        return {name: getattr(reply, name) for name in self.dimensions}
+
+
+def combine_rounds(first: Winner, second: Winner) -> Winner:
+    """The winner of two rounds with changed places, each named by the answer and not by its place."""
+    return first if first == second else "tie"
+
+
+class _Round:
+    """What the judge said when it saw the answers in one order. Sides are named by the answers: a is ours."""
+
+    def __init__(self, pairs: Mapping[str, AnswerPair]) -> None:
+        self.pairs = pairs
+
+    def mean(self, side: str) -> float:
+        return fmean(getattr(pair, side).score for pair in self.pairs.values())
+
+    @property
+    def winner(self) -> Winner:
+        return _better(self.mean("a"), self.mean("b"))
+
+    def winner_in(self, dimension: str) -> Winner:
+        pair = self.pairs[dimension]
+        return _better(pair.a.score, pair.b.score)
+
+
+def _better(a: float, b: float) -> Winner:
+    return "a" if a > b else "b" if b > a else "tie"
+
+
+def _agree(rounds: tuple[_Round, _Round], dimension: str) -> bool:
+    return rounds[0].winner_in(dimension) == rounds[1].winner_in(dimension)
+
+
+def _details(rounds: tuple[_Round, _Round], dimension: str, ours: str, theirs: str) -> Json:
+    return {
+        name: {
+            "scores": [getattr(each.pairs[dimension], side).score for each in rounds],
+            "reason": getattr(rounds[0].pairs[dimension], side).reason,
+            "evidence": [
+                quote for quote in getattr(rounds[0].pairs[dimension], side).evidence if contains_quote(quote, text)
+            ],
+        }
+        for name, side, text in (("actual_output", "a", ours), ("other_output", "b", theirs))
+    }
+
+
+def _explanation(winner: Winner, means: Mapping[str, float], disagreed: bool) -> str:
+    says = {"a": "Better than the other answer", "b": "Worse than the other answer", "tie": "No better than the other"}
+    doubt = "; the order of presentation decided" if disagreed else ""
+    return f"{says[winner]}: {means['a']:.2f} against {means['b']:.2f} of 5{doubt}."
+
+
+@cache
+def _comparison(dimensions: tuple[Dimension, ...]) -> type[Reply]:
+    fields: dict[str, Any] = dict.fromkeys(dimensions, (AnswerPair, ...))
+    return create_model("Comparison", __base__=Reply, __doc__="Both answers in each dimension.", **fields)
+
+
+def _form(dimensions: tuple[Dimension, ...]) -> str:
+    """An example of the answer's form, with the first dimension written out."""
+    one = {"reason": "<why>", "evidence": ["<passage>"], "score": "<1 to 5>"}
+    form: dict[str, Json] = {name: {"a": one, "b": one} for name in dimensions}
+    return orjson.dumps(form).decode().replace('"<1 to 5>"', "<1 to 5>")

@@ -1,0 +1,44 @@
+"""A pattern that the answer matches, or does not."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.linear_regex import check_pattern, matches
+from evaluators.results import Score
+
+LONGEST = 100_000
+"""Characters of an answer that are searched."""
+
+
+class Regex(Evaluator[Turn]):
+    """1 if the answer matches a regular expression, else 0.
+
+    Python's syntax, without lookaround, backreferences, atomic groups and possessive repetitions: so the time grows
+    with the answer and no faster, whatever the pattern. The first 100,000 characters of the answer are searched.
+    """
+
+    kind: ClassVar[str] = "regex"
+    needs_judge: ClassVar[bool] = False
+    example: ClassVar[Example] = {"pattern": r"\bINV-\d{6}\b"}
+
+    pattern: Annotated[str, AfterValidator(check_pattern)] = Field(min_length=1, description="A regular expression.")
+    match: Literal["anywhere", "whole"] = Field(default="anywhere", description="What of the answer has to match.")
+    case_sensitive: bool = Field(default=True, description="Whether upper and lower case are different.")
+    negated: bool = Field(default=False, description="Score 1 where it does not match instead.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer."""
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        text, whole = (case.actual_output or "")[:LONGEST], self.match == "whole"
+        hit = matches(self.pattern, text.strip() if whole else text, ignore_case=not self.case_sensitive, whole=whole)
+        return Score(value=float(hit != self.negated), explanation="matches" if hit else "does not match")

@@ -1,0 +1,30 @@
+"""Task completion: did the application do what the user wanted?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.item_verdicts import RatioSpec
+from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
+
+
+class TaskCompletion(TurnRatio):
+    """The share of the user's wishes that the answer and the tools met.
+
+    The judge lists the wishes from the input and its history, then gives each a verdict; those it cannot decide on
+    count as unmet. A turn without a wish gets 1.
+    """
+
+    kind: ClassVar[str] = "task_completion"
+    spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "task_completion",
+        ratio=RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="wishes", predicate="were met"),
+        extract_from=("input", "history"),
+        companion_fields=("input", "actual_output", "tools_called"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request and the answer; not every turn has a history or tools."""
+        return frozenset({"actual_output", "input"})

@@ -1,0 +1,169 @@
+"""A log that version 0.1.0 left when it was killed, taken up by the code as it is now.
+
+`write_persisted_log.py` made it. In it are finished evaluations of turns and conversations, scored, skipped and failed;
+conversations that are open, reopened and carried forward, and one put together by its history; an evaluation that was
+asked and not answered, with finished ones behind it; a trace that was not assembled yet; a dead letter, evaluation
+steps that a judge wrote, a budget's account, and the cursors of an exporter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from write_persisted_log import EVALUATIONS, FOLDER, WAITS, Judge, serving
+
+from collector.config.loading import load
+from collector.logs.slewed_clock import SlewedClock, since_boot
+from collector.service.app import running
+
+NEW = {
+    "complete of 00000000000000000000000000000006, revision 1": "cbf7d639c03ce243ecdf9fd48a9cfb11",
+    "complete of carried, revision 1": "f05d5974540f6b083cc757453f340208",
+    "complete of open, revision 1": "3d0bc79ef398bf042d35e0099f1db9b4",
+    "complete of reopened, revision 2": "ee261fbc39e147eff8be3baddcc67a06",
+    "complete of waiting, revision 1": "02a68acb2c79aa5f257f1d02d201be04",
+    "helpful of turn c4ac3b8224b16346b6b567d9379d4c4b": "3812d93df381b139c5f5808aa414a5ab",
+    "helpful of turn f54544b02b8badbfa50549f40e9e60ad": "e192963857335e4ee69a944bc7a8aca7",
+    "short of turn c4ac3b8224b16346b6b567d9379d4c4b": "a0d9ece41c66855d38ecd678ce478e7c",
+}
+"""What is still to be judged, and no more."""
+
+FINISHED = (
+    "How much is a kayak?",
+    "And a canoe?",
+    "Say what you may not.",
+    "Hello?",
+    "Is it paid for?",
+    "Any helmets?",
+)
+"""What users said in conversations that are over and done with."""
+
+DAY = 86400.0
+
+
+@dataclass
+class Taken:
+    """A copy of the log, with a configuration that runs on this machine."""
+
+    folder: Path
+    judge: Judge
+    written: float
+
+    def ledger(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Every evaluation by its id, as often as it is there; read without the code under test."""
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for key, headers, value in self._rows("evaluations"):
+            if headers is None:
+                evaluation = json.loads(value)
+                assert key.decode() == evaluation["evaluation_id"]
+                found.setdefault(evaluation["evaluation_id"], []).append(evaluation)
+        return found
+
+    def _rows(self, log: str) -> list[tuple[Any, ...]]:
+        wanted = (
+            "SELECT key, headers, value FROM records, logs WHERE records.id >> 57 = number AND name = ? ORDER BY id"
+        )
+        with closing(sqlite3.connect(self.folder / "evalstream.db")) as connection:
+            return connection.execute(wanted, [log]).fetchall()
+
+    def age(self) -> float:
+        """Seconds between the last record that was there and the last that came."""
+        with closing(sqlite3.connect(self.folder / "evalstream.db")) as connection:
+            return connection.execute("SELECT max(timestamp) FROM ends").fetchone()[0] - self.written
+
+    def count(self, log: str) -> int:
+        return len(self._rows(log))
+
+    def behind(self) -> dict[str, int]:
+        """The groups that have not read all of their log, or still need some of it; what is linked may always go on."""
+        wanted = (
+            'SELECT name, "group", next - low_watermark FROM commits, ends, logs WHERE commits.log = ends.log '
+            "AND commits.log = number AND (position < next OR low_watermark < next AND name != 'unlinked')"
+        )
+        with closing(sqlite3.connect(self.folder / "evalstream.db")) as connection:
+            return {f"{log}: {group}": by for log, group, by in connection.execute(wanted)}
+
+    async def run(self) -> None:
+        """Run the service until nothing is under way."""
+        async with running(load(self.folder / "evalstream.yaml")):
+            try:
+                async with asyncio.timeout(60):
+                    while self.behind():
+                        await asyncio.sleep(0.05)
+            except TimeoutError:
+                raise AssertionError(f"not done within a minute: {self.behind()}") from None
+
+
+@pytest.fixture
+async def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Taken]:
+    """The log as it is a day after it was written, whatever day it is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evalstream.db").write_bytes(gzip.decompress((FOLDER / "evalstream.db.gz").read_bytes()))
+    with closing(sqlite3.connect(tmp_path / "evalstream.db")) as connection:
+        [written] = connection.execute("SELECT max(timestamp) FROM ends").fetchone()
+    real, shift = time.time, written + DAY - time.time()
+
+    def now() -> float:
+        return real() + shift
+
+    monkeypatch.setattr(time, "time", now)
+    monkeypatch.setattr(SlewedClock.__init__, "__defaults__", (now, since_boot))  # it knows time.time from its import
+    judge = Judge()
+    async with serving(judge) as url:
+        configuration = yaml.safe_load((FOLDER / "evalstream.yaml").read_text())
+        configuration["judges"]["main"]["base_url"] = url
+        configuration["receive"] = {"otlp_http": {"port": 0}}
+        configuration["export"]["prometheus"] = {"port": 0}
+        (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(configuration))
+        yield Taken(tmp_path, judge, written)
+
+
+def named(evaluation: Mapping[str, Any]) -> str:
+    subject = evaluation["subject"]
+    what = (
+        f"turn {subject['turn_id']}"
+        if "turn_id" in subject
+        else f"{subject['conversation_id']}, revision {subject['revision']}"
+    )
+    return f"{evaluation['evaluator']} of {what}"
+
+
+async def test_what_is_finished_is_not_judged_again_and_what_is_open_is(taken: Taken) -> None:
+    before = taken.ledger()
+    assert (len(before), taken.count("dead_letters"), taken.count("definitions")) == (EVALUATIONS, 1, 1)
+    assert Counter(each["outcome"] for [each] in before.values()).keys() == {"scored", "skipped", "failed"}
+
+    await taken.run()
+    after = taken.ledger()
+    assert {key: each for key, each in after.items() if key in before} == before
+    assert [key for key, each in after.items() if len(each) > 1] == []
+    new = {key: each for key, [each] in after.items() if key not in before}
+    assert {named(each): key for key, each in new.items()} == NEW
+    assert {each["outcome"] for each in new.values()} == {"scored"}
+    assert len(taken.judge.requests) == sum(each["usage"]["calls"] for each in new.values() if "usage" in each)
+    assert [each for each in taken.judge.requests if any(text in each for text in FINISHED)] == []
+    assert any(WAITS in each for each in taken.judge.requests)
+    assert taken.count("definitions") == 1, "the judge is not asked for steps that it wrote before"
+    assert new[NEW["complete of reopened, revision 2"]]["supersedes"] == [
+        key for key, [each] in before.items() if named(each) == "complete of reopened, revision 1"
+    ]
+    exported = [json.loads(line)["evaluation_id"] for line in (taken.folder / "scores.jsonl").read_text().splitlines()]
+    assert sorted(exported) == sorted(NEW.values()), "the exporter goes on from its cursor"
+
+    assert DAY <= taken.age() < DAY + 300.0
+
+    asked = len(taken.judge.requests)
+    await taken.run()
+    assert (taken.ledger(), len(taken.judge.requests)) == (after, asked)

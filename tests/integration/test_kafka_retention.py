@@ -1,0 +1,186 @@
+"""What a broker's own retention deletes before it is read: by real deletions of segments, live and over a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from broker import Broker, BrokerUnavailable, running_broker
+from folds import Recorders, following
+from kafka_logs import fresh, numbered, produce, settings_for
+from log_stores import TIMING
+
+from collector.logs.consumer_lag import ConsumerLag
+from collector.logs.kafka import KafkaLog, KafkaSettings, KafkaSource, LostRecords
+from collector.logs.kafka.topics import retention
+from collector.logs.log import Record
+from collector.telemetry.registry import Telemetry
+
+pytestmark = pytest.mark.kafka
+SHORT = {"retention.ms": "1000"}
+QUICK = {
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+    "log.segment.delete.delay.ms": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def deleting_broker() -> Iterator[Broker]:
+    """A broker that looks every 200 ms for what retention lets it delete."""
+    try:
+        with running_broker(QUICK) as broker:
+            yield broker
+    except BrokerUnavailable as error:
+        pytest.skip(str(error))
+
+
+async def open_short(broker: Broker, topic: str, lost: list[LostRecords], **changes: object) -> KafkaLog:
+    settings = replace(settings_for(broker), **changes)
+    logs = await KafkaLog.open(
+        settings, {"spans": topic}, 1, configs={topic: SHORT}, timing=TIMING, on_lost=lost.append
+    )
+    return logs["spans"]
+
+
+async def until_deleted(settings: KafkaSettings, topic: str, before: int) -> None:
+    """Until the partition begins at an offset."""
+    from kafka import KafkaConsumer
+    from kafka.structs import TopicPartition
+
+    where = TopicPartition(topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+    try:
+        async with asyncio.timeout(60):
+            while (await asyncio.to_thread(consumer.beginning_offsets, [where]))[where] < before:
+                await asyncio.sleep(0.1)
+    finally:
+        await asyncio.to_thread(consumer.close)
+
+
+async def test_what_is_deleted_while_the_consumer_waits_is_reported(deleting_broker: Broker) -> None:
+    """As in a judge's outage: the partition is paused, its records expire, and reading continues behind them."""
+    lost: list[LostRecords] = []
+    topic, group = fresh("spans"), fresh("g")
+    log = await open_short(deleting_broker, topic, lost, max_queued=(5, 1 << 20))
+    got = Recorders()
+    got.gate(0).clear()
+    async with following(log, group, got.open_fold):
+        await got.until(lambda: got.folds)
+        await log.append(numbered(0, 40))
+        await asyncio.sleep(0.5)  # some are fetched, and the fold waits
+        await log.append(numbered(40, 100))
+        await until_deleted(settings_for(deleting_broker), topic, 100)
+        got.gate(0).set()
+        await log.append(numbered(100, 110))
+        await got.until(lambda: got.values[-1:] == [b"109"])
+    await log.close()
+    delivered = {int(value) for value in got.values}
+    assert delivered >= set(range(100, 110))
+    missing = set(range(110)) - delivered
+    assert missing, "something was deleted unread"
+    assert {n for each in lost for n in range(each.offset, each.end_offset)} == missing
+    assert {(each.consumer, each.log, each.topic, each.reason) for each in lost} == {
+        (group, "spans", topic, "retention")
+    }
+
+
+async def test_what_is_deleted_between_two_processes_is_reported(deleting_broker: Broker) -> None:
+    """Unread records, and those that were read and that the state still needed, have different reasons."""
+    lost: list[LostRecords] = []
+    topic, group = fresh("spans"), fresh("g")
+    log = await open_short(deleting_broker, topic, lost)
+    got = Recorders()
+    async with following(log, group, got.open_fold):
+        await log.append(numbered(0, 20))
+        await got.until(lambda: len(got.delivered) == 20)
+        got.folds[0].low_watermark = 12
+    await log.append(numbered(20, 50))
+    await until_deleted(settings_for(deleting_broker), topic, 50)
+    again = Recorders()
+    async with following(log, group, again.open_fold):
+        await again.until(lambda: again.folds)
+        await log.append(numbered(50, 51))
+        await again.until(lambda: again.delivered)
+    await log.close()
+    assert [(each.offset, each.end_offset, each.reason) for each in lost] == [
+        (12, 20, "retention_replay"),
+        (20, 50, "retention"),
+    ]
+
+
+async def test_compaction_and_transactions_leave_gaps_that_are_no_loss(kafka_broker) -> None:
+    lost: list[LostRecords] = []
+    topic = fresh("source")
+    settings = settings_for(kafka_broker)
+    await KafkaLog.open(settings, {"made": topic}, 1)
+    for n in range(5):  # a marker follows each commit, and takes an offset
+        await produce_transaction(kafka_broker, topic, n)
+    source = await KafkaSource.open(settings, [topic], timing=TIMING, on_lost=lost.append)
+    got = Recorders()
+    async with following(source, fresh("g"), got.open_fold):
+        await got.until(lambda: len(got.delivered) == 5)
+    assert [record.offset for record in got.delivered] == [0, 2, 4, 6, 8]
+    assert not lost
+
+
+async def produce_transaction(broker, topic: str, number: int) -> None:
+    from kafka import KafkaProducer
+
+    def write() -> None:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"%d" % number)
+        producer.commit_transaction()
+        producer.close()
+
+    await asyncio.to_thread(write)
+
+
+async def test_a_source_that_starts_at_the_end_does_not_skip_what_is_left(deleting_broker: Broker) -> None:
+    """Its group has a position; that it has become too old is no reason to begin as a new group does."""
+    lost: list[LostRecords] = []
+    topic = fresh("source")
+    log = await open_short(deleting_broker, topic, lost)
+    settings = replace(settings_for(deleting_broker), max_queued=(2, 1 << 20))
+    source = await KafkaSource.open(settings, [topic], start="latest", timing=TIMING, on_lost=lost.append)
+    got = Recorders()
+    async with following(source, fresh("g"), got.open_fold):
+        await got.until(lambda: got.folds)
+        await log.append(numbered(0, 1))
+        await got.until(lambda: got.delivered)
+        got.gate(0).clear()
+        for n in range(1, 9):
+            await log.append([Record(b"k", b"%d" % n, partition=0)])
+            await asyncio.sleep(0.1)
+        await until_deleted(settings, topic, 9)
+        await produce(deleting_broker, topic, [{"value": b"%d" % n} for n in range(9, 12)])
+        got.gate(0).set()
+        await got.until(lambda: got.values[-1:] == [b"11"])
+    await log.close()
+    assert set(got.values) >= {b"9", b"10", b"11"}
+    missing = set(range(12)) - {int(value) for value in got.values}
+    assert missing
+    assert {n for each in lost for n in range(each.offset, each.end_offset)} == missing
+
+
+async def test_the_age_of_what_is_needed_is_shown_beside_the_retention(deleting_broker: Broker) -> None:
+    topic = fresh("spans")
+    log = await open_short(deleting_broker, topic, [])
+    assert await asyncio.to_thread(retention, settings_for(deleting_broker), topic) == 1.0
+    telemetry = Telemetry()
+    lag = ConsumerLag(telemetry)
+    got = Recorders()
+    async with following(log, "g", lag.measured("evaluate", log, got.open_fold)):
+        await log.append(numbered(0, 3))
+        await got.until(lambda: len(got.delivered) == 3)
+        got.folds[0].low_watermark = 1
+        await asyncio.sleep(0.2)
+        await lag.sample()
+    await log.close()
+    value = telemetry.registry.get_sample_value
+    assert value("evalstream_log_retention_seconds", {"log": "spans"}) == 1.0
+    assert (value("evalstream_oldest_needed_seconds", {"consumer": "evaluate", "log": "spans"}) or 0) >= 0.15

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from collector.alerting.rules import series
+from collector.alerting.rules.detectability import alert_lines, smallest_detectable_drop
+from collector.alerting.rules.formats import FORMATS
+from collector.alerting.rules.generate import INHIBITIONS, rules_of
+from collector.alerting.rules.model import AlertingRule, RecordingRule, duration, quoted
+from collector.alerting.rules.targets import detector, targets
+from collector.alerting.rules.write import render, write
+from collector.config.loading import Config, check
+from collector.errors import ConfigError
+from collector.telemetry import series as telemetry
+
+ROOT = Path(__file__).parents[4]
+
+
+def configured(alerts: dict[str, Any] | None = None, **monitor: Any) -> Config:
+    return check(
+        {
+            "evaluators": {
+                "exact": {"kind": "exact_match", "threshold": 0.77},
+                "free": {"kind": "exact_match"},
+            },
+            "monitors": {"chatbot": {"evaluators": ["exact", "free"], "alerts": monitor}},
+            "alerts": {"usd_per_hour": 3, **(alerts or {})},
+        },
+        "test.yaml",
+    )
+
+
+def all_alerts(config: Config) -> list[AlertingRule]:
+    return list(rules_of(config).alerts())
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
+    named = {alert.name for alert in all_alerts(configured(objectives={"exact": 0.9}))}
+    pages = {path.stem for path in (ROOT / "deploy" / "runbooks").glob("Evalstream*.md")}
+    assert named == pages
+    listed = (ROOT / "deploy" / "runbooks" / "README.md").read_text()
+    assert all(f"{name}.md" in listed for name in named)
+
+
+def test_rules_name_only_series_that_exist():
+    """Ours, those our rules record, and what Prometheus itself makes; in texts of alerts too."""
+    declared = {each.name for each in telemetry.all_series()}
+    recorded = {
+        rule.record
+        for group in rules_of(configured()).groups
+        for rule in group.rules
+        if isinstance(rule, RecordingRule)
+    }
+    for group in rules_of(configured(objectives={"exact": 0.9})).groups:
+        for rule in group.rules:
+            facts = [fact.series for fact in rule.facts.values()] if isinstance(rule, AlertingRule) else []
+            for name in [*re.findall(r"\b(?:evalstream|gen_ai)[a-z0-9_:]+", rule.expr), *facts]:
+                if name != "evalstream_":
+                    assert name in declared | recorded, (name, rule)
+
+
+def test_every_name_of_the_list_of_series_is_recorded():
+    rules = rules_of(configured(objectives={"exact": 0.9}))
+    recorded = {rule.record for group in rules.groups for rule in group.rules if isinstance(rule, RecordingRule)}
+    named = [value for value in vars(series).values() if isinstance(value, str) and value.startswith("evalstream:")]
+    named += [*series.ESTIMATOR_DELTAS.values(), *series.ESTIMATOR_INCREASES.values()]
+    assert set(named) == recorded
+
+
+def test_factors_that_can_never_fire_are_refused():
+    burns = [{"long": "1h", "short": "5m", "factor": 14.4}]
+    with pytest.raises(ConfigError, match=r"alerts.*14\.4.*0\.88 can never fire.*factor below 8\.33"):
+        configured(objectives={"exact": 0.88}, burns=burns)
+    configured(objectives={"exact": 0.95}, burns=burns)
+
+
+def test_targets_and_objectives_of_evaluators_that_are_not_there_are_refused():
+    with pytest.raises(ConfigError, match=r"monitors\.chatbot\.alerts\.targets.*did you mean 'exact'"):
+        configured(targets={"exakt": 0.5})
+
+
+def test_an_objective_without_a_threshold_is_refused():
+    with pytest.raises(ConfigError, match=r"monitors\.chatbot\.alerts\.objectives.*'free' has no threshold"):
+        configured(objectives={"free": 0.9})
+
+
+def test_targets_default_to_thresholds():
+    assert [each.mean for each in targets(configured())] == [0.77, None]
+    assert [each.mean for each in targets(configured(targets={"exact": 0.6, "free": 0.5}))] == [0.6, 0.5]
+
+
+def test_a_monitor_can_be_left_out():
+    assert targets(configured(enabled=False)) == ()
+
+
+def test_what_alerts_share_of_false_alarms_falls_with_their_number():
+    one, two = configured(), configured(targets={"free": 0.5})
+    thresholds = [
+        detector(held[0], held, config.settings.alerts, 1).threshold
+        for config in (one, two)
+        for held in [targets(config)]
+    ]
+    assert thresholds[1] - thresholds[0] == pytest.approx(0.6931, abs=1e-3)
+
+
+def test_segments_are_told_apart_when_asked():
+    config = check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+            "export": {"prometheus": {"segment_by": "tenant", "segments": ["a", "b"]}},
+            "alerts": {"by_segment": True},
+        },
+        "test.yaml",
+    )
+    text = render(config, ["prometheus"])["evalstream.rules.yml"]
+    assert "by (evaluator, evaluator_version, monitor, segment)" in text
+    assert "by (evaluator, evaluator_version, monitor) " not in text
+
+
+def test_the_operators_manifest_holds_the_same_groups():
+    files = {name: yaml.safe_load(text) for name, text in render(configured(), []).items()}
+    assert files["evalstream.prometheusrule.yml"]["spec"]["groups"] == files["evalstream.rules.yml"]["groups"]
+    assert files["evalstream.prometheusrule.yml"]["kind"] == "PrometheusRule"
+
+
+def test_grafana_gets_every_alert_once_and_says_nothing_where_nothing_is_wrong():
+    config = configured(objectives={"exact": 0.9})
+    document = yaml.safe_load(render(config, ["grafana"])["evalstream.grafana-alerts.yml"])
+    rules = [rule for group in document["groups"] for rule in group["rules"]]
+    assert len(rules) == len(all_alerts(config))
+    assert len({rule["uid"] for rule in rules}) == len({rule["title"] for rule in rules}) == len(rules)
+    for rule in rules:
+        letters = [query["refId"] for query in rule["data"]]
+        assert letters[0] == "A"
+        assert rule["condition"] in letters
+        assert rule["noDataState"] == "OK"
+        used = re.findall(r"\$values\.([A-Z])", str(rule["annotations"]))
+        assert set(used) <= set(letters)
+        assert "$value " not in str(rule["annotations"])
+
+
+def test_inhibitions_name_alerts_that_exist():
+    named = {alert.name for alert in all_alerts(configured(objectives={"exact": 0.9}))}
+    assert {name for each in INHIBITIONS for name in (*each.sources, *each.targets)} <= named
+
+
+def test_texts_have_no_place_that_stays_open():
+    for alert in all_alerts(configured(objectives={"exact": 0.9})):
+        places = re.findall(r"\{(?!label:)([a-z_]+)\}", alert.summary + alert.description)
+        assert set(places) <= {"value", *alert.facts}, alert.name
+        for fact in alert.facts.values():
+            assert fact.by
+
+
+def test_files_are_written_where_asked(tmp_path: Path):
+    written = write(configured(), [], tmp_path / "rules")
+    rules = [path for path in written if path.parent == tmp_path / "rules"]
+    assert {path.name for path in rules} == {name for name, _ in FORMATS.values()}
+    assert all(path.read_text().startswith("# Written by") for path in rules)
+
+
+def test_a_format_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="unknown format 'xml'; choose from prometheus"):
+        render(configured(), ["xml"])
+
+
+def test_check_says_what_alerts_see():
+    lines = list(alert_lines(configured(turns_per_hour=1000)))
+    assert "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76" in lines[0]
+    assert "chatbot/free: no score alert" in lines[1]
+    assert "90 days over 1 series" in lines[2]
+
+
+def test_more_judging_sees_smaller_drops():
+    held = targets(configured())
+    of = detector(held[0], held, configured().settings.alerts, 1)
+    gaps = [smallest_detectable_drop(of, number, 4.0) for number in (100, 1000, 10_000)]
+    assert gaps[0] == pytest.approx(10 * gaps[2])
+    assert sorted(gaps, reverse=True) == gaps
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(900, "15m"), (86400, "24h"), (3 * 86400, "3d"), (90, "90s"), (0.25, "250ms"), (1, "1s")]
+)
+def test_durations(seconds: float, text: str):
+    assert duration(seconds) == text
+
+
+def test_values_of_labels_are_quoted():
+    assert quoted('a"b\\c') == '"a\\"b\\\\c"'
+
+
+def test_alerts_link_to_their_dashboard_and_carry_the_labels_that_are_asked_for():
+    config = configured({"dashboards": "https://grafana.example/", "labels": {"team": "search"}})
+    for name, key in (("prometheus", "groups"), ("grafana", "groups")):
+        groups = FORMATS[name][1](rules_of(config))[key]
+        alerts = [rule for group in groups for rule in group["rules"] if "annotations" in rule]
+        assert alerts
+        assert all(rule["labels"]["team"] == "search" for rule in alerts)
+        boards = {re.sub(r"\?.*", "", rule["annotations"]["dashboard_url"]) for rule in alerts}
+        assert boards <= {
+            f"https://grafana.example/d/{path.stem}" for path in (ROOT / "deploy/grafana/dashboards").iterdir()
+        }
+    below = next(
+        rule
+        for group in FORMATS["prometheus"][1](rules_of(config))["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "EvalstreamScoreBelowTarget"
+    )
+    assert below["annotations"]["dashboard_url"] == (
+        "https://grafana.example/d/evalstream-quality?from=now-24h&to=now&var-monitor=chatbot&var-evaluator=exact"
+    )
+
+
+def test_a_label_that_alerts_have_already_is_refused():
+    with pytest.raises(ConfigError, match=r"alerts.*labels\.severity: alerts have a label of this name already"):
+        configured({"labels": {"severity": "page"}})
+
+
+def test_a_hard_cap_alerts_where_there_is_a_budget():
+    def refusals(config: Config) -> list[str]:
+        return [
+            alert.expr
+            for alert in all_alerts(config)
+            if "over_budget" in alert.expr and "evaluations_ended" in alert.expr
+        ]
+
+    assert refusals(configured()) == []
+    limited = check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["exact"], "budget": {"usd_per_hour": 1}}},
+        },
+        "test.yaml",
+    )
+    assert len(refusals(limited)) == 1
+
+
+def test_what_is_judged_at_a_rate_of_its_own_is_told_by_that_rate():
+    config = check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
+            "monitors": {
+                "all": {
+                    "evaluators": [{"name": "exact", "sample": 0.5}],
+                    "sample": 0.01,
+                    "alerts": {"turns_per_hour": 1000},
+                }
+            },
+        },
+        "test.yaml",
+    )
+    assert "at 500 evaluations/h" in "\n".join(alert_lines(config))

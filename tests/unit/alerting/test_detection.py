@@ -1,0 +1,123 @@
+"""The arithmetic of the drop detector, by values that were computed by hand."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from collector.alerting.detection import LADDER, DropDetector, EstimatorSums, evidence, threshold
+from collector.alerting.rules.targets import Target
+
+# Three conversations with sums of weights 2, 2 and 4 and with scores of 0.5, 1 and 0.75.
+SUMS = EstimatorSums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)
+HIGH = DropDetector(target=0.75, scale=2.0, threshold=9.0)
+LOW = DropDetector(target=0.25, scale=2.0, threshold=9.0, lower_is_better=True)
+
+
+def test_mean_error_and_effective_number() -> None:
+    assert SUMS.mean == 0.75
+    assert SUMS.stderr == pytest.approx(math.sqrt(14.0 - 1.5 * 18.0 + 0.5625 * 24.0 + 0.0001 * 24.0) / 8.0)
+    assert SUMS.n_eff == pytest.approx(64.0 / 24.0)
+    assert EstimatorSums().n_eff == 0.0
+
+
+def test_equal_scores_have_a_spread_of_a_hundredth() -> None:
+    """A hundred scores of 1: their variance is 0, and the mean's error that of a standard deviation of 0.01."""
+    equal = EstimatorSums(w=100.0, wy=100.0, w2=100.0, w2y=100.0, w2y2=100.0)
+    assert equal.stderr == pytest.approx(0.01 / 10.0)
+    rounded = EstimatorSums(w=100.0, wy=100.0, w2=100.0, w2y=100.0, w2y2=99.9)
+    assert rounded.stderr == pytest.approx(0.001), "a variance below 0 is rounding"
+
+
+def test_sums_add_up_one_by_one_from_nothing() -> None:
+    assert EstimatorSums() == EstimatorSums(0.0, 0.0, 0.0, 0.0, 0.0)
+    total = EstimatorSums(1.0, 2.0, 3.0, 4.0, 5.0) + EstimatorSums(10.0, 20.0, 30.0, 40.0, 50.0)
+    assert total == EstimatorSums(11.0, 22.0, 33.0, 44.0, 55.0)
+
+
+def test_bets_reach_from_small_to_large_without_a_gap() -> None:
+    """Small bets find small drops. Between neighbours the best bet for a drop is never far."""
+    assert (LADDER[0], LADDER[-1], len(LADDER)) == (0.05, 16.0, 14)
+    assert all(1.3 < higher / lower <= 2.0 for lower, higher in pairwise(LADDER))
+    assert all(higher / lower < 1.6 for lower, higher in pairwise(LADDER) if lower > 0.2)
+
+
+@pytest.mark.parametrize(
+    ("detector", "bets"),
+    [
+        (DropDetector(0.5, 1.0, 9.0), 7),  # up to 1.1: a bet of 1.5 loses three quarters
+        (DropDetector(0.953125, 1.0, 9.0), 14),  # 16 loses exactly that
+        (DropDetector(0.9531, 1.0, 9.0), 13),
+        (DropDetector(0.25, 1.0, 9.0), 6),
+        (DropDetector(0.25, 1.0, 9.0, lower_is_better=True), 9),
+    ],
+)
+def test_no_bet_loses_more_than_three_quarters_on_one_conversation(detector: DropDetector, bets: int) -> None:
+    assert detector.bets == LADDER[:bets]
+    assert len(detector.start()) == bets
+
+
+def test_an_alert_ends_when_the_evidence_has_fallen_by_four() -> None:
+    assert HIGH.clear_threshold == 5.0
+
+
+def test_a_state_rises_by_six_above_what_alone_passes_the_threshold() -> None:
+    assert len(HIGH.bets) == 9
+    assert HIGH.ceiling == pytest.approx(9.0 + math.log(9) + 6.0)
+
+
+def test_fans_coefficient() -> None:
+    assert HIGH.coefficient(2.0) == pytest.approx((math.log(2.0) - 0.5) / 0.25)
+    assert HIGH.coefficient(0.0) == 0.5, "its limit"
+    assert LOW.coefficient(1.6) == pytest.approx((-math.log(0.6) - 0.4) / 0.16)
+
+
+def test_the_shortfall_lies_on_the_bad_side() -> None:
+    assert HIGH.shortfall(4.0, 2.0) == 1.0
+    assert LOW.shortfall(4.0, 2.0) == 1.0
+    assert HIGH.shortfall(4.0, 4.0) == -1.0
+
+
+def test_the_bound_from_sums() -> None:
+    bad = EstimatorSums(w=4.0, wy=2.0, w2=6.0, w2y=3.0, w2y2=2.0)
+    c = (-math.log(0.6) - 0.4) / 0.16
+    assert HIGH.log_gain_bound(1.6, bad) == pytest.approx(1.6 / 2.0 - c * 2.56 * (3.375 - 4.5 + 2.0) / 4.0)
+    assert LOW.log_gain_bound(1.6, bad) == pytest.approx(1.6 / 2.0 - c * 2.56 * (0.375 - 1.5 + 2.0) / 4.0)
+    wide = DropDetector(target=0.75, scale=3.0, threshold=9.0)
+    assert wide.log_gain_bound(1.6, bad) == pytest.approx(1.6 / 3.0 - c * 2.56 * (3.375 - 4.5 + 2.0) / 9.0)
+
+
+def test_the_gain_of_a_conversation() -> None:
+    assert HIGH.log_gain(2.0, 1.0, 0.5) == pytest.approx(math.log(1.25))
+    assert HIGH.log_gain(2.0, 2.0, 1.0) == pytest.approx(math.log(1.5))
+    assert HIGH.log_gain(2.0, 8.0, 4.0) == pytest.approx(math.log(1.5)), "more weight than the scale counts as that"
+    assert HIGH.log_gain(2.0, 0.0, 0.0) == 0.0
+
+
+def test_an_interval_adds_one_to_a_state_and_then_its_gain() -> None:
+    first = HIGH.advance(HIGH.start(), [0.5] * 9)
+    assert first == pytest.approx([0.5] * 9)
+    assert HIGH.advance(first, [0.25] * 9) == pytest.approx([math.log(1.0 + math.exp(0.5)) + 0.25] * 9)
+    assert HIGH.advance(first, [0.0] * 9, empty=3.0) == pytest.approx([math.log(4.0 + math.exp(0.5))] * 9)
+    assert HIGH.advance(first, [100.0] * 9) == [HIGH.ceiling] * 9
+
+
+def test_the_evidence_is_the_logarithm_of_the_mean_of_the_states() -> None:
+    assert evidence([math.log(2.0), math.log(6.0)]) == pytest.approx(math.log(4.0))
+    assert evidence([-math.inf, math.log(6.0)]) == pytest.approx(math.log(3.0))
+    assert evidence([-math.inf, -math.inf]) == -math.inf
+    assert evidence([1000.0, 1000.0]) == pytest.approx(1000.0), "as large as states come"
+
+
+def test_the_threshold_allows_one_false_alarm_over_all_series() -> None:
+    assert threshold(6000.0, 60.0, 5) == pytest.approx(math.log(500.0))
+    assert threshold(30.0, 60.0, 5) == pytest.approx(math.log(5.0)), "at least one interval"
+    assert threshold(6000.0, 60.0, 0) == pytest.approx(math.log(100.0)), "at least one series"
+
+
+def test_four_scores_of_a_conversation_fit_into_the_scale() -> None:
+    turns = Target(monitor="m", evaluator="e", scope="turn", mean=0.8, max_weight=10.0)
+    whole = Target(monitor="m", evaluator="e", scope="conversation", mean=0.8, max_weight=10.0)
+    assert (turns.scale, whole.scale) == (40.0, 10.0)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from streams import MEAN, Stream, drop_at
+
+from collector.alerting.detection import DropDetector, EstimatorSums, evidence, threshold
+from collector.alerting.watch.alert_evaluation import DropState, merge_buckets, worst_target_miss
+from collector.alerting.watch.buckets import Buckets
+from collector.export.estimator import Clusters
+
+SERIES = ("all", "helpful", "v")
+DETECTOR = DropDetector(target=0.77, scale=4.0, threshold=threshold(90 * 86400.0, 60.0, 1))
+
+
+def filled(stream: Stream, part: int = 0, parts: int = 1, weight: float = 1.0) -> Buckets:
+    buckets = Buckets(60.0, 7 * 86400.0)
+    for minute, scores in enumerate(stream.scores):
+        for number, (key, score) in enumerate(scores):
+            if number % parts == part:
+                buckets.add(SERIES, DETECTOR, key, weight=weight, score=score, time=minute * 60.0 + 1)
+    return buckets
+
+
+def path(stream: Stream, buckets: Buckets) -> list[float]:
+    drop = DropState(DETECTOR)
+    evidences = []
+    for minute in range(len(stream.scores)):
+        drop.advance(merge_buckets([buckets.of(SERIES)]), minute + 1)
+        evidences.append(drop.evidence)
+    return evidences
+
+
+def test_a_drop_is_found_and_before_it_nothing():
+    stream = Stream(2.0, mean=drop_at(400, 0.2), seed=1).run(600)
+    found = [value > DETECTOR.threshold for value in path(stream, filled(stream))]
+    assert not any(found[:400])
+    assert any(found[400:480])
+
+
+def test_the_exact_evidence_is_never_below_the_bound_from_sums():
+    """The rules see only the sums: they are as sure as may be, never surer."""
+    stream = Stream(2.0, mean=drop_at(100, 0.2), seed=2).run(200)
+    states, bounded = DETECTOR.start(), []
+    for sums in stream.deltas():
+        states = DETECTOR.advance(states, [DETECTOR.log_gain_bound(bet, sums) for bet in DETECTOR.bets])
+        bounded.append(evidence(states))
+    exact = path(stream, filled(stream))
+    assert all(one >= other - 1e-9 for one, other in zip(exact, bounded, strict=True))
+    assert exact[150] > bounded[150]
+
+
+def test_the_plain_product_is_what_the_recursion_computes():
+    stream = Stream(2.0, seed=3).run(50)
+    states = [0.0] * len(DETECTOR.bets)
+    for scores in stream.scores:
+        states = [
+            (1 + state) * math.prod(1 + bet * (0.77 - score) / 4.0 for _, score in scores)
+            for state, bet in zip(states, DETECTOR.bets, strict=True)
+        ]
+    assert path(stream, filled(stream))[-1] == pytest.approx(math.log(sum(states) / len(states)), abs=1e-9)
+
+
+def test_partitions_and_the_order_they_are_read_in_change_nothing():
+    stream = Stream(4.0, mean=drop_at(100, 0.3), seed=4).run(200)
+    whole, one, other = filled(stream), filled(stream, 0, 2), filled(stream, 1, 2)
+    at_once = DropState(DETECTOR)
+    at_once.advance(merge_buckets([other.of(SERIES), one.of(SERIES)]), 200)
+    assert at_once.evidence == pytest.approx(path(stream, whole)[-1])
+
+    late = DropState(DETECTOR)
+    late.advance(merge_buckets([one.of(SERIES)]), 200)
+    late.restart_from(other.touched[SERIES])
+    late.advance(merge_buckets([one.of(SERIES), other.of(SERIES)]), 200)
+    assert late.evidence == pytest.approx(at_once.evidence)
+
+
+def test_minutes_without_scores_are_minutes():
+    """Skipping them at once gives what taking them one by one gives."""
+    one, other = DropState(DETECTOR), DropState(DETECTOR)
+    stream = Stream(0.05, seed=5).run(400)
+    buckets = filled(stream).of(SERIES)
+    one.advance(merge_buckets([buckets]), 400)
+    for minute in range(1, 401):
+        other.advance(merge_buckets([buckets]), minute)
+    assert one.evidence == pytest.approx(other.evidence)
+
+
+def test_a_conversation_counts_as_one_throw_however_long_it_is():
+    """Twelve bad turns of one conversation tell far less than twelve of as many conversations."""
+
+    def after(key):
+        buckets = Buckets(60.0, 86400.0)
+        for number in range(12):
+            buckets.add(SERIES, DETECTOR, key(number), weight=1.0, score=0.0, time=number * 60.0)
+        return sum(bucket.gains[5] for bucket in buckets.of(SERIES).values())
+
+    alone = after(lambda _number: "same")
+    assert alone == pytest.approx(DETECTOR.log_gain(DETECTOR.bets[5], 4.0, 0.0))
+    assert after(str) > 2 * alone
+
+
+def test_sums_are_those_of_the_metrics():
+    stream = Stream(3.0, turns=3, seed=6).run(30)
+    clusters, total = Clusters(), EstimatorSums()
+    for minute, scores in enumerate(stream.scores):
+        for key, score in scores:
+            grown = clusters.add(key, weight=2.0, score=score, time=minute * 60.0)
+            total += EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
+    counted = EstimatorSums()
+    for bucket in filled(stream, weight=2.0).of(SERIES).values():
+        counted += bucket.sums
+    assert counted.w2y2 == pytest.approx(total.w2y2)
+    assert counted.stderr == pytest.approx(total.stderr)
+
+
+@pytest.mark.parametrize(("mean", "wrong"), [(MEAN, False), (0.6, True)])
+def test_the_mean_is_tested_in_every_window(mean: float, wrong: bool):
+    stream = Stream(2.0, mean=lambda _minute: mean, seed=7).run(300)
+    found = worst_target_miss(filled(stream).of(SERIES), DETECTOR, now=300 * 60.0, interval=60.0, min_n=30)
+    assert (found is not None and found.errors > 4) == wrong
+
+
+def test_what_is_older_than_the_memory_is_forgotten():
+    buckets = Buckets(60.0, 86400.0)
+    chance = random.Random(1)
+    for minute in range(0, 10 * 1440, 7):
+        buckets.add(SERIES, DETECTOR, str(minute), weight=1.0, score=chance.random(), time=minute * 60.0)
+        buckets.forget(minute * 60.0)
+    assert len(buckets.of(SERIES)) <= 1440 // 7 + 2

@@ -1,0 +1,113 @@
+"""What the page shows of the watcher: alerts that fire, and since when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from evaluation_samples import scored
+
+from collector.alerting.rules.targets import detector, targets
+from collector.alerting.watch.stage import WatchStage
+from collector.config.loading import Config, check
+from collector.logs.log import Record
+from collector.logs.memory import MemoryLog
+from collector.records.json import evaluation_to_json
+from collector.service.open_logs import NAMES, Logs
+from collector.service.plan_builder import build_plan
+from collector.service.process import Process, Tasks, open_tasks
+from collector.service.process_resources import ProcessResources
+from collector.service.watch import PAGE_INTERVAL, Watching, alerts_for_page
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import CONSUMER_LAG_RECORDS
+
+FOLLOWED = {"consumer": "page.watch", "log": "evaluations"}
+
+
+def configured(**evaluator: Any) -> Config:
+    return check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match", **evaluator}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+        },
+        "test.yaml",
+    )
+
+
+def logs() -> Logs:
+    return Logs(*(MemoryLog(name, partitions=1) for name in NAMES))
+
+
+def process_of(config: Config, kept: Logs, telemetry: Telemetry, tasks: Tasks, stack: AsyncExitStack) -> Process:
+    return Process(
+        config=config,
+        plan=build_plan(config, {}),
+        logs=kept,
+        telemetry=telemetry,
+        resources=ProcessResources(config, telemetry),
+        tasks=tasks,
+        stack=stack,
+    )
+
+
+def bad_scores(now: datetime) -> Iterator[Record]:
+    for number in range(40):
+        subject = replace(scored().subject, conversation_id=str(number))
+        evaluation = scored(
+            number, evaluator="exact", monitor="all", subject=subject, score=number / 1000, started_at=now, ended_at=now
+        )
+        yield Record(b"k", evaluation_to_json(evaluation), partition=0)
+
+
+async def test_the_page_has_a_watcher_of_its_own_where_none_runs(monkeypatch: Any) -> None:
+    """Forty scores of nearly 0 where 0.77 is wanted, and a look: it pages."""
+    monkeypatch.setattr("collector.service.watch.PAGE_INTERVAL", 0.01)
+    assert PAGE_INTERVAL >= 5.0
+    config, kept, telemetry = configured(threshold=0.77), logs(), Telemetry()
+    async with AsyncExitStack() as stack, open_tasks(telemetry) as tasks:
+        process = process_of(config, kept, telemetry, tasks, stack)
+        alerts = alerts_for_page(process, Watching())
+        assert list(alerts()) == []
+        now = datetime.now(UTC)
+        await kept.evaluations.append(list(bad_scores(now)))
+        async with asyncio.timeout(60):
+            while not alerts():
+                await asyncio.sleep(0.01)
+        (below,) = alerts()
+    assert telemetry.registry.get_sample_value(CONSUMER_LAG_RECORDS.name, FOLLOWED) == 0
+    assert below.name in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
+    assert (below.severity, below.monitor, below.evaluator) == ("page", "all", "exact")
+    assert "0.77" in below.summary
+    assert below.since is not None
+    assert abs(below.since - now.timestamp()) < 60
+
+
+async def test_what_goes_on_fires_since_it_was_first_seen_and_what_ends_is_gone() -> None:
+    config, kept = configured(threshold=0.77), logs()
+    held = targets(config)
+    of = detector(held[0], held, config.settings.alerts, 1)
+    stage = WatchStage({("all", "exact"): of}, config.settings.alerts, Telemetry())
+    await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
+    async with stage.open_fold(0, None) as fold:
+        async for batch in kept.evaluations.read(0, 0):
+            await fold.deliver(batch)
+            now = batch[-1].timestamp
+        for later in (60.0, 120.0):
+            stage.update(now + later)
+            since = {each.alert.labels["alertname"]: each.since for each in stage.firing}
+            assert since["EvalstreamScoreBelowTarget"] == now + 60.0
+        for later in (30.0, 30.1):  # days: the scores are forgotten at the first look
+            stage.update(now + later * 86400.0)
+        assert stage.firing == ()
+
+
+async def test_without_targets_nothing_is_read() -> None:
+    config, kept, telemetry = configured(), logs(), Telemetry()
+    async with AsyncExitStack() as stack, open_tasks(telemetry) as tasks:
+        process = process_of(config, kept, telemetry, tasks, stack)
+        assert alerts_for_page(process, Watching())() == []
+        assert telemetry.registry.get_sample_value(CONSUMER_LAG_RECORDS.name, FOLLOWED) is None

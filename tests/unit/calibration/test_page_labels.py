@@ -1,0 +1,178 @@
+"""Labels of the page: what a person's word is as a score, which of them count, and the metrics made of them."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from evaluation_samples import START, label, scored
+
+from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.measures import ScoreScale, agreement
+from collector.calibration.page_labels import IncrementalReader, LabelIndex, human_of
+from collector.logs.log import LogUnavailable, Record, StoredRecord
+from collector.logs.memory import MemoryLog
+from collector.records.json import evaluation_to_json, label_to_json
+from collector.telemetry.registry import Telemetry
+from evaluators.results import Label
+
+VERSION = ("answers_question", "0123456789ab")
+NAMES = {"evaluator": VERSION[0], "evaluator_version": VERSION[1]}
+
+
+def stored(given: Label, position: int = 0) -> StoredRecord:
+    return StoredRecord(0, position, 1.0, given.label_id.encode(), label_to_json(given))
+
+
+def record(given: Label) -> Record:
+    return Record(given.label_id.encode(), label_to_json(given), partition=0)
+
+
+def pairs(book: LabelIndex) -> list[tuple[float, float]]:
+    return [(each.judge, each.human) for each in book.labels(VERSION)]
+
+
+@pytest.mark.parametrize(
+    ("opinion", "passed", "lower", "human"),
+    [
+        ("agree", True, False, 1.0),
+        ("agree", False, False, 0.0),
+        ("disagree", True, False, 0.0),
+        ("disagree", False, False, 1.0),
+        ("agree", True, True, 0.0),
+        ("disagree", True, True, 1.0),
+        ("agree", None, False, None),
+    ],
+)
+def test_an_opinion_is_the_verdict_that_the_person_holds_right(
+    opinion: Any, passed: bool | None, lower: bool, human: float | None
+) -> None:
+    given = label(opinion=opinion, judge_passed=passed, score=None)
+    assert human_of(given, lower_is_better=lower) == human
+
+
+def test_a_score_of_their_own_counts_before_the_opinion() -> None:
+    assert human_of(label(opinion="agree", score=0.3), lower_is_better=True) == 0.3
+
+
+def test_the_newest_word_of_each_person_counts_and_several_people_are_one_label() -> None:
+    book = LabelIndex()
+    first = label(given_by="ada", score=0.9)
+    second = label(label_id="2" * 32, given_by="ada", score=0.5, given_at=first.given_at + timedelta(minutes=1))
+    for given in (first, second, first):  # the log may hold one twice
+        book.add(stored(given))
+    book.add(stored(label(label_id="3" * 32, given_by="ben", score=0.1)))
+    assert pairs(book) == [(0.75, pytest.approx(0.3))]
+    withdrawn = label(label_id="4" * 32, given_by="ada", score=None, opinion=None, note="I am not sure any more.",
+                      given_at=second.given_at + timedelta(minutes=1))  # fmt: skip
+    book.add(stored(withdrawn))
+    assert pairs(book) == [(0.75, 0.1)]
+
+
+def test_labels_of_another_version_are_told_apart_and_what_is_no_label_is_left_alone() -> None:
+    book = LabelIndex()
+    assert book.add(stored(label(evaluator_version="of-old"))) == ("answers_question", "of-old")
+    assert book.add(stored(label(judge_score=None))) is None
+    assert book.add(StoredRecord(0, 1, 1.0, b"k", evaluation_to_json(scored()))) is None
+    assert book.add(StoredRecord(0, 2, 1.0, b"k", b"{}")) is None
+    assert (book.labels(VERSION), book.others(VERSION)) == ([], 1)
+
+
+def test_only_so_many_are_remembered_the_newest() -> None:
+    book = LabelIndex(most=3)
+    for number in (1, 2, 3, 1, 4):
+        book.add(stored(label(evaluation_id=str(number), score=number / 10)))
+    assert [human for _, human in pairs(book)] == [0.3, 0.1, 0.4]
+
+
+def of_a_judge(count: int, right: float) -> list[Label]:
+    """Labels of a judge that passes half and whose verdicts people hold right with probability `right`."""
+    chance = random.Random(5)
+    return [
+        label(
+            label_id=f"{number:032x}",
+            evaluation_id=f"{number:032x}",
+            judge_score=0.9 if number % 2 else 0.2,
+            judge_passed=bool(number % 2),
+            opinion="agree" if chance.random() < right else "disagree",
+            score=None,
+            given_at=START + timedelta(seconds=number),
+        )
+        for number in range(count)
+    ]
+
+
+async def test_agreement_becomes_metrics_and_follows_new_labels() -> None:
+    log, telemetry = MemoryLog("evaluations", partitions=2), Telemetry()
+    watch = AgreementWatcher(log, {VERSION: ScoreScale(0.5)}, telemetry)
+
+    def value(name: str, **labels: str) -> float | None:
+        return telemetry.registry.get_sample_value(f"evalstream_judge_agreement{name}", {**NAMES, **labels})
+
+    given = of_a_judge(60, right=0.9)
+    await log.append([record(each) for each in given[:8]])
+    await watch.measure_changes()
+    assert (value("_labels"), value("", statistic="cohen_kappa")) == (8, None)
+
+    await log.append([record(each) for each in given[8:]])
+    await log.append([Record(b"k", evaluation_to_json(scored()), partition=1)])
+    await watch.measure_changes()
+    expected = agreement("all", [(0.9 if n % 2 else 0.2, human_of(each, lower_is_better=False) or 0.0)
+                                 for n, each in enumerate(given)], ScoreScale(0.5), samples=200)  # fmt: skip
+    assert value("_labels") == 60
+    for name, (measured, bounds) in expected.measures.items():
+        assert bounds is not None
+        assert value("", statistic=name) == pytest.approx(measured)
+        assert value("_bound", statistic=name, bound="low") == pytest.approx(bounds[0])
+        assert value("_bound", statistic=name, bound="high") == pytest.approx(bounds[1])
+    assert 0.6 < (value("", statistic="cohen_kappa") or 0.0) < 0.95
+
+
+async def test_a_measure_without_a_value_has_no_series() -> None:
+    """Nothing that people call bad: there is no specificity, and no zero in its place."""
+    log, telemetry = MemoryLog("evaluations", partitions=1), Telemetry()
+    watch = AgreementWatcher(log, {VERSION: ScoreScale(0.5)}, telemetry)
+    await log.append([record(label(evaluation_id=str(n), judge_score=n / 20, score=0.8)) for n in range(20)])
+    await watch.measure_changes()
+    read = telemetry.registry.get_sample_value
+    assert read("evalstream_judge_agreement", {**NAMES, "statistic": "sensitivity"}) == 0.5
+    assert read("evalstream_judge_agreement", {**NAMES, "statistic": "specificity"}) is None
+
+
+async def test_a_log_that_cannot_be_read_is_read_later() -> None:
+    class Failing(MemoryLog):
+        down = True
+
+        def read(self, partition: int, start: int) -> Any:
+            if self.down:
+                raise LogUnavailable("down")
+            return super().read(partition, start)
+
+    log, telemetry = Failing("evaluations", partitions=1), Telemetry()
+    watch = AgreementWatcher(log, {VERSION: ScoreScale(0.5)}, telemetry)
+    await log.append([record(each) for each in of_a_judge(20, right=1.0)])
+    await watch.measure_changes()
+    log.down = False
+    await watch.measure_changes()
+    assert telemetry.registry.get_sample_value("evalstream_judge_agreement_labels", NAMES) == 20
+
+
+async def test_a_reader_gives_every_record_once() -> None:
+    log = MemoryLog("evaluations", partitions=2)
+    reader = IncrementalReader(log)
+    seen: list[bytes] = []
+    for batch in range(3):
+        await log.append([Record(None, b"%d-%d" % (batch, partition), partition=partition) for partition in (0, 1)])
+        seen += [each.value async for each in reader.records()]
+    assert sorted(seen) == [b"0-0", b"0-1", b"1-0", b"1-1", b"2-0", b"2-1"]
+
+
+def test_where_lower_is_better_the_low_scores_pass() -> None:
+    low_is_good = [(0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.9, 1.0), (0.35, 1.0)] * 4
+    scale = ScoreScale(0.3, lower_is_better=True)
+    found = agreement("all", low_is_good, scale, samples=50).measures
+    assert found["sensitivity"][0] == found["specificity"][0] == found["cohen_kappa"][0] == 1.0
+    assert found["spearman"][0] > 0.5
+    assert scale.threshold_for(low_is_good, 0.9) == 0.3

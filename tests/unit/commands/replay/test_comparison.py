@@ -1,0 +1,117 @@
+"""A replay's arithmetic, against scipy where that has the same, else against what follows from the definition."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from evaluation_samples import START, bare
+from scipy import stats
+
+from collector.commands.replay.comparison import EvaluationPair, compare, t975
+from collector.commands.replay.past_evaluations import REPLAY_OF, EvaluationFilter, PastEvaluation, parse_moment, select
+from evaluators.results import Sampling
+
+NOW = START
+
+
+def pair(
+    number: int, old: float, new: float, conversation: str | None = None, probability: float = 1.0
+) -> EvaluationPair:
+    sampling = Sampling(probability=probability)
+    return EvaluationPair(bare(number, old, conversation, sampling=sampling), bare(number, new, conversation))
+
+
+def random_pairs(count: int) -> list[EvaluationPair]:
+    chance = random.Random(7)
+    return [pair(n, chance.random(), chance.random() ** 2) for n in range(count)]
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 10, 30, 1000])
+def test_students_distribution(freedom: int) -> None:
+    assert t975(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.002)
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_single_pairs_give_the_paired_t_interval(count: int) -> None:
+    pairs = random_pairs(count)
+    found = compare(pairs)
+    assert found is not None
+    old, new = [each.old.score for each in pairs], [each.new.score for each in pairs]
+    wanted = stats.ttest_rel(new, old).confidence_interval(0.95)
+    low, high = found.mean.interval or (0.0, 0.0)
+    assert low == pytest.approx(max(-1.0, wanted.low), rel=0.01)
+    assert high == pytest.approx(min(1.0, wanted.high), rel=0.01)
+    assert found.mean.difference == pytest.approx(sum(new) / count - sum(old) / count)
+    assert found.rank_correlation == pytest.approx(stats.spearmanr(old, new).statistic)
+
+
+def test_the_interval_holds_as_often_as_it_says() -> None:
+    """Turns of a conversation share their difference: taken as independent, the interval would hold 60 % of the time."""
+    chance = random.Random(1)
+    held = 0
+    for _ in range(400):
+        pairs: list[EvaluationPair] = []
+        for conversation in range(12):
+            shift = chance.choice((-0.3, 0.0, 0.3))
+            pairs += [pair(n, 0.5, 0.5 + shift, f"c{conversation}") for n in range(5)]
+        found = compare(pairs)
+        assert found is not None
+        assert found.mean.interval is not None
+        held += found.mean.interval[0] <= 0.0 <= found.mean.interval[1]
+    assert 0.91 <= held / 400 <= 0.98
+
+
+def test_rare_samples_weigh_more() -> None:
+    found = compare([pair(1, 0.0, 1.0, probability=0.1), pair(2, 0.0, 0.0)])
+    assert found is not None
+    assert found.weighted
+    assert found.mean.new == pytest.approx(10 / 11)
+
+
+def test_verdicts_and_those_furthest_apart() -> None:
+    found = compare([pair(1, 0.9, 0.1), pair(2, 0.4, 0.6), pair(3, 0.7, 0.8), pair(4, 0.2, 0.2)], worst=2)
+    assert found is not None
+    assert (found.same_verdict, found.to_fail, found.to_pass) == (0.5, 1, 1)
+    assert [each.old.evaluation_id for each in found.worst] == ["e1", "e2"]
+    assert found.passing is not None
+    assert found.passing.difference == 0.0
+
+
+def test_too_little_to_say() -> None:
+    assert compare([]) is None
+    found = compare([pair(1, 0.1, 0.9, "c"), pair(2, 0.1, 0.9, "c")])
+    assert found is not None
+    assert found.mean.interval is None
+    no_threshold = compare([EvaluationPair(bare(1, 0.3, passed=None), bare(1, 0.4))])
+    assert no_threshold is not None
+    assert (no_threshold.passing, no_threshold.same_verdict, no_threshold.to_fail) == (None, None, None)
+
+
+def test_the_newest_of_each_subject_is_taken_and_nothing_that_was_superseded() -> None:
+    later = NOW + timedelta(hours=1)
+    past = [
+        bare(1, 0.1),
+        bare(1, 0.2, evaluation_id="again", ended_at=later),
+        bare(2, None),
+        bare(3, 0.3, evaluator="other"),
+        bare(4, 0.4, attributes={REPLAY_OF: "e9"}),
+        bare(5, 0.5, monitor="elsewhere"),
+        bare(6, 0.6),
+        bare(7, 0.7, evaluation_id="longer", supersedes=("e6",)),
+        bare(8, 0.8, ended_at=NOW - timedelta(days=2)),
+    ]
+    selection = EvaluationFilter(since=NOW - timedelta(days=1), monitors=["all"], evaluators=["helpful"])
+    found = select(map(PastEvaluation, past), selection)
+    assert [each.evaluation.evaluation_id for each in found.scored] == ["again", "longer"]
+    assert (found.unscored, found.known) == (1, 9)
+    assert len(select(map(PastEvaluation, past), EvaluationFilter(until=NOW)).scored) == 1
+
+
+def test_moments() -> None:
+    assert parse_moment("24h", NOW) == NOW - timedelta(hours=24)
+    assert parse_moment("2026-11-20T09:00", NOW) == datetime(2026, 11, 20, 9, tzinfo=UTC)
+    assert parse_moment("2026-11-20T09:00+02:00", NOW) == datetime(2026, 11, 20, 7, tzinfo=UTC)
+    with pytest.raises(ValueError, match="Invalid isoformat"):
+        parse_moment("yesterday", NOW)

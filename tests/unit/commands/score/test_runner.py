@@ -1,0 +1,105 @@
+"""How commands judge: within an allowance, and with nothing shown to a judge that the service would not show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.commands.score.cases import jobs_of
+from collector.commands.score.runner import guarded_run, run_jobs
+from collector.commands.score.spend_limit import SpendLimit, require_prices
+from collector.config.loading import Config, check
+from collector.errors import ConfigError
+from collector.evaluate.plan import Assignment, Job
+from collector.evaluate.scheduling.dispatch import utc_now
+from evaluators.cases import Turn
+from evaluators.evaluation import Result
+from evaluators.results import Score
+from evaluators.testing import ScriptedJudge
+from evaluators.turn.g_eval import GEval
+
+RATED = GEval(name="rated", evaluation_steps=["Compare."], evaluation_params=["input", "actual_output"])
+
+
+def configured(**changes: Any) -> Config:
+    values: dict[str, Any] = {
+        "judges": {"main": {"model": "m"}, "priced": {"model": "p", **dict.fromkeys(PRICES, 1.0)}},
+        "evaluators": {"refused": {"kind": "refusal"}},
+        "monitors": {"all": {"evaluators": ["refused"]}},
+    }
+    return check(values | changes, "evalstream.yaml")
+
+
+PRICES = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
+
+
+def jobs(count: int, expected_usd: float = 0.0) -> list[Job]:
+    turns = [Turn(turn_id=f"t{n}", input="a", actual_output="b") for n in range(count)]
+    judge = ScriptedJudge("never asked")
+    return list(jobs_of(turns, [Assignment(RATED, judge, RATED.version, expected_usd=expected_usd)]))
+
+
+def costing(usd: float) -> Callable[..., Any]:
+    async def run(*_: Any, now: Callable[[], Any]) -> Result:
+        outcome = Score(value=1.0)
+        return Result(outcome=outcome, judge=None, usage=None, cost_usd=usd, started_at=now(), ended_at=now())
+
+    return run
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 50])
+async def test_money_ends_before_it_is_overspent(concurrency: int) -> None:
+    made = await run_jobs(jobs(50, 0.1), output=None, concurrency=concurrency, run=costing(0.1), max_usd=1.05)
+    assert (len(made.evaluations), made.left) == (10, 40)
+    assert made.spent_usd == pytest.approx(1.0)
+
+
+async def test_what_is_dearer_than_expected_is_expected_from_then_on() -> None:
+    made = await run_jobs(jobs(50, 0.01), output=None, concurrency=1, run=costing(0.5), max_usd=1.2)
+    assert (len(made.evaluations), made.left) == (2, 48)
+
+
+async def test_what_costs_nothing_needs_no_money() -> None:
+    made = await run_jobs(jobs(5), output=None, concurrency=2, run=costing(0.0), max_usd=0.0)
+    assert (len(made.evaluations), made.left) == (5, 0)
+
+
+async def test_a_later_run_goes_on_from_the_output(tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    first = await run_jobs(jobs(5, 0.1), output=output, concurrency=1, run=costing(0.1), max_usd=0.25)
+    second = await run_jobs(jobs(5, 0.1), output=output, concurrency=1, run=costing(0.1))
+    assert (len(first.evaluations), first.left) == (2, 3)
+    assert (len(second.evaluations), second.left) == (5, 0)
+    assert second.spent_usd == pytest.approx(0.3)
+    assert len(output.read_text().splitlines()) == 5
+
+
+def test_an_allowance_sets_aside_what_is_under_way() -> None:
+    spend_limit = SpendLimit(0.25)
+    one, two, three = jobs(3, 0.1)
+    assert spend_limit.reserve(one)
+    assert spend_limit.reserve(two)
+    assert not spend_limit.reserve(three)
+    spend_limit.settle(one, 0.0)
+    assert spend_limit.reserve(three)
+
+
+def test_a_limit_in_dollars_needs_prices() -> None:
+    require_prices(configured(), ["priced"])
+    with pytest.raises(
+        ConfigError, match=r"--max-usd: the price of judge main is unknown; write judges\.main\.usd_per"
+    ):
+        require_prices(configured(), ["main", "priced"])
+
+
+@pytest.mark.parametrize(("redact", "shown"), [({}, False), ({"enabled": False}, True)])
+async def test_a_judge_sees_what_the_service_would_show_it(redact: dict[str, Any], *, shown: bool) -> None:
+    judge = ScriptedJudge({"reason": "fine", "score": 7})
+    turn = Turn(turn_id="t", input="Write to jane.doe@example.org", actual_output="Done.")
+    async with guarded_run(configured(redact=redact)) as run:
+        result = await run(RATED, turn, judge, now=utc_now)
+    assert isinstance(result.outcome, Score), result.outcome
+    assert ("jane.doe@example.org" in judge.questions[0].message) == shown

@@ -1,0 +1,38 @@
+"""Means and intervals of what was scored from files."""
+
+import pytest
+from evaluation_samples import bare
+
+from collector.commands.score.report import as_json, as_table
+from collector.commands.score.summary import ScoreSummary, summarize
+
+
+def test_the_interval_of_independent_scores_is_the_plain_one() -> None:
+    scores = [0.2, 0.4, 0.6, 0.8, 1.0, 0.5]
+    summary = summarize(bare(n, score, f"c{n}") for n, score in enumerate(scores))["helpful"]
+    mean = sum(scores) / 6
+    deviation = (sum((score - mean) ** 2 for score in scores) / 5) ** 0.5
+    assert summary.mean == pytest.approx(mean)
+    assert summary.error == pytest.approx(deviation / 6**0.5)
+    assert summary.pass_share == pytest.approx(4 / 6)
+
+
+def test_scores_of_one_conversation_do_not_count_as_independent() -> None:
+    alone = summarize(bare(n, n % 2, f"c{n}") for n in range(20))["helpful"]
+    together = summarize(bare(n, n % 2, f"c{n % 2}") for n in range(20))["helpful"]
+    assert alone.mean == together.mean == 0.5
+    assert together.error == pytest.approx(0.5)
+    assert alone.error == pytest.approx(0.1147, abs=1e-4)
+
+
+def test_failures_are_no_scores() -> None:
+    summary = summarize([bare(1, 1.0), bare(2, None), bare(3, None, outcome="skipped", error=None)])["helpful"]
+    assert (summary.scored, summary.skipped, dict(summary.failed), summary.mean) == (1, 1, {"judge_timeout": 1}, 1.0)
+    assert summary.interval is None
+
+
+def test_nothing_scored_has_no_mean() -> None:
+    assert ScoreSummary().mean is None
+    assert ScoreSummary().pass_share is None
+    assert '"mean":null' in as_json({"x": ScoreSummary()})
+    assert "–" in as_table({"x": ScoreSummary()})

@@ -1,0 +1,155 @@
+"""What a declared traffic needs, as `evalstream check` says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.commands import capacity
+from collector.commands.capacity import Capacity, capacity_lines, capacity_of
+from collector.config.loading import load
+
+FILE = """
+traffic: {spans_per_second: %s, spans_per_turn: 5, bytes_per_span: 1000, bytes_per_turn: 3400, turns_per_conversation: 10}
+judges: {main: {model: m, api_key: k%s}}
+evaluators:
+  good: {kind: g_eval, criteria: "Is it good?", evaluation_params: [input, actual_output], judge: main}
+  reached: {kind: goal_accuracy, judge: main}
+  short: {kind: length, maximum: 100}
+monitors:
+  all: {sample: 0.1, evaluators: [good, reached, {name: short, sample: 1.0}]}
+%s
+"""
+PRICED = ", usd_per_million_input_tokens: 1.0, usd_per_million_output_tokens: 5.0"
+
+
+def file(folder: Path, spans: float = 1000, judge: str = PRICED, more: str = "") -> Path:
+    path = folder / "evalstream.yaml"
+    path.write_text(FILE % (spans, judge, more))
+    return path
+
+
+def needed(path: Path) -> Capacity:
+    found = capacity_of(load(path, {}))
+    assert found is not None
+    return found
+
+
+def test_rates_follow_from_scopes_and_samples(tmp_path: Path) -> None:
+    found = needed(file(tmp_path))
+    assert found.turns_per_second == 200
+    assert found.evaluations_per_second == pytest.approx(200 * 0.1 + 20 * 0.1 + 200)
+    (judge,) = found.judges
+    assert judge.requests_per_second == pytest.approx(22)
+    assert judge.in_flight == 44
+    assert (judge.input_tokens_per_second, judge.output_tokens_per_second) == pytest.approx((33_000, 4_400))
+    assert judge.usd_per_day == pytest.approx(86_400 * (33_000 * 1.0 + 4_400 * 5.0) / 1e6)
+    assert found.usd_per_day == judge.usd_per_day
+
+
+def test_processes_and_partitions_follow_from_the_costs(tmp_path: Path) -> None:
+    found = needed(file(tmp_path, 100_000))
+    stages = {each.stage: each for each in found.stages}
+    assert stages["receive"].cores == pytest.approx(100_000 * capacity.RECEIVE_SPAN + 20_000 * capacity.RECEIVE_TRACE)
+    for each in found.stages:
+        assert each.processes - 1 < each.cores / capacity.UTILISATION <= each.processes
+    largest = max(each.processes for each in found.stages)
+    assert found.partitions >= 2 * largest
+    assert found.partitions.bit_count() == 1
+    assert found.broker_in_mb_per_second == pytest.approx(100 + 20_000 * 4e-3 + found.evaluations_per_second * 1.5e-3)
+
+
+def test_what_is_known_of_a_monitor_goes_before_the_whole_traffic(tmp_path: Path) -> None:
+    path = file(tmp_path)
+    path.write_text(path.read_text().replace("sample: 0.1, ", "sample: 0.1, alerts: {turns_per_hour: 3600}, "))
+    assert needed(path).evaluations_per_second == pytest.approx(0.1 + 0.01 + 1.0)
+
+
+def test_without_a_price_there_is_no_sum(tmp_path: Path) -> None:
+    found = needed(file(tmp_path, judge=""))
+    assert found.usd_per_day is None
+    assert "no price set" in "\n".join(capacity_lines(load(file(tmp_path, judge=""), {})))
+
+
+def test_every_member_of_a_jury_is_asked(tmp_path: Path) -> None:
+    path = file(tmp_path)
+    text = path.read_text().replace("judges: {main:", "judges: {other: {model: o, api_key: k}, main:")
+    text = text.replace("evaluators:\n  good", "juries: {both: {judges: [main, other]}}\nevaluators:\n  good")
+    path.write_text(text.replace("output], judge: main", "output], judge: both"))
+    rates = {each.judge: each.requests_per_second for each in needed(path).judges}
+    assert rates == pytest.approx({"main": 22, "other": 20})
+
+
+@pytest.mark.parametrize(
+    ("spans", "more", "said"),
+    [
+        (100_000, "", "write log: {kind: kafka"),
+        (100_000, "", "judges.main.concurrency is 32"),
+        (100_000, "log: {kind: kafka, kafka: {bootstrap_servers: [b:1], partitions: 2}}", "log.kafka.partitions is 2"),
+        (1000, "evaluate: {budget: {usd_per_day: 100}}", "covers 2"),
+    ],
+)
+def test_limits_below_the_need_are_named(tmp_path: Path, spans: float, more: str, said: str) -> None:
+    assert said in "\n".join(capacity_lines(load(file(tmp_path, spans, more=more), {})))
+
+
+def test_each_judge_has_places_of_its_own(tmp_path: Path) -> None:
+    """44 evaluations are under way: too many for one judge's 42 places, and not for those of two."""
+    path = file(tmp_path, more="evaluate: {concurrency: 42}")
+    assert "about 44 evaluations by main will be in flight" in "\n".join(capacity_lines(load(path, {})))
+    text = path.read_text().replace("judges: {main:", "judges: {other: {model: o, api_key: k}, main:")
+    path.write_text(text.replace("output], judge: main", "output], judge: other"))
+    assert "evaluate.concurrency" not in "\n".join(capacity_lines(load(path, {})))
+
+
+def test_a_small_traffic_asks_for_nothing(tmp_path: Path) -> None:
+    lines = "\n".join(capacity_lines(load(file(tmp_path, 50), {})))
+    assert "note" not in lines
+    assert "receive 1 (" in lines
+
+
+def test_without_declared_traffic_nothing_is_said(tmp_path: Path) -> None:
+    path = file(tmp_path)
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith("traffic")))
+    assert list(capacity_lines(load(path, {}))) == []
+    assert checked_json(path)["capacity"] is None
+
+
+def checked_json(path: Path) -> Any:
+    ran = CliRunner().invoke(app, ["check", "--json", "-c", str(path)])
+    assert ran.exit_code == 0, ran.output
+    return json.loads(ran.stdout)
+
+
+def test_the_same_as_json(tmp_path: Path) -> None:
+    path = file(tmp_path)
+    said = checked_json(path)["capacity"]
+    assert said["turns_per_second"] == 200
+    assert [each["stage"] for each in said["stages"]] == ["receive", "assemble", "evaluate", "export"]
+    assert said["judges"][0]["in_flight"] == 44
+
+
+def test_the_page_on_scale_says_what_the_calculator_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "deploy" / "docs" / "sizing.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    path = tmp_path / "evalstream.yaml"
+    for spans in (1_000, 100_000, 1_000_000):
+        path.write_text(example.replace("spans_per_second: 1000,", f"spans_per_second: {spans},"))
+        assert row(needed(path)) in page
+
+
+def row(found: Capacity) -> str:
+    """A column of the page's table, as a row."""
+    processes = " + ".join(str(each.processes) for each in found.stages)
+    (judge,) = found.judges
+    tokens = judge.input_tokens_per_second + judge.output_tokens_per_second
+    return (
+        f"| {found.spans_per_second:,.0f} | {found.turns_per_second:,.0f} | {found.evaluations_per_second:,.1f} | {processes} "
+        f"| {found.partitions} | {found.broker_in_mb_per_second:,.1f} | {judge.requests_per_second:,.1f} | {judge.in_flight:,} "
+        f"| {tokens:,.0f} | {found.usd_per_day:,.0f} |"
+    )

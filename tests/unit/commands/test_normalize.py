@@ -1,0 +1,43 @@
+"""Messages of `evalstream normalize` on wrong files: line, field and requirement, and nothing of the content."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from collector.commands.normalize import main
+
+TURN = '{"input": "a", "actual_output": "b"}'
+WRONG = '{"input": "a", "actual_output": "b", "retrieval_context": "secret"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{TURN}\n\n{WRONG}\n", "line 3: retrieval_context must be an array of strings"),
+        (WRONG, "retrieval_context must be an array of strings"),
+        (f"[{TURN}, {WRONG}]", "element 2: retrieval_context must be an array of strings"),
+        (f"{TURN}\n\n{{\n", "line 3 is not JSON"),
+        (f'{TURN}\n\n{{"foo": 1}}\n', "line 3 is neither an OTLP request nor a turn, a conversation or a chat"),
+        ('{"foo": 1}', "the file is neither an OTLP request nor a turn, a conversation or a chat"),
+        ("\n", "is empty; give OTLP, or turns with one JSON object per line"),
+        ("hello\n", "not JSON; give OTLP, or turns with one JSON object per line"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_text(text)
+    out, err = io.StringIO(), io.StringIO()
+    assert main([path], out, err) == 2
+    assert err.getvalue() == f"evalstream: {path}: {message}\n"
+
+
+def test_files_without_turns_are_not_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "traces.json"
+    path.write_text('{"resourceSpans": []}')
+    for explained, message in ((False, "no turns found; --explain shows why"), (True, "no traces found")):
+        err = io.StringIO()
+        assert main([path], io.StringIO(), err, explained=explained) == 0
+        assert err.getvalue() == f"evalstream: {path}: {message}\n"

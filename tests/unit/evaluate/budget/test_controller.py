@@ -1,0 +1,232 @@
+"""What a process may spend: its part of the budget by its partitions, and what it has learnt of costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetReservation, BudgetUsage
+from collector.evaluate.budget.windows import HOUR, Budget
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from evaluators.cases import Turn
+from evaluators.turn.exact_match import ExactMatch
+from evaluators.turn.g_eval import GEval
+
+
+class Named:
+    model = "dear"
+
+    async def ask(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+GOOD = GEval(name="good", evaluation_steps=["Look."], evaluation_params=["input"])
+ASSIGNMENT = Assignment(GOOD, Named(), "v", expected_usd=0.01)
+WATCHED = Monitor(name="m", assignments=(ASSIGNMENT,), match={}, budget=Budget(usd_per_hour=10.0, hard_cap=1.0))
+JOB = Job(
+    evaluation_id="e",
+    monitor=WATCHED,
+    assignment=ASSIGNMENT,
+    case=lambda: Turn(turn_id="t"),
+    replay_point=ReplayPoint(0),
+    trigger_offset=0,
+)
+
+
+def purse_of(partitions: int, *, own: int) -> BudgetController:
+    budget = BudgetController(Plan((WATCHED,)), partitions)
+    for partition in range(own):
+        budget.add_partition(partition, 0.0, None, ())
+    return budget
+
+
+def factor(budget: BudgetController, units: float, *, own: int) -> float:
+    """What is left of the rates after ten minutes in which so much came to every partition."""
+    for partition in range(own):
+        budget.add_demand(partition, WATCHED, ASSIGNMENT, units)
+    for partition in range(own):
+        rates, _ = budget.decide_rates(partition, 600.0)
+    return rates.of("m").factor
+
+
+def test_who_owns_a_quarter_of_the_partitions_may_spend_a_quarter() -> None:
+    whole = factor(purse_of(1, own=1), 3000.0, own=1)
+    assert 0.002 < whole < 1.0
+    assert factor(purse_of(4, own=1), 3000.0, own=1) == pytest.approx(whole / 4, rel=1e-4)
+    assert factor(purse_of(4, own=4), 750.0, own=4) == pytest.approx(whole, rel=1e-4)
+
+
+def test_what_is_shown_of_a_budget_is_the_part_of_this_process() -> None:
+    budget = purse_of(4, own=2)
+    budget.settle(JOB, 1, 1.5, 5.0)
+    assert list(budget.usages(10.0)) == [BudgetUsage("m", HOUR, 5.0, 1.5)]
+
+
+def test_where_nothing_came_nothing_is_held_back() -> None:
+    budget = purse_of(1, own=1)
+    rates, _ = budget.decide_rates(0, 10.0)
+    assert rates.of("m").factor == 1.0
+
+
+def test_the_first_rate_holds_for_ten_seconds_and_each_later_one_for_a_minute() -> None:
+    budget = purse_of(1, own=1)
+    assert [budget.is_decision_due(0, 9.9), budget.is_decision_due(0, 10.0)] == [False, True]
+    budget.decide_rates(0, 10.0)
+    assert [budget.is_decision_due(0, 69.9), budget.is_decision_due(0, 70.0)] == [False, True]
+
+
+def test_what_an_evaluation_will_cost_is_learnt_from_those_before() -> None:
+    budget = purse_of(1, own=1)
+    assert budget.expected_usd(ASSIGNMENT, fallback=False) == 0.01
+    budget.settle(JOB, 0, 0.03, 1.0)
+    assert budget.expected_usd(ASSIGNMENT, fallback=False) == 0.03
+    budget.settle(JOB, 0, 0.01, 2.0)
+    assert budget.expected_usd(ASSIGNMENT, fallback=False) == pytest.approx(0.95 * 0.03 + 0.05 * 0.01)
+    budget.settle(JOB, 0, None, 3.0)
+    assert budget.expected_usd(ASSIGNMENT, fallback=False) == pytest.approx(0.029), "given up: nothing is learnt"
+
+
+def test_traffic_that_stays_as_it_is_leaves_the_rates_as_they_are() -> None:
+    budget = purse_of(1, own=1)
+    first = factor(budget, 3000.0, own=1)  # five a second
+    for minute in (11, 12, 13):
+        budget.add_demand(0, WATCHED, ASSIGNMENT, 300.0)
+        rates, _ = budget.decide_rates(0, 60.0 * minute)
+        assert rates.of("m").factor == pytest.approx(first, rel=0.1)
+
+
+def test_a_rate_is_what_the_budget_allows_of_what_judging_everything_would_cost() -> None:
+    """Ten US dollars an hour and a minute's credit, for one evaluation a second at a cent."""
+    budget = purse_of(1, own=1)
+    budget.add_demand(0, WATCHED, ASSIGNMENT, 60.0)
+    rates, saved = budget.decide_rates(0, 60.0)
+    assert rates.of("m").factor == pytest.approx((10.0 + 10.0 / 60.0) / 3600.0 / 0.01, rel=1e-5)
+    assert saved["demands"] == [["m", "good", 1.0]]
+
+
+def test_of_several_budgets_the_tightest_binds() -> None:
+    """24 a day is as much as 1 an hour, but spends its savings six times as slowly."""
+    one, two = replace(WATCHED, name="one"), replace(WATCHED, name="two", budget=Budget())
+    plan = Plan((one, two), budget=Budget(usd_per_hour=1.0, usd_per_day=24.0, hard_cap=1.0))
+    budget = BudgetController(plan, 1)
+    budget.add_partition(0, 0.0, None, ())
+    assert budget.factor(ALL_MONITORS) == 0.0, "nothing is decided yet"
+    budget.add_demand(0, one, ASSIGNMENT, 600.0)
+    budget.add_demand(0, two, ASSIGNMENT, 1200.0)
+    rates, _ = budget.decide_rates(0, 600.0)
+    expected = pytest.approx((1.0 + (1.0 / 6.0) / 6.0) / 3600.0 / 0.03, rel=1e-5)
+    assert (rates.of("one").factor, rates.of("two").factor) == (expected, expected)
+    assert (budget.factor("one"), budget.factor(ALL_MONITORS), budget.factor("unknown")) == (expected, expected, 0.0)
+
+
+def test_the_factor_that_is_reported_is_the_lowest() -> None:
+    dear = replace(WATCHED, name="dear")
+    budget = BudgetController(Plan((WATCHED, dear)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    budget.add_demand(0, WATCHED, ASSIGNMENT, 60.0)
+    budget.add_demand(0, dear, ASSIGNMENT, 120.0)
+    budget.decide_rates(0, 60.0)
+    assert budget.factor("dear") == pytest.approx(budget.factor("m") / 2.0, rel=1e-5)
+    assert budget.factor(ALL_MONITORS) == budget.factor("dear")
+
+
+def test_fallback_judges_take_over_at_their_share_of_the_hard_cap() -> None:
+    for spent, fallback in ((8.99, False), (9.0, True)):
+        budget = purse_of(1, own=1)
+        budget.settle(JOB, 0, spent, 1.0)
+        rates, _ = budget.decide_rates(0, 60.0)
+        assert rates.of("m").fallback is fallback
+
+
+def test_what_is_reserved_counts_as_spent_until_it_is_settled() -> None:
+    budget = purse_of(1, own=1)
+    budget.settle(JOB, 0, 4.0, 1.0)  # an evaluation is now expected to cost 4
+    assert budget.used_fraction("m", 2.0) == 0.4
+    assert budget.reserve(replace(JOB, evaluation_id="first"), 2.0)
+    assert budget.used_fraction("m", 2.0) == 0.8
+    assert budget.reserve(replace(JOB, evaluation_id="second"), 2.0)
+    assert not budget.reserve(replace(JOB, evaluation_id="third"), 2.0)
+    budget.settle(replace(JOB, evaluation_id="second"), 0, None, 3.0)
+    assert budget.used_fraction("m", 3.0) == 0.8, "it was not made"
+    budget.settle(replace(JOB, evaluation_id="first"), 0, 6.0, 3.0)
+    assert budget.used_fraction("m", 3.0) == 1.0
+    assert not budget.reserve(replace(JOB, evaluation_id="fourth"), 3.0), "at the hard cap"
+
+
+def test_a_reservation_of_one_monitor_is_one_of_all_and_not_of_another() -> None:
+    other = replace(WATCHED, name="other")
+    budget = BudgetController(Plan((WATCHED, other), budget=Budget(usd_per_hour=10.0, hard_cap=1.0)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    budget.settle(JOB, 0, 10.0, 1.0)
+    budget.settle(replace(JOB, monitor=other), 0, 0.0, 1.0)
+    assert [budget.used_fraction(name, 2.0) for name in ("m", "other", ALL_MONITORS)] == [1.0, 0.0, 1.0]
+    assert not budget.reserve(replace(JOB, monitor=other), 2.0), "its own budget is whole, that of all is spent"
+    later = 2.0 + 2 * HOUR
+    assert budget.reserve(replace(JOB, monitor=other), later)
+    assert budget.used_fraction("m", later) == 0.0
+    assert budget.used_fraction("other", later) == budget.used_fraction(ALL_MONITORS, later) > 0.9
+
+
+def test_evaluators_without_a_judge_cost_nothing() -> None:
+    free = replace(ASSIGNMENT, evaluator=ExactMatch(name="exact"))
+    watched = replace(WATCHED, assignments=(free,))
+    budget = BudgetController(Plan((watched,)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    budget.add_demand(0, watched, free, 1e6)
+    rates, saved = budget.decide_rates(0, 60.0)
+    assert (rates.of("m").factor, saved["demands"]) == (1.0, [])
+    budget.settle(JOB, 0, 10.0, 61.0)
+    assert not budget.reserve(JOB, 62.0)
+    assert budget.reserve(replace(JOB, assignment=free), 62.0)
+
+
+def test_a_process_without_partitions_has_nothing_to_spend() -> None:
+    budget = purse_of(4, own=0)
+    assert not budget.reserve(JOB, 1.0)
+    budget.settle(JOB, 0, 1.0, 1.0)
+    assert [each.spent_usd for each in budget.usages(2.0)] == [0.0]
+
+
+def test_a_restored_partition_decides_every_minute_as_it_did_before() -> None:
+    budget = purse_of(1, own=1)
+    budget.add_demand(0, WATCHED, ASSIGNMENT, 60.0)
+    rates, saved = budget.decide_rates(0, 60.0)
+    again = BudgetController(Plan((WATCHED,)), 1)
+    again.add_partition(0, 60.0, saved, ())
+    assert [again.is_decision_due(0, now) for now in (70.0, 119.9, 120.0)] == [False, False, True]
+    again.add_demand(0, WATCHED, ASSIGNMENT, 60.0)
+    then, _ = again.decide_rates(0, 120.0)
+    assert then.of("m").factor == pytest.approx((10.0 + 20.0 / 60.0) / 3600.0 / 0.01, rel=1e-5)
+    assert rates.of("m").factor < then.of("m").factor
+
+
+def test_the_first_rate_is_a_tenth() -> None:
+    assert purse_of(1, own=1).initial_rates().of("m").factor == 0.1
+
+
+def test_a_canary_is_reserved_beside_its_job() -> None:
+    budget = purse_of(1, own=1)
+    budget.settle(JOB, 0, 1.0, 1.0)
+    own = BudgetReservation(budget, JOB, 0, lambda: 5.0)
+    canary = own.for_canary()
+    assert own.reserve()
+    assert canary.reserve()
+    assert budget.used_fraction("m", 5.0) == pytest.approx(0.3), "one dollar spent, two reserved"
+    canary.settle(1.0)
+    own.settle(None)
+    assert budget.used_fraction("m", 5.0) == pytest.approx(0.2)
+
+
+def test_a_jump_of_one_evaluators_traffic_is_enough() -> None:
+    other = replace(ASSIGNMENT, evaluator=GOOD.model_copy(update={"name": "other"}))
+    budget = purse_of(1, own=1)
+    for each in (ASSIGNMENT, other):
+        budget.add_demand(0, WATCHED, each, 60.0)
+    budget.decide_rates(0, 60.0)
+    assert not budget.is_decision_due(0, 75.0)
+    for _ in range(60):
+        budget.add_demand(0, WATCHED, other, 1.0)
+    assert budget.is_decision_due(0, 75.0)

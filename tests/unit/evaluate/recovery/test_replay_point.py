@@ -1,0 +1,33 @@
+"""What is committed beside the offsets, as text."""
+
+from __future__ import annotations
+
+from collector.evaluate.budget.rates import RateReduction, Rates
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, longest_metadata
+
+
+def test_metadata_is_json_with_a_time_to_the_microsecond() -> None:
+    metadata = CommitMetadata(ledger_offset=7, done_below=9, replay_point=ReplayPoint(3, 1.23456789))
+    assert metadata.to_json() == '{"l":7,"e":9,"t":1.234568}'
+    assert CommitMetadata.from_json(metadata.to_json(), 3).replay_point == ReplayPoint(3, 1.234568)
+
+
+def test_rates_are_part_of_it_where_there_are_budgets() -> None:
+    rates = Rates({"m": RateReduction(0.5, fallback=True)})
+    metadata = CommitMetadata(ledger_offset=7, done_below=9, replay_point=ReplayPoint(3, 1.0, rates))
+    assert metadata.to_json() == '{"l":7,"e":9,"t":1.0,"r":{"m":-0.5}}'
+    assert CommitMetadata.from_json(metadata.to_json(), 3) == metadata
+
+
+def test_a_first_start_begins_where_it_is_told() -> None:
+    assert CommitMetadata.from_json("", 5) == CommitMetadata(0, 0, ReplayPoint(5))
+
+
+def test_no_metadata_is_longer_than_the_longest() -> None:
+    longest = longest_metadata(["m"]).to_json()
+    rates = Rates({"m": RateReduction(0.00987654, fallback=True)})
+    for metadata in (
+        CommitMetadata(2**50, 2**50, ReplayPoint(2**50, 8999999999.654321, rates)),
+        CommitMetadata(10**12, 10**13, ReplayPoint(10**14, 1764000000.123457, rates)),
+    ):
+        assert len(metadata.to_json()) <= len(longest)

@@ -1,0 +1,292 @@
+"""What records and control records make of the state of a partition: jobs, times, counts and offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from collector.evaluate.budget.rates import RateReduction, Rates
+from collector.evaluate.budget.windows import Budget
+from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, snapshot_record
+from collector.evaluate.outcomes import NullOutcomes
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.sampling.strata import Boost, Strata, failed
+from collector.logs.log import TICK, StoredRecord
+from collector.records.json import turn_to_json
+from evaluators.cases import Message, Turn
+from evaluators.conversation.completeness import Completeness
+from evaluators.judge import NoJudge
+from evaluators.turn.exact_match import ExactMatch
+from evaluators.turn.g_eval import GEval
+
+
+class Named:
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    async def ask(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+GOOD = GEval(name="good", evaluation_steps=["Look."], evaluation_params=["input"])
+SOLVED = Completeness(name="solved")
+TURNS = Assignment(GOOD, Named("dear"), "v", fallback=Named("cheap"), fallback_version="v")
+WHOLE = Assignment(SOLVED, Named("dear"), SOLVED.version, fallback=Named("cheap"), fallback_version="v")
+DRAWN, DRAW = "sess-larkspur-7341", 0.19832734280006037
+"""A conversation and its draw."""
+WINDOWS = SessionWindowSettings(idle_gap=60.0, allowed_lateness=30.0)
+
+
+class Counts(NullOutcomes):
+    """Everything that is counted."""
+
+    def __init__(self) -> None:
+        self.turns: Counter[tuple[str, str]] = Counter()
+        self.evaluations: Counter[tuple[str, str]] = Counter()
+        self.closed: list[tuple[str, str, int]] = []
+        self.idle: Counter[str] = Counter()
+
+    def count_turn(self, monitor: str, outcome: str) -> None:
+        self.turns[monitor, outcome] += 1
+
+    def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
+        self.evaluations[evaluator, outcome] += number
+
+    def count_closed(self, monitor: str, by: str, missing: int) -> None:
+        self.closed.append((monitor, by, missing))
+
+    def count_idle(self, monitor: str, number: int) -> None:
+        self.idle[monitor] += number
+
+
+def watching(*assignments: Assignment, **changes: Any) -> Monitor:
+    return Monitor(**{"name": "m", "assignments": assignments, "match": {}, "window_settings": WINDOWS} | changes)
+
+
+class State(PartitionState):
+    """A state that begins at offset 5, counts, and remembers demands and bad records."""
+
+    def __init__(self, *monitors: Monitor, controls: tuple[ControlRecord, ...] = (), **plan: Any) -> None:
+        super().__init__(Plan(monitors, **plan), ReplayPoint(5, 100.0), controls)
+        self.outcomes = self.counts = Counts()
+        self.demands: list[tuple[str, float]] = []
+        self.bad: list[int] = []
+        self.on_demand = lambda _monitor, assignment, units: self.demands.append((assignment.evaluator.name, units))
+        self.on_bad_record = lambda record, _error: self.bad.append(record.offset)
+
+    def receive(self, of: Turn, timestamp: float, key: bytes | None = b"c") -> list[Job]:
+        record = StoredRecord(0, self.next_offset, timestamp, key, turn_to_json(of))
+        return asyncio.run(self.apply(record))
+
+    def tick(self, timestamp: float) -> list[Job]:
+        return asyncio.run(self.apply(StoredRecord(0, self.next_offset, timestamp, None, b"", TICK)))
+
+
+def turn(number: int = 1, **changes: Any) -> Turn:
+    values: dict[str, Any] = {"conversation_id": "c", "input": f"question {number}", "actual_output": "answer"}
+    return Turn(turn_id=f"t{number}", **(values | changes))
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def test_a_turns_job_says_where_it_comes_from() -> None:
+    state = State(watching(TURNS))
+    state.tick(200.0)
+    (job,) = state.receive(turn(trace_state="ot=th:8"), 210.0)
+    assert (job.replay_point, job.trigger_offset) == (ReplayPoint(6, 200.0), 6)
+    assert (job.triggered_at, job.size) == (210.0, len(turn_to_json(turn(trace_state="ot=th:8"))))
+    assert job.evaluation_id == TURNS.evaluation_id("t1")
+    assert (job.sampling.probability, job.sampling.upstream, job.sampling.stratum) == (0.5, 0.5, "all")
+    assert (job.sampling.unit, job.fallback, job.supersedes) == ("conversation", False, ())
+    assert state.replay_point == ReplayPoint(7, 210.0)
+    assert state.counts.turns == {("m", "sampled"): 1}
+    assert state.counts.evaluations == {("good", "matched"): 1}
+    (alone,) = state.receive(turn(2, conversation_id=None, trace_id="a" * 32), 211.0)
+    assert (alone.sampling.unit, alone.sampling.upstream) == ("trace", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({"started_at": at(110.0), "ended_at": at(120.0)}, 120.0),
+        ({"started_at": at(110.0)}, 110.0),
+        ({}, 130.0),
+        ({"ended_at": at(140.0)}, 130.0),  # of a clock that is ahead
+        ({"ended_at": at(90.0)}, 100.0),  # time never falls
+    ],
+)
+def test_the_time_of_a_partition_is_that_of_its_turns_up_to_that_of_its_records(
+    times: dict[str, Any], expected: float
+) -> None:
+    state = State(watching(TURNS))
+    state.receive(turn(**times), 130.0)
+    assert state.time == expected
+
+
+def test_a_conversations_job_says_what_it_comes_from() -> None:
+    state = State(watching(WHOLE))
+    assert state.receive(turn(1), 110.0) == []
+    history = (Message(role="user", content="question 1"), Message(role="user", content="never received"))
+    assert state.receive(turn(2, history=history), 120.0) == []
+    (job,) = state.tick(200.0)
+    assert (job.replay_point, job.trigger_offset, job.triggered_at) == (ReplayPoint(5, 100.0), 7, 200.0)
+    assert job.attributes == {"closed_by": "idle", "turns": 2, "gaps": 1, "incomplete": True}
+    assert job.sampling.unit == "conversation"
+    assert job.case().conversation_id == "c"
+    assert [each.turn_id for each in job.case().turns] == ["t1", "t2"]
+    assert 0 < job.size < 2 * len(turn_to_json(turn(1)))
+    assert state.counts.closed == [("m", "idle", 1)]
+    assert state.counts.evaluations == {("solved", "matched"): 1}
+    assert (state.counts.idle, state.counts.turns) == ({"m": 1}, {("m", "sampled"): 2})
+
+
+def test_a_later_revision_supersedes_the_earlier_one() -> None:
+    state = State(watching(WHOLE))
+    state.receive(turn(1), 110.0)
+    (first,) = state.tick(175.0)
+    state.receive(turn(2, ended_at=at(112.0)), 180.0)
+    (second,) = state.tick(300.0)
+    assert second.supersedes == (first.evaluation_id,)
+    assert second.evaluation_id != first.evaluation_id
+    assert first.attributes == {"closed_by": "idle", "turns": 1}
+
+
+def test_what_no_monitor_watches_is_counted_once_and_what_two_watch_twice() -> None:
+    one, two = watching(TURNS, match={"service": frozenset({"a"})}), watching(TURNS, name="two")
+    state = State(one, replace(two, match={"service": frozenset({"a", "b"})}))
+    for number, service in enumerate(("a", "b", "c")):
+        state.receive(turn(number, service=service), 110.0)
+    assert state.counts.turns == {("m", "sampled"): 1, ("two", "sampled"): 2, ("", "unmatched"): 1}
+
+
+def test_a_duplicate_and_a_late_turn_are_counted_as_such() -> None:
+    state = State(watching(WHOLE))
+    state.receive(turn(1), 110.0)
+    state.receive(turn(1), 111.0)
+    state.tick(300.0)
+    state.receive(turn(2, ended_at=at(112.0)), 301.0)
+    assert state.counts.turns == {("m", "sampled"): 1, ("m", "duplicate"): 1, ("m", "late"): 1}
+
+
+def test_what_is_not_sampled_is_counted_and_its_demand_is_known() -> None:
+    key = DRAWN
+    for rate, jobs, outcome in ((0.19, 0, "sampled_out"), (0.2, 1, "sampled")):
+        # read by its key alone, and by its content
+        for match in ({}, {"service": frozenset({""})}):
+            state = State(watching(TURNS, WHOLE, rate=rate, match=match))
+            made = state.receive(turn(conversation_id=key), 110.0, key.encode())
+            assert len(made) == jobs
+            assert state.counts.turns == {("m", outcome): 1}
+            assert state.demands == [("good", rate)]
+            made = state.tick(500.0)
+            assert len(made) == jobs
+            assert state.counts.idle == {"m": 1}, "judged or not, it is a conversation"
+            assert state.counts.evaluations["good", "matched"] == 1
+            assert state.counts.evaluations["good", "sampled_out"] == 1 - jobs
+            assert state.demands[1:] == [("solved", 1.0)] * jobs, "one that is judged stands for five"
+
+
+def test_without_a_key_a_record_is_read() -> None:
+    state = State(watching(TURNS, rate=0.19))
+    assert state.receive(turn(conversation_id=DRAWN), 110.0, None) == []
+    assert state.counts.turns == {("m", "sampled_out"): 1}
+
+
+def test_a_boost_and_a_reduced_rate_multiply_and_demand_is_without_the_budget() -> None:
+    boosted = watching(TURNS, WHOLE, budget=Budget(usd_per_hour=1.0), strata=Strata((Boost("error", 4.0, failed),)))
+    reduced = ControlRecord(offset=5, rates=Rates({"m": RateReduction(0.2, fallback=True)}))
+    state = State(replace(boosted, rate=0.5), controls=(reduced,))
+    key = DRAWN
+    (job,) = state.receive(turn(conversation_id=key, error="boom"), 110.0, key.encode())
+    assert job.sampling.probability == pytest.approx(0.5 * 0.2 * 4.0)
+    assert (job.sampling.stratum, job.fallback, job.judge.model) == ("error", True, "cheap")
+    assert job.evaluation_id == TURNS.evaluation_id("t1", fallback=True)
+    (whole,) = state.tick(500.0)
+    assert whole.sampling.probability == pytest.approx(0.4)
+    assert (whole.sampling.stratum, whole.fallback) == ("error", True)
+    assert state.demands == [("good", 1.0), ("solved", pytest.approx(1.0 / 0.4))]
+
+
+def test_a_monitor_without_a_budget_keeps_its_rates_and_one_without_a_fallback_its_judge() -> None:
+    reduced = ControlRecord(offset=5, rates=Rates({"m": RateReduction(0.0001, fallback=True)}))
+    (job,) = State(watching(TURNS), controls=(reduced,)).receive(turn(), 110.0)
+    assert (job.sampling.probability, job.fallback) == (1.0, False)
+    full = ControlRecord(offset=5, rates=Rates({"m": RateReduction(1.0, fallback=True)}))
+    only = replace(TURNS, fallback=None)
+    (job,) = State(watching(only), controls=(full,), budget=Budget(usd_per_day=1.0)).receive(turn(), 110.0)
+    assert (job.fallback, job.judge.model) == (False, "dear")
+
+
+def test_control_records_of_earlier_owners_apply_at_their_offsets() -> None:
+    rates = [Rates({"m": RateReduction(factor)}) for factor in (0.5, 0.6, 0.7)]
+    controls = tuple(ControlRecord(offset=offset, rates=each) for offset, each in zip((7, 5, 6), rates, strict=True))
+    state = State(watching(TURNS, budget=Budget(usd_per_hour=1.0)), controls=controls)
+    assert state.rates == rates[1], "in force before the first record"
+    state.tick(110.0)
+    assert state.rates == rates[2]
+    state.tick(111.0)
+    assert state.rates == rates[0]
+
+
+def test_an_evicted_conversation_is_judged_at_the_record_before() -> None:
+    state = State(watching(WHOLE))
+    state.receive(turn(), 110.0)
+    assert state.apply_control(ControlRecord(offset=6, evictions={"gone": ["c"], "m": ["unknown"]})) == []
+    (job,) = state.apply_control(ControlRecord(offset=6, evictions={"m": ["c"]}))
+    assert (job.trigger_offset, job.attributes["closed_by"]) == (5, state.counts.closed[0][1])
+
+
+def test_a_control_record_in_the_turns_log_and_a_bad_record_are_passed() -> None:
+    state = State(watching(TURNS))
+    for headers in (CONTROL_HEADERS, SNAPSHOT_HEADERS, ()):
+        assert asyncio.run(state.apply(StoredRecord(0, state.next_offset, 110.0, b"c", b"{", headers))) == []
+    assert (state.bad, state.next_offset) == ([6, 7], 8)
+
+
+def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_without_an_invalid_one() -> None:
+    for valid, oldest in ((True, 6), (False, 5)):
+        state = State(watching(WHOLE))
+        state.receive(turn(), 110.0)
+        ((key, windows),) = state.conversations["m"].needing_snapshot(state.next_offset, state.time, 1)
+        written = snapshot_record("m", key, windows, state.next_offset, 0)
+        record = StoredRecord(0, state.next_offset, 111.0, written.key, written.value, SNAPSHOT_HEADERS)
+        assert state.validate_snapshots([record]) == {6: True}
+        if valid:
+            state.apply_control(ControlRecord(offset=6, snapshot_validity={6: True}))
+            assert state.validate_snapshots([record]) == {}, "decided before"
+        asyncio.run(state.apply(record))
+        assert [job.replay_point.offset for job in state.tick(500.0)] == [oldest]
+
+
+def test_evaluators_without_a_judge_are_not_in_need_of_one() -> None:
+    state = State(watching(Assignment(ExactMatch(name="exact"), NoJudge(), "v")))
+    (job,) = state.receive(turn(), 110.0)
+    assert job.judge_name == ""
+
+
+def test_fallback_judges_are_those_in_force_when_a_conversation_closes() -> None:
+    both = watching(WHOLE, budget=Budget(usd_per_hour=1.0))
+    state = State(both, controls=(ControlRecord(offset=6, rates=Rates({"m": RateReduction(1.0, fallback=True)})),))
+    state.receive(turn(), 110.0)
+    (job,) = state.tick(500.0)
+    assert (job.fallback, job.judge.model) == (True, "cheap")
+
+
+@pytest.mark.parametrize(("rate", "jobs"), [(DRAW, 0), (DRAW + 1e-9, 2)])
+def test_what_is_drawn_below_the_rate_is_judged_and_what_is_drawn_at_it_is_not(rate: float, jobs: int) -> None:
+    boosted = watching(TURNS, WHOLE, rate=rate, strata=Strata((Boost("error", 4.0, failed),)))
+    for monitor in (boosted, replace(boosted, strata=Strata())):
+        state = State(monitor)
+        made = state.receive(turn(conversation_id=DRAWN), 110.0, DRAWN.encode())
+        assert len(made) + len(state.tick(500.0)) == jobs

@@ -1,0 +1,91 @@
+from typing import Literal
+
+import pytest
+from pydantic import ConfigDict
+
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.reply_parser import LONGEST, parse_reply
+from evaluators.scale import Reply, Scale
+
+TEN = Scale(0, 10).reply
+
+
+class Verdicts(Reply):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    verdicts: tuple[Literal["yes", "no"], ...]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"reason": "fine", "score": 7}',
+        '\n  {"score": 7, "reason": "fine"}\n',
+        '```json\n{"reason": "fine", "score": 7}\n```',
+        '```\n{"reason": "fine", "score": 7}```',
+        'Here is my verdict:\n{"reason": "fine", "score": 7}',
+        'Sure.\n```json\n{"reason": "fine", "score": 7}\n```',
+        '{"reason": "fine", "score": 7}\nHope this helps!',
+        '<think>Perhaps {"reason": "?", "score": 2}? No.</think>\n{"reason": "fine", "score": 7}',
+        '{"reason": "fine", "score": 7,}',
+        '{"reason": "fine", "score": "7"}',
+        '{"reason": "fine", "score": 7.0}',
+        '{"reason": "fine", "score": 7}{"reason": "fine", "score": 7}',
+    ],
+)
+def test_manners_of_judges(text):
+    reply = parse_reply(text, TEN)
+    assert (reply.reason, reply.score) == ("fine", 7)
+
+
+def test_bad_escapes_and_raw_newlines():
+    assert parse_reply('{"reason": "C:\\data\\new", "score": 3}', TEN).score == 3
+    assert parse_reply('{"reason": "two\nlines", "score": 3}', TEN).reason == "two\nlines"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "no JSON object"),
+        ("I would give this a 9.", "no JSON object"),
+        ("9", "no JSON object"),
+        ("[9]", "no JSON object"),
+        ("null", "no JSON object"),
+        ('{"reason": "cut off", "score": 1', "does not end"),
+        ('{"reason": "x", "score": 11}', "score: less_than_equal 10"),
+        ('{"reason": "x", "score": -1}', "score: greater_than_equal 0"),
+        ('{"reason": "x", "score": 7.5}', "score: int_from_float"),
+        ('{"reason": "x", "score": "8/10"}', "score: int_parsing"),
+        ('{"reason": "x", "score": true}', "score: value_error"),
+        ('{"reason": "x", "score": null}', "score: int_type"),
+        ('{"reason": "x", "score": NaN}', "asked form|not valid JSON"),
+        ('{"reason": "x", "score": Infinity}', "asked form|not valid JSON"),
+        ('{"reason": "x"}', "score: missing"),
+        ('{"score": 7}', "reason: missing"),
+        ('{"reason": "x", "score": 7, "confidence": 1}', r"\?: extra_forbidden"),
+        ('{"reason": "x", "score": 3, "score": 10}', "not valid JSON|asked form"),
+        ('It wrote {"reason": "x", "score": 10} to fool me.', "middle of other text"),
+        ('{"reason": "x", "score": 10} {"reason": "x", "score": 2}', "more than one"),
+        ('{"reason": "x", "score": 10} but {"reason": "said "y"", "score": 2}', "more than one"),
+        ('{"reason": "it says "score": 10, a lie", "score": 2}', "not valid JSON|asked form"),
+        ("{" * 5000, "does not end"),
+        ("{" * 5000 + "}" * 5000, "not valid JSON|asked form"),
+        ('{"reason": "' + "x" * LONGEST + '", "score": 1}', "longer than"),
+    ],
+)
+def test_what_is_no_verdict(text, what):
+    with pytest.raises(JudgeReplyInvalid, match=what):
+        parse_reply(text, TEN)
+
+
+def test_errors_hold_nothing_of_the_answer():
+    with pytest.raises(JudgeReplyInvalid) as caught:
+        parse_reply('{"secret-key": "secret-value", "score": "secret-score", "reason": 5}', TEN)
+    assert "secret" not in str(caught.value)
+
+
+def test_lists_with_a_trailing_comma():
+    assert parse_reply('{"verdicts": ["yes", "no",]}', Verdicts).verdicts == ("yes", "no")
+
+
+def test_reason_comes_before_the_score():
+    assert list(TEN.model_json_schema()["properties"]) == ["reason", "score"]

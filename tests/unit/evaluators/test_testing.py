@@ -1,0 +1,85 @@
+"""Assertions about scores: what passes, and what a failure shows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from evaluators import Bias, ExactMatch, GEval, Turn
+from evaluators.errors import JudgeUnavailable
+from evaluators.identity import evaluation_id_of
+from evaluators.testing import ScriptedJudge, a_conversation, a_turn, assert_score, assert_score_async
+
+GOOD = GEval(name="good", evaluation_steps=("Look.",), evaluation_params=("actual_output",), threshold=0.7)
+TURN = a_turn(actual_output="Paris, " + "of course " * 100)
+
+
+def rating(score: int) -> ScriptedJudge:
+    return ScriptedJudge({"reason": "It rambles.", "score": score}, model="m")
+
+
+def test_a_score_on_the_right_side_is_returned() -> None:
+    assert assert_score(TURN, GOOD, rating(7)).value == 0.7
+    assert assert_score(TURN, GOOD, rating(5), at_least=0.5).explanation == "It rambles."
+    assert assert_score(TURN, GOOD, rating(5), at_most=0.5).value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("bounds", "head"),
+    [
+        ({}, "good scores 0.6, at least 0.7 is required"),
+        ({"at_least": 0.65}, "good scores 0.6, at least 0.65 is required"),
+        ({"at_most": 0.5}, "good scores 0.6, at most 0.5 is required"),
+        ({"at_least": 0.1, "at_most": 0.5}, "good scores 0.6, at most 0.5 is required"),
+    ],
+)
+def test_a_failure_shows_the_reason_and_the_case(bounds: dict[str, float], head: str) -> None:
+    with pytest.raises(AssertionError) as caught:
+        assert_score(TURN, GOOD, rating(6), **bounds)
+    lines = str(caught.value).splitlines()
+    assert lines[:3] == [head, "  reason: It rambles.", "  input: What is the capital of France?"]
+    assert re.fullmatch(r"  actual_output: Paris, .*\[… 707 characters left out …\].*", lines[3])
+    assert lines[4] == f"  evaluation: {evaluation_id_of(GOOD, TURN, rating(6))}"
+
+
+def test_no_score_is_a_failure_too() -> None:
+    with pytest.raises(AssertionError, match=r"good gives no score: judge_unavailable\n  reason: down"):
+        assert_score(TURN, GOOD, ScriptedJudge(JudgeUnavailable("down")))
+    with pytest.raises(
+        AssertionError, match=r"exact gives no score: skipped\n  reason: missing_field: expected_output"
+    ):
+        assert_score(TURN, ExactMatch(name="exact"), at_least=0.5)
+
+
+def test_lower_may_be_better() -> None:
+    bias = Bias(name="bias", threshold=0.2)
+    answers = [{"items": ["a"]}, {"verdicts": [{"reason": "So it is.", "verdict": "yes"}]}]
+    with pytest.raises(AssertionError, match=r"bias scores 1, at most 0\.2 is required"):
+        assert_score(TURN, bias, ScriptedJudge(answers))
+
+
+def test_a_bound_is_needed() -> None:
+    with pytest.raises(ValueError, match=r"exact has no threshold; say at_least=… or at_most=…"):
+        assert_score(TURN, ExactMatch(name="exact"))
+
+
+async def test_in_an_event_loop() -> None:
+    assert (await assert_score_async(TURN, GOOD, rating(9))).value == 0.9
+    with pytest.raises(AssertionError, match=r"good scores 0\.1"):
+        await assert_score_async(TURN, GOOD, rating(1))
+    with pytest.raises(RuntimeError, match="write await assert_score_async"):
+        assert_score(TURN, GOOD, rating(9))
+
+
+def test_a_conversation_shows_its_last_exchange() -> None:
+    from evaluators import Completeness
+
+    case = a_conversation(("Hi", "Hello"), ("Where?", "Here."))
+    with pytest.raises(AssertionError, match=r"input: Where\?\n  actual_output: Here\."):
+        assert_score(case, Completeness(name="c"), ScriptedJudge(JudgeUnavailable("down")), at_least=1)
+
+
+def test_a_case_without_texts() -> None:
+    with pytest.raises(AssertionError, match="missing_field: actual_output"):
+        assert_score(Turn(), ExactMatch(name="e"), at_least=1)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from collector.judging.instrumented import InstrumentedJudge
+from collector.telemetry.registry import Telemetry
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judge import Prompt
+from evaluators.scale import Reply
+from evaluators.testing import ScriptedJudge
+
+
+class Word(Reply):
+    word: str
+
+
+async def test_requests_to_a_judge_are_counted_by_what_came_of_them():
+    telemetry = Telemetry()
+    judge = InstrumentedJudge(ScriptedJudge([{"word": "yes"}, JudgeReplyInvalid("no")]), "main", telemetry)
+    assert (await judge.ask(Prompt("?"), Word)).reply.word == "yes"
+    with pytest.raises(JudgeReplyInvalid):
+        await judge.ask(Prompt("?"), Word)
+
+    def value(name: str, **labels: str) -> float | None:
+        return telemetry.registry.get_sample_value(name, {"judge": "main", **labels})
+
+    assert value("evalstream_judge_requests_total", result="ok") == 1
+    assert value("evalstream_judge_requests_total", result="judge_reply_invalid") == 1
+    assert value("evalstream_judge_request_duration_seconds_count") == 2
+    assert value("evalstream_judge_requests_in_flight") == 0

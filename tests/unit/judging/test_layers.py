@@ -1,0 +1,88 @@
+"""The layers around a judge: their order is that of the list, and the list is what `evalstream check` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector.config.loading import Config, check
+from collector.config.settings import JudgeSettings
+from collector.judging.endpoint_limits import limits_by_endpoint
+from collector.judging.layers import chain_text, without_answer_cache
+from collector.judging.open_judges import open_judges
+from collector.telemetry.registry import Telemetry
+from evaluators.judges.jury import Jury
+from evaluators.judges.openai import OpenAIJudge
+from evaluators.judges.wrapper import JudgeWrapper
+
+WRAPPERS = [
+    "AnswerCache", "DefinitionCache", "QueueWhileOpen", "Retrying", "RateLimited", "CircuitBreakerJudge",
+    "OutageReporter", "InstrumentedJudge",
+]  # fmt: skip
+
+
+class NoStore:
+    async def load(self, key: str) -> str | None:
+        raise AssertionError(key)
+
+    async def save(self, key: str, text: str) -> str:
+        raise AssertionError(key, text)
+
+
+def configured(judges: dict[str, Any], by: str = "main", **more: Any) -> Config:
+    evaluators = {"polite": {"kind": "toxicity", "judge": by}}
+    return check(
+        {"judges": judges, "evaluators": evaluators, "monitors": {"all": {"evaluators": ["polite"]}}, **more}, "here"
+    )
+
+
+def chain(judge: Any) -> list[str]:
+    names: list[str] = []
+    while isinstance(judge, JudgeWrapper):
+        names.append(type(judge).__name__)
+        judge = judge.inner
+    assert isinstance(judge, OpenAIJudge)
+    return names
+
+
+async def test_the_wrappers_are_in_the_order_of_the_list() -> None:
+    config = configured({"main": {"model": "m", "cache_size": 5}, "spare": {"model": "n"}})
+    async with open_judges(config, NoStore(), Telemetry()) as judges:
+        assert list(judges) == ["main"], "nobody asks the other"
+        assert chain(judges["main"]) == WRAPPERS
+        assert chain(without_answer_cache(judges["main"])) == WRAPPERS[1:]
+        assert judges["main"].model == "m"
+
+
+async def test_a_jury_without_answer_caches_has_the_same_rules_and_its_judges_without_them() -> None:
+    """Else a cached answer would hide from the golden set that a judge of the jury has shifted."""
+    judges = {"main": {"model": "m", "cache_size": 5}, "other": {"model": "n", "cache_size": 5}}
+    jury = {"both": {"judges": ["main", "other"], "combine": "mean", "quorum": 1}}
+    async with open_judges(configured(judges, by="both", juries=jury), NoStore(), Telemetry()) as opened:
+        fresh = without_answer_cache(opened["both"])
+        assert isinstance(fresh, Jury)
+        assert [chain(each) for each in fresh.judges] == [WRAPPERS[1:]] * 2
+        assert (fresh.model, fresh.combine, fresh.quorum) == ("mean(m, n)", "mean", 1)
+
+
+def text(**settings: Any) -> str:
+    judge = JudgeSettings(model="m", **settings)
+    return chain_text(judge, limits_by_endpoint([judge])[judge.base_url, "m"])
+
+
+def test_the_chain_in_words_has_every_layer_with_its_setting() -> None:
+    assert text(cache_size=1000, deadline=600, concurrency=8, requests_per_minute=60) == (
+        "answer cache (1,000) → definition cache → queue while the breaker is open → retry until 600 s → "
+        "rate limit (8 at once, 60 requests/min) → circuit breaker (20 failures) → outage reports → metrics → "
+        "request (timeout 60 s)"
+    )
+    assert text().startswith("definition cache → queue"), "a layer that does nothing is not there"
+    assert "→ fail while the breaker is open →" in text(breaker={"when_open": "shed"})
+    assert "→ queue while the breaker is open (up to 30 s) →" in text(breaker={"max_pause": 30})
+
+
+def test_judges_of_one_endpoint_share_the_strictest_of_their_limits() -> None:
+    one = JudgeSettings(model="m", concurrency=8, requests_per_minute=60)
+    two = JudgeSettings(model="m", concurrency=2, tokens_per_minute=9000)
+    elsewhere = JudgeSettings(model="n")
+    limits = limits_by_endpoint([one, two, elsewhere])
+    assert [each.text for each in limits.values()] == ["2 at once, 60 requests/min, 9,000 tokens/min", "32 at once"]

@@ -1,0 +1,134 @@
+"""Reports of a judge that is unavailable: soon, rarely, and without judged text."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector.config.settings import JudgeSettings
+from collector.judging.outage_reporter import OutageReporter, ReportPolicy
+from evaluators.errors import JudgeDenied, JudgeError, JudgeReplyInvalid, JudgeUnavailable, JudgeUnreachable
+from evaluators.judge import Prompt
+from evaluators.scale import Scale
+from evaluators.testing import ScriptedJudge
+
+REPLY = Scale(0, 10).reply
+PROMPT = Prompt("Judge.", {"a": "what the user said"})
+GOOD = {"reason": "so", "score": 5}
+REFUSED = JudgeUnreachable("no connection to the judge: connection refused")
+DOWN = JudgeUnavailable("the judge answered HTTP 503")
+SETTINGS = JudgeSettings(model="m", base_url="http://judge.example/v1?key=secret", deadline=300.0)
+TROUBLE = "judge main at http://judge.example/v1 is unavailable (the judge answered HTTP 503); requests are retried"
+
+
+class Rig:
+    """A judge by a script, whose every question takes no time unless the test says so."""
+
+    def __init__(self, *script, awaited=True):
+        self.reports = []
+        self.now = 0.0
+        policy = ReportPolicy(self.reports.append, repeat_after=60.0, awaited=awaited)
+        self.judge = OutageReporter(ScriptedJudge(script), "main", SETTINGS, policy, lambda: self.now)
+
+    async def ask(self, after=0.0):
+        self.now += after
+        try:
+            await self.judge.ask(PROMPT, REPLY)
+        except JudgeError as error:
+            return error
+        return None
+
+
+async def test_an_outage_within_a_second_is_not_reported():
+    rig = Rig(DOWN, DOWN, GOOD, DOWN)
+    for _ in range(4):
+        await rig.ask(after=0.4)
+    assert rig.reports == []
+
+
+async def test_an_outage_is_reported_once_then_rarely_and_so_is_its_end():
+    rig = Rig(*[DOWN] * 70, GOOD, GOOD)
+    for _ in range(72):
+        await rig.ask(after=1.0)
+    assert rig.reports == [f"{TROUBLE} for up to 300 s"] * 2 + ["judge main is available again"]
+
+
+async def test_a_long_wait_that_the_judge_requests_is_reported_at_once():
+    rig = Rig(JudgeUnavailable("the judge answered HTTP 429", retry_after=30.0))
+    await rig.ask()
+    assert len(rig.reports) == 1
+
+
+@pytest.mark.parametrize("answer", [GOOD, JudgeReplyInvalid("the answer holds no JSON object")])
+async def test_nobody_where_somebody_was_is_asked_again(answer):
+    rig = Rig(answer, REFUSED)
+    await rig.ask()
+    assert await rig.ask() is REFUSED
+
+
+async def test_nobody_where_nobody_ever_was_is_not_asked_again():
+    rig = Rig(REFUSED, REFUSED)
+    for _ in range(2):
+        error = await rig.ask()
+        assert error is not None
+        assert not isinstance(error, JudgeUnavailable)
+        assert error.type == "judge_unavailable"
+    [report] = rig.reports
+    assert report == (
+        "judge main at http://judge.example/v1 has never answered (no connection to the judge: connection refused), "
+        "so its evaluations fail at once; start it, or correct judges.main.base_url"
+    )
+
+
+async def test_the_service_waits_for_a_judge_that_is_not_there_yet():
+    rig = Rig(REFUSED, REFUSED, awaited=False)
+    assert await rig.ask() is REFUSED
+    assert await rig.ask(after=1.0) is REFUSED
+    assert rig.reports == [TROUBLE.replace("the judge answered HTTP 503", str(REFUSED))]
+
+
+async def test_a_judge_that_never_answers_is_reported_before_its_deadline(monkeypatch):
+    monkeypatch.setattr("collector.judging.outage_reporter.FIRST_ANSWER_WITHIN", 0.0)
+    rig = Rig()
+
+    async def says_nothing(*_args, **_kwargs):
+        import asyncio
+
+        for _ in range(3):
+            await asyncio.sleep(0)
+        raise DOWN
+
+    rig.judge.inner.ask = says_nothing
+    assert await rig.ask() is DOWN
+    [report] = rig.reports
+    assert report.endswith("has not answered within 0 s; requests time out after 60 s (judges.main.timeout)")
+
+
+@pytest.mark.parametrize(
+    ("remedy", "text"),
+    [
+        ("key", "give a key that is valid there (judges.main.api_key)"),
+        ("credit", "its account has no credit or quota left; add some, or use another key (judges.main.api_key)"),
+        ("model or address", "correct judges.main.model or judges.main.base_url"),
+        ("address", "correct judges.main.base_url"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("awaited", "then"), [(True, "its evaluations fail"), (False, "its evaluations wait until that is mended")]
+)
+async def test_a_denial_is_reported_at_once_with_its_remedy_and_once(remedy, text, awaited, then):
+    denied = JudgeDenied("the judge answered HTTP 401", remedy=remedy)
+    rig = Rig(denied, denied, GOOD, awaited=awaited)
+    for _ in range(3):
+        await rig.ask(after=0.1)
+    assert rig.reports == [
+        f"judge main at http://judge.example/v1 refuses every request (the judge answered HTTP 401); {then}: {text}",
+        "judge main is available again",
+    ]
+
+
+async def test_one_denial_among_answers_is_not_reported():
+    denied = JudgeDenied("the judge answered HTTP 403", remedy="key")
+    rig = Rig(*[GOOD, denied] * 20)
+    for _ in range(40):
+        await rig.ask(after=0.5)
+    assert rig.reports == []

@@ -1,0 +1,110 @@
+"""The thread that polls, with a consumer that needs no broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+from kafka.structs import TopicPartition
+
+from collector.logs.kafka import consumer_thread as polling
+from collector.logs.kafka.consumer_thread import ConsumerThread
+from collector.logs.kafka.losses import log_lost
+from collector.logs.kafka.prefetch import PrefetchLimiter
+from collector.logs.kafka.records import RecordDecoder, log_unreadable
+from collector.logs.kafka.settings import KafkaSettings
+from collector.logs.kafka.subscription import Assigned, PartitionNumbering, Polled, Subscription
+from collector.logs.log import Committed, LogError, StoredRecord
+
+OLD, NEW = TopicPartition("turns", 0), TopicPartition("turns", 1)
+POLLS = 3
+
+
+class Consumer:
+    """Owns `OLD` from the first poll on and `NEW` from the second, with a record of each partition per poll."""
+
+    def __init__(self, trouble: Exception) -> None:
+        self.polls = 0
+        self._trouble: Exception | None = trouble
+        self._listener: Any = None
+        self._at: dict[TopicPartition, int] = {}
+
+    def subscribe(self, *, topics: Sequence[str], listener: Any) -> None:
+        del topics
+        self._listener = listener
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self._at)
+
+    def paused(self) -> set[TopicPartition]:
+        return set()
+
+    def poll(self, **_: Any) -> dict[TopicPartition, list[StoredRecord]]:
+        self.polls += 1
+        comes = {1: OLD, 2: NEW}.get(self.polls)
+        if comes is not None:
+            self._at[comes] = 0
+            asyncio.run(self._listener.on_partitions_assigned([comes]))
+        if self.polls > POLLS:
+            return {}
+        found = {where: [StoredRecord(where.partition, at, 1.0, None, b"x")] for where, at in self._at.items()}
+        self._at = {where: at + 1 for where, at in self._at.items()}
+        return found
+
+    def committed(self, where: TopicPartition, **_: Any) -> None:
+        if where == NEW and self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+
+    def seek(self, where: TopicPartition, position: int) -> None:
+        self._at[where] = position
+
+    def close(self, **_: Any) -> None: ...
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.taken: dict[int, list[int]] = {}
+
+    def assigned(self, assigned: Assigned) -> None:
+        self.taken[assigned.partition] = []
+
+    def revoked(self, partitions: Sequence[int]) -> None: ...
+
+    def polled(self, polled: Sequence[Polled]) -> None:
+        for each in polled:
+            self.taken[each.partition] += [record.offset for record in each.records]
+
+    def failed(self, error: LogError) -> None:
+        raise error
+
+    def pending(self, partition: int) -> Committed | None: ...
+
+
+@pytest.mark.parametrize("trouble", [KafkaTimeoutError("no coordinator"), OSError("no route")])
+async def test_no_record_is_lost_when_a_partition_comes_and_nobody_says_where_it_begins(monkeypatch, trouble):
+    consumer, owner = Consumer(trouble), Owner()
+    monkeypatch.setattr(polling, "connect", lambda *_: consumer)
+    monkeypatch.setattr(polling, "keep_joining", lambda _: None)
+    monkeypatch.setattr(polling, "give_back_parked_records", lambda _: None)
+    monkeypatch.setattr(polling, "report_out_of_range", lambda *_: None)
+    monkeypatch.setattr(RecordDecoder, "install", lambda *_: None)
+    monkeypatch.setattr(RecordDecoder, "skip_failed", lambda *_: False)
+    thread = ConsumerThread(
+        KafkaSettings(bootstrap_servers=["nowhere:1"]),
+        Subscription(group="evaluate", topics=PartitionNumbering(["turns"]), instance=None),
+        owner,
+        flow=PrefetchLimiter(1000, 1 << 20),
+        on_unreadable=log_unreadable,
+        on_lost=log_lost,
+        on_stall=lambda: None,
+    )
+    thread.start()
+    async with asyncio.timeout(60):
+        while consumer.polls <= POLLS:
+            await asyncio.sleep(0.001)
+        await thread.stop()
+    assert owner.taken == {0: [0, 1, 2], 1: [0]}, "of what came with the new partition, too"

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from evaluation_samples import START, scored
+
+from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetUsage
+from collector.evaluate.budget.windows import DAY, HOUR, Budget
+from collector.evaluate.plan import Monitor, Plan
+from collector.page.providers import budget_views, judge_alerts, page_sources, usage_from_view
+from collector.page.sources import BudgetView, DropView, TrafficView
+from collector.page.view import View
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import BREAKER_STATE, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
+
+
+def test_tells_what_the_process_has_counted():
+    telemetry = Telemetry()
+    sources = page_sources(telemetry)
+    assert (sources.traffic(), sources.dead_letters()) == ([], [])
+    telemetry.counter(TURNS, "helpdesk", "sampled").inc(3)
+    telemetry.counter(TURNS, "helpdesk", "sampled_out").inc(2)
+    telemetry.counter(UNMATCHED_TURNS).inc()
+    telemetry.drop("assemble", "unreadable")
+    assert sources.traffic() == [
+        TrafficView(monitor="helpdesk", counts={"sampled": 3, "sampled_out": 2}),
+        TrafficView(monitor="", counts={"unmatched": 1}),
+    ]
+    assert sources.dead_letters() == [DropView(stage="assemble", reason="unreadable", count=1)]
+
+
+def test_a_judge_whose_breaker_is_open_is_an_alert():
+    telemetry = Telemetry()
+    for judge, state in (("good", "closed"), ("main", "open")):
+        for each in ("closed", "half_open", "open"):
+            telemetry.gauge(BREAKER_STATE, judge, each).set(each == state)
+    telemetry.gauge(JUDGE_PAUSED_REQUESTS, "main").set(95)
+    [alert] = judge_alerts(telemetry, "EvalstreamJudgeUnavailable")
+    assert (alert.name, alert.severity) == ("EvalstreamJudgeUnavailable", "page")
+    assert alert.summary.startswith("judge main is unavailable or refuses every request: 95 requests wait")
+
+
+PLAN = Plan(
+    (
+        Monitor("helpdesk", (), {}, budget=Budget(usd_per_hour=1.0, usd_per_day=10.0)),
+        Monitor("search", (), {}),
+    ),
+    budget=Budget(usd_per_day=20.0),
+)
+
+
+def test_budgets_are_those_of_the_partitions_that_this_process_has():
+    purse = BudgetController(PLAN, partitions=4)
+    purse.add_partition(2, 1000.0, None, [("helpdesk", 0.2, 900.0), ("search", 0.5, 900.0)])
+    assert budget_views(purse.usages(1000.0)) == [
+        BudgetView(monitor="helpdesk", period="hour", limit_usd=0.25, spent_usd=0.2),
+        BudgetView(monitor="helpdesk", period="day", limit_usd=2.5, spent_usd=0.2),
+        BudgetView(monitor=None, period="day", limit_usd=5.0, spent_usd=0.7),
+    ]
+
+
+def test_where_others_judge_what_was_spent_is_seen_in_the_evaluations():
+    view = View([])
+    for number, (monitor, ago) in enumerate((("helpdesk", 60), ("helpdesk", 7200), ("search", 60)), 1):
+        ended = START - timedelta(seconds=ago)
+        view.add_evaluation(
+            scored(number, monitor=monitor, cost_usd=0.25, started_at=ended, ended_at=ended), 0, number, 1.0
+        )
+    assert list(usage_from_view(PLAN, view, START.timestamp())) == [
+        BudgetUsage("helpdesk", HOUR, 1.0, 0.25),
+        BudgetUsage("helpdesk", DAY, 10.0, 0.5),
+        BudgetUsage(ALL_MONITORS, DAY, 20.0, 0.75),
+    ]

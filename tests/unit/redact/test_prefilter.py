@@ -1,0 +1,167 @@
+"""The one look over a text is no narrower than the patterns: with it and without, redaction gives the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from collector.redact.otlp_request import redact_request
+from collector.redact.patterns import find
+from collector.redact.prefilter import bytes_have_no_pii, has_no_pii
+from collector.redact.redactor import Redactor
+
+ROUNDS = 4_000
+WHOLE = (
+    "ada@example.com", "jörg@exämple.de", "https://ada:hunter2hunter@db.example.com", "+49 30 901820", "(415) 555-2671", "415-555-2671",
+    "0049 30 901820", "030 9018200", "4111 1111 1111 1111", "5555555555554444", "378282246310005", "DE89 3704 0044 0532 0130 00",
+    "gb82west12345698765432", "203.0.113.7", "2001:db8::8a2e:370:7334", "1:2:3:4:5:6:7:8",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3", "-----BEGIN PRIVATE KEY-----\nMIIE", "sk-proj-abcdefghijklmnop1234",
+    "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9, "xoxb-123456789012-abcdefghij", "AIza" + "x" * 35, "sk_live_abcdefghij1", "hf_" + "a" * 20,
+    "SG." + "a" * 16 + "." + "b" * 16, "ya29." + "a" * 20, "Bearer abcdefghijklmnopqrstuvwxyz", "BASIC dXNlcjpwYXNzd29yZDE=",
+    "password: correct-horse", "Password = correct-horse", "token is abc1234", "client_secret=abc123def456", "api key: abcdefgh", "pwd:abcdefg",
+    "ada@example.com2", "ada%40example.com", "ada&#64;example.com", "ada\\u0040example.com", "ada [at] example.com",
+    "jo\u0308rg@exa\u0308mple.de", "4111\u00a01111\u20111111\u202f1111", "4111.1111.1111.1111", "+49\u00a030\u202f901820", "%2B4930901820",
+    "415\u2011555\u20112671", "(415)\u00a0555\u20112671", "030\u00a09018200", "0049\u00a030\u00a0901820", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000",
+    "hooks.slack.com/services/T00000000/B00000000/XXXXXXXX", "hvs." + "a" * 20, "shpat_" + "a1" * 16, "xai-" + "a" * 20,
+    "passphrase=>abcdefg", "api-\u212aey: abcdefgh", "sk-" + "\u4e2d" * 16, 'access_token\\":\\"abcdef',
+)  # fmt: skip
+PIECES = (
+    "a", "The train leaves at 9:15. ", "key", "token", "secret", "is", " ", "  ", "\n", "\t", '"', "'", "\\", "/", "@", ".", ":", "::", "=", "-",
+    "_", "+", "(", ")", "0", "1", "49", "2024-09-19", "12:30:45", "é", "ſ", "ı", "İ", "\u212a", "\u4e2d", "\u2019", "\u00a0", "\u2011", "%40", "(at)", "4111", "1111", "\x00", "\x7f", "\x12",
+    "sk", "eyJ", "AKIA", "api_", "{", "}", "[", "]", ",", "x" * 20, "std::vector", "550e8400-e29b-41d4-a716-446655440000", "🙂", "\ud800",
+)  # fmt: skip
+NAMES = (
+    "text",
+    "password",
+    "api_key",
+    "x-API-Key",
+    "set-cookie",
+    "author\u0131zation",
+    "note",
+    "gen_ai.input.messages",
+    "a@b.example.com",
+)
+
+
+def text_of(chance: random.Random) -> str:
+    parts = chance.choices(PIECES, k=chance.randint(0, 7))
+    if chance.random() < 0.4:
+        whole = chance.choice(WHOLE)
+        if chance.random() < 0.4:  # almost
+            at = chance.randrange(len(whole))
+            whole = whole[:at] + chance.choice(["", " ", "-", "\\", "x"]) + whole[at + chance.randint(0, 1) :]
+        parts.insert(chance.randint(0, len(parts)), whole)
+    return "".join(parts)
+
+
+def wrapped(chance: random.Random, text: str) -> str:
+    """The text in JSON, in JSON in JSON, and so on, escaped in one way or another."""
+    for _ in range(chance.randint(0, 3)):
+        value = {chance.choice(NAMES): text, "n": chance.choice([1, 4111111111111111, 10**15 + 7, 2.5, None])}
+        text = json.dumps(
+            chance.choice([value, [value], {"a": [[text, value]]}, text]),
+            ensure_ascii=chance.random() < 0.5,
+            indent=chance.choice([None, None, 1]),
+            separators=chance.choice([None, (",", ":"), (", ", " :  ")]),
+        )
+        if chance.random() < 0.2:
+            text = text.replace("/", "\\/")
+        if chance.random() < 0.2:
+            at = chance.randrange(len(text) + 1)
+            text = text[:at] + text[at:].replace(
+                chance.choice("@:-.ask19"), f"\\u{ord(chance.choice('@:-.ask19')):04x}", 1
+            )
+    return text
+
+
+def both() -> tuple[Redactor, Counter[str], Redactor, Counter[str]]:
+    """Redactors with the one look and without, and what they counted."""
+    one: Counter[str] = Counter()
+    other: Counter[str] = Counter()
+    return (
+        Redactor((find,), b"a key", lambda kind, count: one.update({kind: count})),
+        one,
+        Redactor((find.__call__,), b"a key", lambda kind, count: other.update({kind: count})),
+        other,
+    )
+
+
+def test_texts_are_redacted_the_same() -> None:
+    chance = random.Random(11)
+    skimming, counted, looking, expected = both()
+    seen: Counter[bool] = Counter()
+    for _ in range(ROUNDS):
+        text = wrapped(chance, text_of(chance))
+        name = chance.choice(NAMES)
+        assert skimming.named(name, text) == looking.named(name, text), repr(text)
+        seen[has_no_pii(text)] += 1
+    assert counted == expected
+    assert min(seen.values()) > ROUNDS / 10
+
+
+def test_requests_are_redacted_the_same() -> None:
+    chance = random.Random(12)
+    skimming, counted, looking, expected = both()
+    seen: Counter[bool] = Counter()
+    for _ in range(ROUNDS // 2):
+        request = ExportTraceServiceRequest()
+        span = (
+            request.resource_spans.add()
+            .scope_spans.add()
+            .spans.add(name="chat", start_time_unix_nano=chance.getrandbits(63))
+        )
+        span.span_id = chance.randbytes(chance.choice([8, 8, 8, 5]))
+        for _ in range(chance.randint(0, 4)):
+            text = "".join(wrapped(chance, text_of(chance)).encode("utf-8", "ignore").decode())
+            value = span.attributes.add(key=chance.choice(NAMES)).value
+            match chance.randrange(6):
+                case 0:
+                    value.int_value = chance.choice([1, 10**12, 4111111111111111, -4111111111111111, 5555555555554444])
+                case 1:
+                    value.kvlist_value.values.add(key=chance.choice(NAMES)).value.string_value = text
+                case 2:
+                    value.array_value.values.add().bytes_value = text.encode() + chance.choice([b"", b"\xff"])
+                case 3:
+                    span.events.add(name=text)
+                case _:
+                    value.string_value = text
+        seen[bytes_have_no_pii(span.SerializeToString())] += 1
+        other = ExportTraceServiceRequest.FromString(request.SerializeToString())
+        redact_request(request, skimming)
+        redact_request(other, looking)
+        assert request == other
+    assert counted == expected
+    assert min(seen.values()) > ROUNDS / 40
+
+
+@pytest.mark.parametrize("whole", WHOLE)
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_what_is_found_is_never_quiet(whole: str, level: int) -> None:
+    for before in ("", "a ", "\n", "é"):
+        text = before + whole
+        for _ in range(level):
+            text = json.dumps({"text": text})
+        assert not has_no_pii(text)
+        assert not bytes_have_no_pii(b"\x0a\x61" + text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The train to Vienna leaves at 9:15 from platform 4; the key point is to reserve a seat for 89.90 euros.",
+        '[{"role": "user", "parts": [{"type": "text", "content": "Are you open on 2024-09-19?\\n\\u201cYes\\u201d"}]}]',
+        "Der Zug fährt über Köln – schön. 列车 Поезд",
+        '{"usage": {"input_tokens": 1000, "max_tokens": 5}, "finish_reason": "stop"}',
+    ],
+)
+def test_what_most_texts_are_like_is_quiet(text: str) -> None:
+    assert has_no_pii(text)
+    assert bytes_have_no_pii(text.encode())
+
+
+def test_a_text_that_cannot_be_encoded_is_looked_through() -> None:
+    assert not has_no_pii("\ud800")

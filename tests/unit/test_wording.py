@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+
+from collector.wording import listed, plural, requirement, suggestion, unknown
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 calls"), (1, "1 call"), (2, "2 calls"), (1200, "1,200 calls")]
+)  # fmt: skip
+def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
+    assert plural(count, "call") == text
+
+
+def test_irregular_plurals() -> None:
+    assert [plural(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]
+    assert [plural(n, "series", "series") for n in (1, 2)] == ["1 series", "2 series"]
+
+
+def test_lists_of_names() -> None:
+    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "says"),
+    [
+        ("lenght", ["latency", "length"], "did you mean 'length'?"),
+        ("Main", ["main"], "did you mean 'main'?"),
+        ("foo", ["receive", "assemble"], "choose from receive, assemble"),
+        ("", ["receive"], "choose from receive"),
+        ("foo", [], "none is defined"),
+    ],
+)
+def test_suggestions(name: str, known: list[str], says: str) -> None:
+    assert suggestion(name, known) == says
+
+
+def test_an_unknown_name() -> None:
+    assert unknown("stage", "foo", ["receive"]) == "unknown stage 'foo'; choose from receive"
+
+
+class Sample(BaseModel):
+    text: str = ""
+    port: int = Field(default=1, ge=1, le=9)
+    names: tuple[str, ...] = Field(default=("a",), min_length=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"text": 1}, "must be a string"),
+        ({"port": 0}, "must be at least 1"),
+        ({"port": 10}, "must be at most 9"),
+        ({"port": "x"}, "must be a whole number"),
+        ({"names": "a"}, "must be an array"),
+        ({"names": []}, "must have at least 1 item"),
+    ],
+)
+def test_what_a_value_must_be(values: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        Sample.model_validate(values)
+    assert requirement(raised.value.errors()[0]) == says
