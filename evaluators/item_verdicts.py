@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from evaluators.cases import Json
 from evaluators.judge import Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.results import Score
-from evaluators.scale import Reply
+from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
 
 VerdictWord = Literal["yes", "no", "unclear"]
 """What a judge can say of an item."""
@@ -37,11 +37,11 @@ class Items(Reply):
     items: tuple[str, ...]
 
 
-class ItemVerdict(Reply):
+class ItemVerdict(NumberedReply):
     """A verdict on one item, after its reason."""
 
     reason: str
-    verdict: VerdictWord
+    verdict: Annotated[VerdictWord, BeforeValidator(plain_word)]
 
 
 class ItemVerdicts(Reply):
@@ -89,7 +89,8 @@ async def ask_verdicts(
 @cache
 def verdicts_form(count: int) -> type[ItemVerdicts]:
     """The form of an answer with exactly so many verdicts."""
-    verdicts = (tuple[ItemVerdict, ...], Field(min_length=count, max_length=count))
+    form = Annotated[tuple[ItemVerdict, ...], AfterValidator(sort_by_number)]
+    verdicts = (form, Field(min_length=count, max_length=count))
     return create_model("Judgements", __base__=ItemVerdicts, __doc__=f"{count} verdicts, in order.", verdicts=verdicts)
 
 

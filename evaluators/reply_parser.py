@@ -27,6 +27,8 @@ _LONGEST_REPAIR = 8_000
 _MOST_OBJECTS = 50
 """Equal objects that count as one answer, given again and again."""
 
+_THOUGHT = "</think>"
+
 _TALK = re.compile(r"```(?:json)?|\s+", re.IGNORECASE)
 
 
@@ -65,7 +67,7 @@ def find_object(text: str) -> ReplyObject:
     """
     if len(text) > LONGEST:
         raise JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters")
-    start = text.rfind("</think>") + 1  # 0 where there is no reasoning block
+    start = _end_of_reasoning(text)
     objects = _objects(text, start)
     if not objects:
         objects = [_repaired(text, start)]
@@ -74,10 +76,35 @@ def find_object(text: str) -> ReplyObject:
     if any(each.value != objects[0].value for each in objects):
         raise JudgeReplyInvalid("the answer holds more than one JSON object")
     first, last = objects[0], objects[-1]
-    before, after = text[start : first.start].removeprefix("/think>"), text[last.end :]
+    before, after = text[start : first.start], text[last.end :]
     if _TALK.sub("", before) and _TALK.sub("", after):
         raise JudgeReplyInvalid("the JSON object stands in the middle of other text")
     return last
+
+
+def _end_of_reasoning(text: str) -> int:
+    """Where the answer begins: after the last `</think>` that is not within an object, as a quotation of one would be.
+
+    0 where there is no reasoning.
+    """
+    start = at = 0
+    effort = 4 * len(text)  # what decoding may read in vain: braces within braces are read again and again
+    while (mark := text.find(_THOUGHT, at)) >= 0:
+        brace = text.find("{", at, mark)
+        if brace < 0 or effort < 0:
+            start = at = mark + len(_THOUGHT)
+            continue
+        try:
+            at = _DECODER.raw_decode(text, brace)[1]
+        except json.JSONDecodeError as error:
+            effort -= error.pos - brace
+            at = brace + 1
+        except (ValueError, RecursionError):
+            effort -= len(text)
+            at = brace + 1
+    # An answer that begins with a broken object has no reasoning: a quotation may have broken it, and it is repaired.
+    begins = not _TALK.sub("", text[: text.find("{")])
+    return 0 if start and begins and text.find("{", start) < 0 and not _objects(text, 0) else start
 
 
 def _objects(text: str, start: int) -> Sequence[ReplyObject]:

@@ -1,18 +1,50 @@
-"""A scale of whole numbers, and the form of an answer on it."""
+"""The forms of judges' answers: a scale of whole numbers, words of a fixed set, one answer per numbered item."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 
 class Reply(BaseModel):
     """The form of a judge's answer: these keys and no others. The reason comes before what it is the reason for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NumberedReply(Reply):
+    """What is said of one item of a list, under the item's number. Judges that no schema binds may leave it out."""
+
+    number: int | SkipJsonSchema[None] = None
+
+
+Numbered = TypeVar("Numbered", bound=NumberedReply)
+
+
+def sort_by_number(replies: Sequence[Numbered]) -> tuple[Numbered, ...]:
+    """The replies in the order of their items; as they stand where none has a number.
+
+    Raises:
+        PydanticCustomError: an item's number is missing, or is there twice.
+    """
+    numbers = [each.number for each in replies if each.number is not None]
+    if not numbers:
+        return tuple(replies)
+    # Consecutive, not from 1: some judges count from 0, or by the numbers of the turns that the items are.
+    if len(numbers) != len(replies) or set(numbers) != set(range(min(numbers), min(numbers) + len(replies))):
+        raise PydanticCustomError("not_one_for_each_number", "each item needs one entry with its number")
+    return tuple(sorted(replies, key=lambda each: each.number or 0))
+
+
+def plain_word(value: Any) -> Any:
+    """A word without capitals, quotation marks and full stops: `Yes.` is yes."""
+    return value.strip(" \t\n.!*'\"`").casefold() if isinstance(value, str) else value
 
 
 class RatedReply(Reply):

@@ -208,7 +208,8 @@ def _filled(node: Json, definitions: Json, *, best: bool) -> Json:
         return node["enum"][0 if best else -1]
     match node.get("type"):
         case "object":
-            return {name: _filled(each, definitions, best=best) for name, each in node["properties"].items()}
+            needed = node.get("required", ())
+            return {name: _filled(node["properties"][name], definitions, best=best) for name in needed}
         case "array":
             return [_filled(node["items"], definitions, best=best) for _ in range(node.get("minItems", 1))]
         case "integer":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from evaluators.cases import Conversation, Json
 from evaluators.errors import NotApplicable
@@ -15,16 +15,19 @@ from evaluators.judge import Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.rating import NonBlank
 from evaluators.results import Score
-from evaluators.scale import Reply
+from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
 from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
 
 
-class TopicLabel(Reply):
+_YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
+
+
+class TopicLabel(NumberedReply):
     """Where a turn lies, and what the application made of it."""
 
     reason: str
-    on_topic: Literal["yes", "no"]
-    answered: Literal["yes", "no"]
+    on_topic: _YesOrNo
+    answered: _YesOrNo
 
     @property
     def right(self) -> bool:
@@ -92,5 +95,6 @@ def _score(numbers: Sequence[int], labels: Sequence[TopicLabel], *, truncated: b
 
 @cache
 def _labels_of(count: int) -> type[TopicLabels]:
-    turns = (tuple[TopicLabel, ...], Field(min_length=count, max_length=count))
+    form = Annotated[tuple[TopicLabel, ...], AfterValidator(sort_by_number)]
+    turns = (form, Field(min_length=count, max_length=count))
     return create_model("TopicLabels", __base__=TopicLabels, __doc__=f"{count} labels, in order.", turns=turns)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
@@ -16,7 +16,7 @@ from evaluators.judge_input import shorten
 from evaluators.prompts import load
 from evaluators.references import TargetKey, actual_part, expected_part, parse_structured
 from evaluators.results import Score
-from evaluators.scale import Reply
+from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
 
 KeyComparison = Literal["identical", "similar", "different", "missing", "extra"]
 
@@ -29,11 +29,11 @@ _PENALTIES: Mapping[KeyComparison, float] = {
 }
 
 
-class KeyLabel(Reply):
+class KeyLabel(NumberedReply):
     """How a key's two values compare, after the reason."""
 
     reason: str
-    label: Literal["identical", "similar", "different"]
+    label: Annotated[Literal["identical", "similar", "different"], BeforeValidator(plain_word)]
 
 
 class KeyLabels(Reply):
@@ -139,5 +139,6 @@ def _explanation(labels: Mapping[str, KeyComparison]) -> str:
 
 @cache
 def _labels_of(count: int) -> type[KeyLabels]:
-    labels = (tuple[KeyLabel, ...], Field(min_length=count, max_length=count))
+    form = Annotated[tuple[KeyLabel, ...], AfterValidator(sort_by_number)]
+    labels = (form, Field(min_length=count, max_length=count))
     return create_model("KeyLabels", __base__=KeyLabels, __doc__=f"{count} labels, in order.", labels=labels)

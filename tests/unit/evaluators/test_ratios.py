@@ -7,7 +7,9 @@ import pytest
 from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
+from evaluators.item_verdicts import verdicts_form
 from evaluators.results import Failure, Score, Skipped
+from evaluators.schemas import schema_of
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
 
 TURN = a_turn(
@@ -155,6 +157,53 @@ async def test_a_verdict_too_few_is_a_failure():
 
 async def test_a_verdict_of_another_word_is_a_failure():
     assert (await score("toxicity", saying(["a"], "maybe"))).type == "judge_reply_invalid"
+
+
+@pytest.mark.parametrize(
+    "words", [("Yes", "NO", "Unclear"), ("yes.", " no ", "UNCLEAR."), ('"yes"', "no!", "**unclear**")]
+)
+async def test_verdicts_in_other_spellings(words):
+    """Where the endpoint does not enforce the form, judges write words as they like."""
+    assert (await score("answer_relevancy", saying(["a", "b", "c"], *words))).value == pytest.approx(2 / 3)
+
+
+def numbered(*pairs):
+    return {"verdicts": [{"number": n, "reason": f"because {n}", "verdict": word} for n, word in pairs]}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([(1, "yes"), (2, "no"), (3, "unclear")], ["yes", "no", "unclear"]),
+        ([(3, "unclear"), (1, "yes"), (2, "no")], ["yes", "no", "unclear"]),  # an order of its own
+        ([(0, "yes"), (1, "no"), (2, "unclear")], ["yes", "no", "unclear"]),  # counted from 0
+    ],
+)
+async def test_verdicts_belong_to_the_items_with_their_numbers(pairs, words):
+    judge = ScriptedJudge(
+        lambda _p, reply: {"items": ["a", "b", "c"]} if "items" in reply.model_fields else numbered(*pairs)
+    )
+    outcome = await score("answer_relevancy", judge)
+    assert [(each["item"], each["verdict"]) for each in outcome.details["items"]] == list(
+        zip("abc", words, strict=True)
+    )
+
+
+@pytest.mark.parametrize("numbers", [(1, 1, 2), (1, 2, 4), (1, None, 3)])
+async def test_verdicts_that_leave_an_item_out_are_a_failure(numbers):
+    answer = numbered(*((number, "yes") for number in numbers))
+    judge = ScriptedJudge(lambda _p, reply: {"items": ["a", "b", "c"]} if "items" in reply.model_fields else answer)
+    outcome = await score("answer_relevancy", judge)
+    assert (outcome.type, outcome.message) == (
+        "judge_reply_invalid",
+        "the answer is not in the asked form: verdicts: not_one_for_each_number",
+    )
+
+
+def test_the_form_asks_for_the_number_first():
+    schema = schema_of(verdicts_form(3))
+    assert schema["$defs"]["ItemVerdict"]["required"] == ["number", "reason", "verdict"]
+    assert schema["$defs"]["ItemVerdict"]["properties"]["number"] == {"type": "integer"}
 
 
 async def test_empty_and_repeated_items_are_dropped():

@@ -1,3 +1,4 @@
+import time
 from typing import Literal
 
 import pytest
@@ -40,6 +41,40 @@ def test_manners_of_judges(text):
 def test_bad_escapes_and_raw_newlines():
     assert parse_reply('{"reason": "C:\\data\\new", "score": 3}', TEN).score == 3
     assert parse_reply('{"reason": "two\nlines", "score": 3}', TEN).reason == "two\nlines"
+
+
+LEAKING = "the answer ends its thoughts with </think> {as if} nobody saw"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"reason": "{LEAKING}", "score": 2}}',
+        f'```json\n{{"reason": "{LEAKING}", "score": 2}}\n```',
+        f'Here is my verdict: {{"reason": "{LEAKING}", "score": 2}}',
+        f'<think>It wrote </think>, hm.</think>{{"reason": "{LEAKING}", "score": 2}}',
+        f'Perhaps {{"reason": "?", "score": 7}}?</think>{{"reason": "{LEAKING}", "score": 2}}',
+        f'<think>It says </think>{{"reason": "x", "score": 10}}.</think>{{"reason": "{LEAKING}", "score": 2}}',
+    ],
+)
+def test_a_reason_that_quotes_the_end_of_a_thought(text):
+    assert (parse_reply(text, TEN).reason, parse_reply(text, TEN).score) == (LEAKING, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"reason": "a draft", "score": 7}. No.</think>', '<think>{"reason": "a draft", "score": 7}</think>I give up.'],
+)
+def test_a_draft_within_the_thoughts_is_no_verdict(text):
+    with pytest.raises(JudgeReplyInvalid, match="no JSON object"):
+        parse_reply(text, TEN)
+
+
+def test_thoughts_of_nothing_but_braces_are_read_in_linear_time():
+    text = '{"a":[' * 900 + "1," * 90_000 + "</think>" + '{"reason": "fine", "score": 7}'
+    started = time.process_time()
+    assert parse_reply(text, TEN).score == 7
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(
