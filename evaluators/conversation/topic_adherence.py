@@ -18,7 +18,6 @@ from evaluators.results import Score
 from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
 from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
 
-
 _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
 
 
