@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field, create_model, field_validator
 
 from evaluators.cases import Json
 from evaluators.judge import Judge, Prompt
@@ -48,6 +48,11 @@ class ItemVerdicts(Reply):
     """One verdict per item, in their order."""
 
     verdicts: tuple[ItemVerdict, ...]
+
+    @field_validator("verdicts")
+    @classmethod
+    def _in_order(cls, verdicts: tuple[ItemVerdict, ...]) -> tuple[ItemVerdict, ...]:
+        return sort_by_number(verdicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +94,7 @@ async def ask_verdicts(
 @cache
 def verdicts_form(count: int) -> type[ItemVerdicts]:
     """The form of an answer with exactly so many verdicts."""
-    form = Annotated[tuple[ItemVerdict, ...], AfterValidator(sort_by_number)]
-    verdicts = (form, Field(min_length=count, max_length=count))
+    verdicts = (tuple[ItemVerdict, ...], Field(min_length=count, max_length=count))
     return create_model("Judgements", __base__=ItemVerdicts, __doc__=f"{count} verdicts, in order.", verdicts=verdicts)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field, create_model, field_validator
 
 from evaluators.cases import Conversation, Json
 from evaluators.errors import NotApplicable
@@ -38,6 +38,11 @@ class TopicLabels(Reply):
     """One label per turn, in their order."""
 
     turns: tuple[TopicLabel, ...]
+
+    @field_validator("turns")
+    @classmethod
+    def _in_order(cls, turns: tuple[TopicLabel, ...]) -> tuple[TopicLabel, ...]:
+        return sort_by_number(turns)
 
 
 class TopicAdherence(Evaluator[Conversation]):
@@ -94,6 +99,5 @@ def _score(numbers: Sequence[int], labels: Sequence[TopicLabel], *, truncated: b
 
 @cache
 def _labels_of(count: int) -> type[TopicLabels]:
-    form = Annotated[tuple[TopicLabel, ...], AfterValidator(sort_by_number)]
-    turns = (form, Field(min_length=count, max_length=count))
+    turns = (tuple[TopicLabel, ...], Field(min_length=count, max_length=count))
     return create_model("TopicLabels", __base__=TopicLabels, __doc__=f"{count} labels, in order.", turns=turns)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field, create_model, field_validator
 
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
@@ -40,6 +40,11 @@ class KeyLabels(Reply):
     """One label per key that needs one, in their order."""
 
     labels: tuple[KeyLabel, ...]
+
+    @field_validator("labels")
+    @classmethod
+    def _in_order(cls, labels: tuple[KeyLabel, ...]) -> tuple[KeyLabel, ...]:
+        return sort_by_number(labels)
 
 
 class LLMJudgeStrictJson(Evaluator[Turn]):
@@ -139,6 +144,5 @@ def _explanation(labels: Mapping[str, KeyComparison]) -> str:
 
 @cache
 def _labels_of(count: int) -> type[KeyLabels]:
-    form = Annotated[tuple[KeyLabel, ...], AfterValidator(sort_by_number)]
-    labels = (form, Field(min_length=count, max_length=count))
+    labels = (tuple[KeyLabel, ...], Field(min_length=count, max_length=count))
     return create_model("KeyLabels", __base__=KeyLabels, __doc__=f"{count} labels, in order.", labels=labels)
