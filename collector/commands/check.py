@@ -86,6 +86,13 @@ def _receivers(config: Config) -> Iterator[str]:
         yield f"Kafka at {', '.join(source.bootstrap_servers)}: {', '.join([*source.traces, *source.logs, *turns])}"
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
+    match receive.trust_tracestate:
+        case "always":
+            yield "the tracestate of any sender is believed about earlier sampling (receive.trust_tracestate)"
+        case [*tenants] if tenants:
+            yield f"the tracestate of {listed(tenants)} is believed about earlier sampling (receive.trust_tracestate)"
+        case _:
+            pass
 
 
 def _link(link: LinkSettings | None) -> str:

@@ -92,6 +92,16 @@ class ReceiveSettings(Section):
         description="Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), or ready-made turns, "
         "conversations or chats (.json, .jsonl).",
     )
+    trust_tracestate: Literal["never", "always"] | list[str] = Field(
+        default="never",
+        description="Whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: nobody's, "
+        "everybody's, or that of the named tenants. Whoever calls an application can write it.",
+    )
+
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The names of all tenants."""
+        return frozenset(each.name for of in (self.otlp_http, self.otlp_grpc) if of for each in of.tenants)
 
 
 class IdentitySettings(Section):

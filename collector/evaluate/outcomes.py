@@ -25,6 +25,7 @@ from collector.telemetry.series import (
     INCOMPLETE_CONVERSATIONS,
     TURNS,
     UNMATCHED_TURNS,
+    UPSTREAM_IGNORED,
 )
 
 Due = Literal["matched", "resumed"]
@@ -49,6 +50,10 @@ class OutcomeCounter(Protocol):
         """Count an evaluation that was started."""
         ...
 
+    def count_ignored_upstream(self, monitor: str) -> None:
+        """Count a turn whose trace state names an earlier sampling rate that is not believed."""
+        ...
+
     def count_idle(self, monitor: str, number: int) -> None:
         """Count conversations that became idle, judged or not."""
         ...
@@ -70,6 +75,9 @@ class NullOutcomes:
         """Nothing."""
 
     def count_started(self, monitor: str, evaluator: str) -> None:
+        """Nothing."""
+
+    def count_ignored_upstream(self, monitor: str) -> None:
         """Nothing."""
 
     def count_idle(self, monitor: str, number: int) -> None:
@@ -122,6 +130,10 @@ class PrometheusOutcomes:
     def count_started(self, monitor: str, evaluator: str) -> None:
         """See `OutcomeCounter`."""
         self._telemetry.counter(EVALUATIONS_STARTED, monitor, evaluator).inc()
+
+    def count_ignored_upstream(self, monitor: str) -> None:
+        """See `OutcomeCounter`."""
+        self._telemetry.counter(UPSTREAM_IGNORED, monitor).inc()
 
     def count_idle(self, monitor: str, number: int) -> None:
         """See `OutcomeCounter`."""

@@ -21,7 +21,6 @@ from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.sampling.draw import upstream_of
 from collector.evaluate.sampling.population import Population
 from collector.logs.log import StoredRecord
 from collector.records.json import turn_from_json
@@ -176,6 +175,8 @@ class PartitionState:
         """The jobs that a turn leads to for a monitor that it matches."""
         key = conversation_key(turn)
         self._observe(monitor, key)
+        if self._plan.trust.ignores(turn):
+            self.outcomes.count_ignored_upstream(monitor.name)
         boost, stratum = await _stratum(monitor, turn)
         jobs: list[Job] = []
         for each in monitor.of_scope("turn"):
@@ -205,6 +206,7 @@ class PartitionState:
         if self._plan.draw(each, key) >= chance:
             return None
         fallback = reduction.fallback and each.fallback is not None
+        upstream = self._plan.trust.upstream(turn)
         return Job(
             evaluation_id=each.evaluation_id(turn.turn_id, fallback=fallback),
             monitor=monitor,
@@ -214,7 +216,7 @@ class PartitionState:
             trigger_offset=replay_point.offset,
             triggered_at=self._timestamp,
             size=self._size,
-            sampling=_sampling(chance, stratum, upstream_of(turn.trace_state), has_id=turn.conversation_id is not None),
+            sampling=_sampling(chance, stratum, upstream, has_id=turn.conversation_id is not None),
             fallback=fallback,
         )
 
@@ -243,7 +245,7 @@ class PartitionState:
             rate=factor,
             boost=boost,
             stratum=stratum,
-            upstream=upstream_of(turn.trace_state),
+            upstream=self._plan.trust.upstream(turn),
         )
         outcome, result = conversations.add(key, incoming, replay_point, self.time)
         return outcome, [job for each in result for job in self._conversation_jobs(monitor, each, replay_point.offset)]

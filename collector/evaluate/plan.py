@@ -12,6 +12,7 @@ from collector.evaluate.conversations.keyed_sessions import SessionWindowSetting
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.draw import draw, inclusion
 from collector.evaluate.sampling.strata import Strata
+from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluator import Evaluator
@@ -127,6 +128,7 @@ class Plan:
     salt: str = "evalstream"
     budget: Budget = field(default_factory=Budget)
     """The budget of all monitors together."""
+    trust: UpstreamTrust = field(default_factory=UpstreamTrust)
 
     @property
     def judge_names(self) -> frozenset[str]:

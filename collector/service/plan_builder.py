@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Literal
 
 from collector.config.loading import Config, Configured
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
@@ -11,6 +12,7 @@ from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
 from collector.evaluate.plan import Assignment, EndRule, Monitor, Plan, text_at
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
+from collector.evaluate.sampling.trust import UpstreamTrust
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge
 from evaluators.judges.jury import jury_model
@@ -23,7 +25,14 @@ def build_plan(config: Config, judges: Mapping[str, Judge]) -> Plan:
     """The monitors with their evaluators and judges."""
     monitors = tuple(_monitor(name, each, config, judges) for name, each in config.settings.monitors.items())
     evaluate = config.settings.evaluate
-    return Plan(monitors, salt=evaluate.sampling_salt, budget=_limits(evaluate.budget))
+    trust = _trust(config.settings.receive.trust_tracestate)
+    return Plan(monitors, salt=evaluate.sampling_salt, budget=_limits(evaluate.budget), trust=trust)
+
+
+def _trust(believed: Literal["never", "always"] | list[str]) -> UpstreamTrust:
+    if isinstance(believed, str):
+        return UpstreamTrust(everybody=believed == "always")
+    return UpstreamTrust(tenants=frozenset(believed))
 
 
 def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge]) -> Monitor:

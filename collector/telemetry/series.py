@@ -396,6 +396,12 @@ UNMATCHED_TURNS = Series(
     "counter",
     "Turns that no monitor matched.",
 )
+UPSTREAM_IGNORED = Series(
+    "evalstream_upstream_ignored_total",
+    "counter",
+    "Matched turns whose tracestate names an earlier sampling rate that `receive.trust_tracestate` does not believe.",
+    ("monitor",),
+)
 CONVERSATIONS = Series(
     "evalstream_conversations_total",
     "counter",

@@ -6,6 +6,8 @@ import pytest
 from collector.commands.check import report
 from collector.config.loading import check
 from collector.errors import ConfigError
+from collector.service.plan_builder import build_plan
+from evaluators.judge import NoJudge
 
 
 def configuration(**changes: Any) -> dict[str, Any]:
@@ -167,3 +169,26 @@ def test_evalstreams_own_logs_are_no_source() -> None:
 def test_the_plan_names_topics_of_turns() -> None:
     config = check(configuration(receive={"kafka": [KAFKA | {"traces": ["a"], "turns": ["b"]}]}), "my.yaml")
     assert "receive    Kafka at k1:9092, k2:9092: a, b (ready-made turns)" in list(report(config))
+
+
+def test_only_tenants_that_exist_are_believed_about_earlier_sampling() -> None:
+    tenants = {"tenants": [{"name": "team-a", "token": "0123456789abcdef"}]}
+    sender = {"otlp_grpc": {"auth": tenants}, "otlp_http": {}}
+    assert check(configuration(), "my.yaml").settings.receive.trust_tracestate == "never"
+    config = check(configuration(receive=sender | {"trust_tracestate": ["team-a"]}), "my.yaml")
+    believed = "the tracestate of team-a is believed about earlier sampling (receive.trust_tracestate)"
+    assert f"receive    {believed}" in report(config)
+    assert mistakes(receive=sender | {"trust_tracestate": ["team-b"]}) == [
+        "my.yaml: receive.trust_tracestate: unknown tenant 'team-b'; did you mean 'team-a'?"
+    ]
+    assert mistakes(receive={"trust_tracestate": ["team-b"]}) == [
+        "my.yaml: receive.trust_tracestate: unknown tenant 'team-b'; none is defined"
+    ]
+
+
+def test_the_configured_trust_is_the_plans() -> None:
+    for written, everybody, tenants in (("never", False, set()), ("always", True, set()), (["a"], False, {"a"})):
+        sender = {"otlp_http": {"auth": {"tenants": [{"name": "a", "token": "0123456789abcdef"}]}}}
+        config = check(configuration(receive=sender | {"trust_tracestate": written}), "my.yaml")
+        trust = build_plan(config, {"main": NoJudge()}).trust
+        assert (trust.everybody, trust.tenants) == (everybody, tenants)

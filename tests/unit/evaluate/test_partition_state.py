@@ -20,6 +20,7 @@ from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.strata import Boost, Strata, failed
+from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.logs.log import TICK, StoredRecord
 from collector.records.json import turn_to_json
 from evaluators.cases import Message, Turn
@@ -54,6 +55,7 @@ class Counts(NullOutcomes):
         self.evaluations: Counter[tuple[str, str]] = Counter()
         self.closed: list[tuple[str, str, int]] = []
         self.idle: Counter[str] = Counter()
+        self.ignored_upstream: Counter[str] = Counter()
 
     def count_turn(self, monitor: str, outcome: str) -> None:
         self.turns[monitor, outcome] += 1
@@ -63,6 +65,9 @@ class Counts(NullOutcomes):
 
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         self.closed.append((monitor, by, missing))
+
+    def count_ignored_upstream(self, monitor: str) -> None:
+        self.ignored_upstream[monitor] += 1
 
     def count_idle(self, monitor: str, number: int) -> None:
         self.idle[monitor] += number
@@ -101,7 +106,7 @@ def at(seconds: float) -> datetime:
 
 
 def test_a_turns_job_says_where_it_comes_from() -> None:
-    state = State(watching(TURNS))
+    state = State(watching(TURNS), trust=UpstreamTrust(everybody=True))
     state.tick(200.0)
     (job,) = state.receive(turn(trace_state="ot=th:8"), 210.0)
     assert (job.replay_point, job.trigger_offset) == (ReplayPoint(6, 200.0), 6)
@@ -114,6 +119,37 @@ def test_a_turns_job_says_where_it_comes_from() -> None:
     assert state.counts.evaluations == {("good", "matched"): 1}
     (alone,) = state.receive(turn(2, conversation_id=None, trace_id="a" * 32), 211.0)
     assert (alone.sampling.unit, alone.sampling.upstream) == ("trace", "unknown")
+    assert state.counts.ignored_upstream == {}
+
+
+@pytest.mark.parametrize(
+    ("trust", "sender", "upstream"),
+    [
+        (UpstreamTrust(), None, "unknown"),
+        (UpstreamTrust(), "team-a", "unknown"),
+        (UpstreamTrust(everybody=True), None, 0.5),
+        (UpstreamTrust(tenants=frozenset({"team-a"})), "team-a", 0.5),
+        (UpstreamTrust(tenants=frozenset({"team-a"})), "team-b", "unknown"),
+        (UpstreamTrust(tenants=frozenset({"team-a"})), None, "unknown"),
+    ],
+)
+def test_a_trace_state_counts_only_from_those_who_are_believed(
+    trust: UpstreamTrust, sender: str | None, upstream: float | str
+) -> None:
+    """Of turns and of conversations; what is ignored is counted, and the draw is ours alone."""
+    whole = State(watching(TURNS, WHOLE), trust=trust)
+    came = turn(trace_state="ot=th:8", attributes={"evalstream.tenant": sender} if sender else {})
+    jobs = [*whole.receive(came, 200.0), *whole.tick(400.0)]
+    assert [job.sampling.upstream for job in jobs] == [upstream] * 2
+    assert [job.sampling.probability for job in jobs] == [0.5 if upstream == 0.5 else 1.0] * 2
+    assert whole.counts.ignored_upstream == ({} if upstream == 0.5 else {"m": 1})
+
+
+def test_a_trace_state_that_left_nothing_out_is_not_counted_as_ignored() -> None:
+    state = State(watching(TURNS))
+    for number, trace_state in enumerate((None, "", "ot=th:0", "ot=th:nonsense", "other=th:8")):
+        state.receive(turn(number, trace_state=trace_state), 200.0)
+    assert state.counts.ignored_upstream == {}
 
 
 @pytest.mark.parametrize(

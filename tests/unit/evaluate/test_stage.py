@@ -26,6 +26,7 @@ from collector.evaluate.recovery.control_records import CONTROL_HEADERS, parse_c
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.draw import draw
 from collector.evaluate.sampling.strata import Boost, Strata, failed
+from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.evaluate.scheduling.bulkhead import BulkheadLimits
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import EvaluateStage
@@ -148,6 +149,9 @@ class Counts:
     def count_closed(self, monitor: str, by: str, missing: int) -> None:
         self.closed_by[by] += 1
 
+    def count_ignored_upstream(self, monitor: str) -> None:
+        """Counted in test_partition_state.py."""
+
     def count_idle(self, monitor: str, number: int) -> None:
         """Counted in test_population.py."""
 
@@ -177,7 +181,7 @@ class Bench:
     ) -> AsyncIterator[EvaluateStage]:
         budget = BudgetController(Plan(monitors), 1)
         stage = EvaluateStage(
-            Plan(monitors),
+            Plan(monitors, trust=UpstreamTrust(everybody=True)),
             self.evaluations,
             Dispatcher(
                 self.evaluations,
