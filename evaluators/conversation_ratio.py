@@ -11,7 +11,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.item_verdicts import VERDICT_PROMPTS, RatioSpec, extract_items, score_ratio
 from evaluators.judge import Judge
 from evaluators.results import Score
-from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, Transcript, build_transcript
+from evaluators.transcript import Transcript, TranscriptSettings, build_transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,14 @@ class ConversationRatioSpec:
         return [f"turn {number}" for number, turn, _ in transcript.turns if self._has(turn)]
 
     def _has(self, turn: Turn) -> bool:
-        return all(getattr(turn, name) for name in self.required_fields)
+        return turn.incomplete is None and all(getattr(turn, name) for name in self.required_fields)
 
 
-class ConversationRatio(Evaluator[Conversation]):
+class ConversationRatio(TranscriptSettings, Evaluator[Conversation]):
     """The share of a conversation's items whose verdict counts. A kind of it says which spec it makes."""
 
     scope: ClassVar = "conversation"
     spec: ClassVar[ConversationRatioSpec]
-
-    token_budget: TokenBudget = DEFAULT_TOKEN_BUDGET
 
     @property
     def requires(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ from evaluators.judge_input import is_missing
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, jury_stamp
 from evaluators.judges.metered import Metered
 from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usage
+from evaluators.transcript import MAX_INCOMPLETE, TranscriptSettings
 from evaluators.trivial_answer import is_trivial_answer
 
 logger = logging.getLogger(__name__)
@@ -58,9 +59,10 @@ async def evaluate(
 
     Never raises, but for cancellation and for the caller's own mistakes below: whatever goes wrong in an evaluator or a
     judge is a `Failure`. Skipped without asking the judge is what cannot be evaluated: `incomplete: …` where the trace
-    lacks its texts, `application_error` where the application failed and answered nothing, `missing_field: …` where the
-    evaluator needs what the case has not. An answer without a word gets the lowest score from evaluators of its
-    quality, also unasked.
+    lacks its texts (of a conversation: those of more turns than `max_incomplete` permits; with fewer it is judged by
+    the others, and the score's details have `incomplete_turns`), `application_error` where the application failed and
+    answered nothing, `missing_field: …` where the evaluator needs what the case has not. An answer without a word gets
+    the lowest score from evaluators of its quality, also unasked.
 
     Raises:
         TypeError: the case is not of the evaluator's scope, or an argument is not what its name says.
@@ -159,7 +161,13 @@ async def _unguarded(evaluator: Evaluator[Any], case: Turn | Conversation, judge
     if (field := evaluator.lowest_if_trivial) is not None and is_trivial_answer(getattr(case, field)):
         return _finished(evaluator, _worthless(evaluator, field), judge)
     outcome = _checked(await evaluator.evaluate(case, judge))
-    return _finished(evaluator, outcome, judge) if isinstance(outcome, Score) else outcome
+    return _finished(evaluator, _with_gaps(case, outcome), judge) if isinstance(outcome, Score) else outcome
+
+
+def _with_gaps(case: Turn | Conversation, score: Score) -> Score:
+    """The score of a conversation, with the number of its incomplete turns if it has any."""
+    incomplete = 0 if isinstance(case, Turn) else sum(turn.incomplete is not None for turn in case.turns)
+    return replace(score, details={**score.details, "incomplete_turns": incomplete}) if incomplete else score
 
 
 def _checked(outcome: object) -> Outcome:
@@ -173,13 +181,23 @@ def _not_judgeable(evaluator: Evaluator[Any], case: Turn | Conversation) -> str 
     """Why the case is skipped before anything is computed; None if it is not."""
     if evaluator.needs_content:
         turns = (case,) if isinstance(case, Turn) else case.turns
-        for turn in turns:
-            if turn.incomplete is not None:
-                return f"incomplete: {turn.incomplete}"
-        if turns and all(turn.error is not None and not turn.actual_output for turn in turns):
+        missing = [turn.incomplete for turn in turns if turn.incomplete is not None]
+        if missing and len(missing) > _max_incomplete(evaluator, case) * len(turns):
+            return f"incomplete: {missing[0]}"
+        whole = [turn for turn in turns if turn.incomplete is None]
+        if whole and all(turn.error is not None and not turn.actual_output for turn in whole):
             return "application_error"
+        if missing and isinstance(case, Conversation):
+            case = replace(case, turns=tuple(whole))
     lacking = sorted(name for name in evaluator.requires if is_missing(case, name))
     return f"missing_field: {', '.join(lacking)}" if lacking else None
+
+
+def _max_incomplete(evaluator: Evaluator[Any], case: Turn | Conversation) -> float:
+    """The largest share of incomplete turns with which the case is judged."""
+    if isinstance(case, Turn):
+        return 0.0
+    return evaluator.max_incomplete if isinstance(evaluator, TranscriptSettings) else MAX_INCOMPLETE
 
 
 def _worthless(evaluator: Evaluator[Any], field: str) -> Score:

@@ -17,6 +17,9 @@ from evaluators.results import Score, Skipped
 
 Direction = Literal["higher_is_better", "lower_is_better"]
 Case = TypeVar("Case", Turn, Conversation)
+
+ADDED_LATER = "added later: part of the version only where it is not the default"
+"""Marks, in a field's annotation, one that came after versions had been written: they stay as they were without it."""
 Example: TypeAlias = Mapping[str, Json]
 
 
@@ -65,9 +68,18 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     @property
     def version(self) -> str:
         """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
-        definition = self.model_dump(mode="json", exclude=set(self.cosmetic))
+        definition = self.model_dump(mode="json", exclude=self.cosmetic | self._unused())
         parts = [self.kind, self.revision, definition, [load(name) for name in self.prompts]]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+
+    def _unused(self) -> set[str]:
+        """The fields that were added later and have their default."""
+        fields = type(self).model_fields
+        return {
+            name
+            for name, field in fields.items()
+            if ADDED_LATER in field.metadata and getattr(self, name) == field.get_default(call_default_factory=True)
+        }
 
     @abstractmethod
     async def evaluate(self, case: Case, judge: Judge) -> Score | Skipped:

@@ -6,26 +6,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
+from evaluators.evaluator import ADDED_LATER
 from evaluators.judge_input import LONGEST_TEXT, fit_both_ends, shorten, size_of, to_json_value
 
 CHARACTERS_PER_TOKEN = 4
 """How many characters a token has, about: for budgets, where being 20 % wrong costs little."""
 
-TokenBudget = Annotated[
-    int,
-    Field(
+ALWAYS_WORTH_SHOWING = ("input", "actual_output", "error")
+
+NOT_RECORDED = "parts of this turn were not recorded; what they said is unknown"
+"""What a judge reads in place of what an incomplete turn lacks."""
+
+
+MAX_INCOMPLETE = 0.5
+
+
+class TranscriptSettings(BaseModel):
+    """Which conversations a judge is shown, and how much of them."""
+
+    token_budget: int = Field(
+        default=12_000,
         ge=500,
         le=1_000_000,
         description="About how many tokens of a conversation the judge is shown; of a longer one not the middle.",
-    ),
-]
-DEFAULT_TOKEN_BUDGET = 12_000
-
-ALWAYS_WORTH_SHOWING = ("input", "actual_output", "error")
+    )
+    max_incomplete: Annotated[float, ADDED_LATER] = Field(
+        default=MAX_INCOMPLETE,
+        ge=0,
+        le=1,
+        description="The largest share of incomplete turns with which a conversation is judged by its other turns.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +96,6 @@ def build_transcript(
 
 def _fields(turn: Turn, names: Iterable[str]) -> dict[str, Json]:
     values = {name: to_json_value(getattr(turn, name)) for name in names}
+    if turn.incomplete is not None:
+        values["incomplete"] = NOT_RECORDED
     return {name: value for name, value in values.items() if value is not None and value != []}

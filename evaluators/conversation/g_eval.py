@@ -13,13 +13,13 @@ from evaluators.judge import Judge
 from evaluators.judge_input import JudgeInput, TurnField, shorten, to_json_value
 from evaluators.rating import UniqueNames
 from evaluators.results import Score
-from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
+from evaluators.transcript import TranscriptSettings, build_transcript
 
 ConversationField = Literal["scenario", "expected_outcome", "chatbot_role"]
 _OF_THE_WHOLE: tuple[str, ...] = get_args(ConversationField)
 
 
-class ConversationalGEval(GEvalDefinition, Evaluator[Conversation]):
+class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Conversation]):
     """How well a whole conversation meets criteria in everyday language.
 
     The same as `g_eval`, with all turns in one question. Each named field of the turns is shown with its turn, and
@@ -35,7 +35,6 @@ class ConversationalGEval(GEvalDefinition, Evaluator[Conversation]):
     evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
         default=("input", "actual_output"), description="The fields that the judge is shown."
     )
-    token_budget: TokenBudget = DEFAULT_TOKEN_BUDGET
 
     @property
     def requires(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from evaluators.judge import Judge, Prompt
 from evaluators.prompts import load
 from evaluators.results import Score
 from evaluators.scale import Reply, Scale, reject_bool
-from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
+from evaluators.transcript import TranscriptSettings, build_transcript
 
 SCALE = Scale(0, 10)
 
@@ -28,7 +28,7 @@ class PlanAndGoal(Reply):
     goal_score: _Points
 
 
-class GoalAccuracy(Evaluator[Conversation]):
+class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
     """The mean of two scores from 0 to 10: for the way to the user's goal, and for reaching it.
 
     The judge sees all turns with their tool calls, and the conversation's expected outcome where there is one.
@@ -37,8 +37,6 @@ class GoalAccuracy(Evaluator[Conversation]):
     kind: ClassVar[str] = "goal_accuracy"
     scope: ClassVar = "conversation"
     prompts: ClassVar[tuple[str, ...]] = ("goal_accuracy.txt",)
-
-    token_budget: TokenBudget = DEFAULT_TOKEN_BUDGET
 
     @property
     def requires(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, create_model, field_validator
 
-from evaluators.cases import Conversation, Json
+from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge, Prompt
@@ -16,7 +16,7 @@ from evaluators.prompts import fill, load
 from evaluators.rating import NonBlank
 from evaluators.results import Score
 from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
-from evaluators.transcript import DEFAULT_TOKEN_BUDGET, TokenBudget, build_transcript
+from evaluators.transcript import TranscriptSettings, build_transcript
 
 _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
 
@@ -45,7 +45,7 @@ class TopicLabels(Reply):
         return sort_by_number(turns)
 
 
-class TopicAdherence(Evaluator[Conversation]):
+class TopicAdherence(TranscriptSettings, Evaluator[Conversation]):
     """The share of turns in which the application answers what is within its subjects and declines what is not.
 
     The judge says of each turn whether it was within the subjects and whether it was answered; code compares. A
@@ -58,7 +58,6 @@ class TopicAdherence(Evaluator[Conversation]):
     example: ClassVar[Example] = {"relevant_topics": ["railway tickets", "timetables"]}
 
     relevant_topics: tuple[NonBlank, ...] = Field(min_length=1, description="The subjects that the application is for.")
-    token_budget: TokenBudget = DEFAULT_TOKEN_BUDGET
 
     @property
     def requires(self) -> frozenset[str]:
@@ -68,7 +67,7 @@ class TopicAdherence(Evaluator[Conversation]):
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         transcript = build_transcript(case, (), self.token_budget)
-        numbers = [number for number, turn, _ in transcript.turns if turn.input and turn.actual_output]
+        numbers = [number for number, turn, _ in transcript.turns if _has_both(turn)]
         items: list[Json] = [{"number": at, "item": f"turn {number}"} for at, number in enumerate(numbers, start=1)]
         if not items:
             raise NotApplicable("missing_field: turns.actual_output")
@@ -78,6 +77,10 @@ class TopicAdherence(Evaluator[Conversation]):
 
     def _instructions(self) -> str:
         return fill(load("topic_adherence.txt"), {"topics": "\n".join(f"- {topic}" for topic in self.relevant_topics)})
+
+
+def _has_both(turn: Turn) -> bool:
+    return turn.incomplete is None and bool(turn.input and turn.actual_output)
 
 
 def _score(numbers: Sequence[int], labels: Sequence[TopicLabel], *, truncated: bool) -> Score:

@@ -105,10 +105,42 @@ async def test_a_turn_that_failed_belongs_to_the_conversation():
     assert judge.questions[1].prompt.material["turns"][1] == {"number": 2, "input": "My order?", "error": "timeout"}
 
 
-async def test_a_conversation_with_a_hole_is_not_judged():
-    hole = dataclasses.replace(TALK.turns[1], incomplete="redacted")
-    outcome = await judged(g_eval(), dataclasses.replace(TALK, turns=(TALK.turns[0], hole)))
-    assert outcome == Skipped(reason="incomplete: redacted")
+def with_gaps(case, *positions):
+    """The conversation, these of its turns without their answers."""
+    turns = [
+        dataclasses.replace(turn, actual_output=None, incomplete="redacted") if at in positions else turn
+        for at, turn in enumerate(case.turns)
+    ]
+    return dataclasses.replace(case, turns=tuple(turns))
+
+
+@pytest.mark.parametrize(
+    ("positions", "fields", "skipped"),
+    [((1,), {}, False), ((0, 1), {}, True), ((1,), {"max_incomplete": 0.4}, True), ((1,), {"max_incomplete": 0}, True)],
+)
+async def test_a_conversation_is_judged_by_its_complete_turns(positions, fields, skipped):
+    judge = answering({"reason": "so", "score": 9})
+    outcome = await judged(g_eval(**fields), with_gaps(TALK, *positions), judge=judge)
+    if skipped:
+        assert (outcome, judge.questions) == (Skipped(reason="incomplete: redacted"), [])
+        return
+    assert (outcome.value, outcome.details["incomplete_turns"]) == (0.9, 1)
+    assert judge.questions[1].prompt.material["turns"][1] == {
+        "number": 2,
+        "input": "My order?",
+        "incomplete": "parts of this turn were not recorded; what they said is unknown",
+    }
+
+
+async def test_what_only_an_incomplete_turn_has_is_missing():
+    half = dataclasses.replace(TALK.turns[0], actual_output="Hel", incomplete="truncated")
+    case = dataclasses.replace(TALK, turns=(half, dataclasses.replace(TALK.turns[1], actual_output=None)))
+    assert await judged(g_eval(), case) == Skipped(reason="missing_field: turns.actual_output")
+
+
+def test_a_limit_that_is_configured_is_part_of_the_version():
+    plain = g_eval().version
+    assert (g_eval(max_incomplete=0.5).version, g_eval(max_incomplete=0.2).version == plain) == (plain, False)
 
 
 # The window

@@ -263,6 +263,16 @@ async def test_turns_without_an_answer_get_no_verdict():
     assert [item["item"] for item in judge.questions[0].prompt.material["items"]] == ["turn 1", "turn 3"]
 
 
+async def test_incomplete_turns_get_no_verdict_and_the_others_do():
+    """Else, at 2 % such turns, 45 % of conversations of 30 turns would go unjudged."""
+    talk = a_conversation(*((f"question {n}", f"answer {n}") for n in range(1, 31)))
+    gap = replace(talk.turns[6], actual_output=None, incomplete="no_content")
+    judge = saying([], *["no"] * 28, "yes")
+    outcome = await score("knowledge_retention", judge, replace(talk, turns=(*talk.turns[:6], gap, *talk.turns[7:])))
+    assert (outcome.value, outcome.details["incomplete_turns"]) == (pytest.approx(28 / 29), 1)
+    assert "turn 7" not in [item["item"] for item in judge.questions[0].prompt.material["items"]]
+
+
 async def test_the_role_comes_from_the_conversation_or_the_configuration():
     shown = []
     for case, fields in [
