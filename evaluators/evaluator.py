@@ -68,7 +68,7 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     @property
     def version(self) -> str:
         """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
-        definition = self.model_dump(mode="json", exclude=self.cosmetic | self._unused())
+        definition = self.model_dump(mode="json", exclude={*self.cosmetic, *self._unused()})
         parts = [self.kind, self.revision, definition, [load(name) for name in self.prompts]]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
