@@ -28,8 +28,11 @@ setup: .venv/.ready ## create .venv with the locked dependencies
 demo: setup ## watch the whole system on this machine: no key and no broker needed
 	@.venv/bin/evalstream demo $(ARGS)
 
+# Tests wait more than they work: brokers, browsers, processes that start.
+SIDE_BY_SIDE ?= 3
+
 test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
-	.venv/bin/pytest -m "not long" $(ARGS)
+	.venv/bin/pytest -m "not long" --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
 
 long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
 	.venv/bin/pytest -m long $(ARGS)

@@ -12,6 +12,9 @@ import pytest
 from broker import Broker, BrokerUnavailable, running_broker
 from hypothesis import Phase, settings
 
+TOGETHER = ("browser", "deploy", "prometheus")
+"""Folders whose modules share something that takes seconds to start."""
+
 KAFKA_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 
 
@@ -21,11 +24,19 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """kafka-python leaves sockets of connections that did not come about to the garbage collector, which says so."""
+    """What a test needs beside its own text.
+
+    kafka-python leaves sockets of connections that did not come about to the garbage collector, which says so. Tests of
+    one broker, and of one fixture of a module, run in one process, so that it is started once (pytest-xdist).
+    """
     for item in items:
         if item.get_closest_marker("kafka"):
             item.add_marker(pytest.mark.filterwarnings(KAFKA_SOCKETS))
+            item.add_marker(pytest.mark.xdist_group("kafka"))
+        elif item.path.parent.name in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(autouse=True)

@@ -165,7 +165,9 @@ async def test_other_encodings_are_415(encoding: str):
 
 
 @pytest.mark.parametrize(
-    "body", [b"not gzip", gzip.compress(TRACES)[:-4], gzip.compress(TRACES) + b"junk", gzip.compress(TRACES)[:15]]
+    "body",
+    [b"not gzip", gzip.compress(TRACES)[:-4], gzip.compress(TRACES) + b"junk", gzip.compress(TRACES)[:15]],
+    ids=["prose", "cut off", "more behind it", "half"],
 )
 async def test_broken_gzip_is_400(body: bytes):
     async with receiving() as sender:

@@ -68,7 +68,7 @@ def test_rubbish_is_an_error_or_small(codec: int, data: bytes) -> None:
     assert not any(too_large)
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(b"one") + gzip.compress(b"two")])
+@pytest.mark.parametrize("packed", [gzip.compress(b"one") + gzip.compress(b"two")], ids=["two"])
 def test_gzip_members_are_joined_within_one_limit(packed: bytes) -> None:
     assert decompress(GZIP, packed, 6) == b"onetwo"
     with pytest.raises(DecompressedTooLarge):

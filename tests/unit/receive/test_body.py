@@ -31,7 +31,9 @@ def test_nothing_is_an_empty_stream():
 
 
 @pytest.mark.parametrize(
-    "broken", [b"no gzip at all", gzip.compress(TEXT)[:-3], gzip.compress(TEXT) + b"junk", gzip.compress(TEXT)[:20]]
+    "broken",
+    [b"no gzip at all", gzip.compress(TEXT)[:-3], gzip.compress(TEXT) + b"junk", gzip.compress(TEXT)[:20]],
+    ids=["prose", "cut off", "more behind it", "half"],
 )
 def test_broken_streams_are_bad_input(broken: bytes):
     with pytest.raises(BadInput):
