@@ -18,8 +18,10 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from collector.backoff import Backoff
+from collector.durations import Seconds
 from collector.errors import BadInput, EvalstreamError
 from collector.logs.fold_wrapper import FoldWrapper
+from collector.logs.journal.guard import Guard
 from collector.logs.log import (
     Committed,
     Fold,
@@ -35,7 +37,7 @@ from collector.records.ready_made import Incoming
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DEAD_LETTERS
 
-Stage = Literal["receive", "assemble", "link", "evaluate"]
+Stage = Literal["receive", "assemble", "link", "evaluate", "export", "watch", "page"]
 State = Literal["dead", "redriven"]
 
 _LONGEST = 500
@@ -53,6 +55,17 @@ class DeadLetterSettings(BaseModel):
         default=None,
         description="Keep what could not be processed, so that it can be processed again. It may hold personal data, "
         "so unless it is said here nothing is kept while texts are redacted or not stored.",
+    )
+    max_ends: int = Field(
+        default=3,
+        ge=2,
+        description="Times in a row that the process may end while it processes one record (killed by it, out of "
+        "memory, or standing still): then the record is dead-lettered, and the next start continues without it.",
+    )
+    stall_after: Seconds = Field(
+        default=60.0,
+        gt=0,
+        description="One record that holds the process for so long ends it with status 70, to be started again.",
     )
 
 
@@ -214,6 +227,7 @@ class DeadLetterWriter:
     ) -> None:
         self._stage: Stage = stage
         self._source = source
+        self._name = source if isinstance(source, str) else "source"
         self._signal: Incoming | None = signal
         self._log = log
         self._telemetry = telemetry
@@ -246,8 +260,14 @@ class DeadLetterWriter:
             )
         return [each for each in records if not isinstance(each, UnreadableRecords)] if unreadable else records
 
-    def wrap(self, open_fold: OpenFold) -> OpenFold:
-        """Open the same folds, each with its dead letters durable before its delivery ends."""
+    def wrap(self, open_fold: OpenFold, guard: Guard | None = None, consumer: str | None = None) -> OpenFold:
+        """Open the same folds, each with its dead letters durable before its delivery ends.
+
+        With a `guard`, records in which the process ended again and again are dead-lettered; it knows the folds as
+        those of `consumer`, which is the stage unless another is named.
+        """
+        if guard is not None:
+            open_fold = guard.guarding(consumer or self._stage, self._name, open_fold, self.take)
 
         @asynccontextmanager
         async def open_wrapped(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:

@@ -17,10 +17,11 @@ from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
 
 class TracePiece(NamedTuple):
-    """A serialized Export…ServiceRequest with parts of one trace only."""
+    """A serialized Export…ServiceRequest with parts of one trace only, and the offset of its record, if it has one."""
 
     signal: Signal
     value: bytes
+    offset: int = -1
 
 
 class ApplicationEvent(NamedTuple):

@@ -15,6 +15,7 @@ from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import AssembledTurn
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
+from collector.logs.journal.guard import Guard, GuardedPlace
 from collector.logs.log import Committed, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.tenants import in_tenant, tenant_in_key
@@ -44,12 +45,14 @@ class AssembleStage:
         *,
         telemetry: Telemetry | None = None,
         on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
+        guard: Guard | None = None,
     ) -> None:
         self._assembler = assembler
         self._router = router
         self._limits = limits or TraceLimits()
         self._telemetry = telemetry or Telemetry()
         self._on_bad_record = on_bad_record
+        self._guard = guard or Guard()
         self._folds: dict[int, AssembleFold] = {}
 
     @property
@@ -65,14 +68,23 @@ class AssembleStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, _committed: Committed | None) -> AsyncGenerator[AssembleFold]:
         """Open the fold of a partition; its state comes by replay."""
+        traces = await self._guard.place(f"assemble trace {partition}")
         fold = AssembleFold(
-            self._assembler, self._router, self._limits, telemetry=self._telemetry, on_bad_record=self._on_bad_record
+            self._assembler,
+            self._router,
+            self._limits,
+            telemetry=self._telemetry,
+            on_bad_record=self._on_bad_record,
+            partition=partition,
+            traces=traces,
+            fatal_trace=self._guard.error("trace"),
         )
         self._folds[partition] = fold
         try:
             yield fold
         finally:
             del self._folds[partition]
+            traces.close()
 
 
 class AssembleFold:
@@ -92,12 +104,19 @@ class AssembleFold:
         *,
         telemetry: Telemetry,
         on_bad_record: Callable[[StoredRecord, BadInput], None],
+        partition: int,
+        traces: GuardedPlace,
+        fatal_trace: BadInput,
     ) -> None:
+        """`traces` guards the traces that are assembled; `fatal_trace` says why one is left out."""
         self._assembler = assembler
         self._router = router
         self._open = OpenTraces(limits)
         self._telemetry = telemetry
         self._on_bad_record = on_bad_record
+        self._partition = partition
+        self._traces = traces
+        self._fatal_trace = fatal_trace
 
     @property
     def open_traces(self) -> int:
@@ -198,14 +217,29 @@ class AssembleFold:
         trace.unread_closings.clear()
 
     def _assemble(self, trace: OpenTrace, pieces: int) -> Assembly:
-        """The turns of the first pieces of a trace."""
+        """The turns of the first pieces of a trace; none of one in which the process ended again and again."""
+        if self._traces.is_fatal(trace.position):
+            self._leave_out(trace, pieces)
+            return Assembly()
         try:
-            return _in_tenant(self._assembler.assemble(trace.pieces[:pieces]), tenant_in_key(trace.trace_id))
+            with self._traces.taking(trace.position):
+                assembly = self._assembler.assemble(trace.pieces[:pieces])
+            self._traces.survived(trace.position)
+            return _in_tenant(assembly, tenant_in_key(trace.trace_id))
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
             frame = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("a trace is left out: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text
             self._telemetry.drop("assemble", "crashed")
             return Assembly()
+
+    def _leave_out(self, trace: OpenTrace, pieces: int) -> None:
+        """Dead-letter the records of a trace that ends the process."""
+        logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._fatal_trace)
+        for piece in trace.pieces[:pieces]:
+            headers = (("signal", piece.signal.encode()),)
+            key = trace.trace_id.encode()
+            record = StoredRecord(self._partition, piece.offset, trace.opened_at, key, piece.value, headers)
+            self._on_bad_record(record, self._fatal_trace)
 
 
 def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
@@ -228,7 +262,7 @@ def _parse_piece(record: StoredRecord) -> TracePiece:
     if not record.key or not record.key.isascii():
         raise BadInput("the record's key is not a trace id")
     request_from_protobuf(record.value, signal)
-    return TracePiece(signal, record.value)
+    return TracePiece(signal, record.value, record.offset)
 
 
 _SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}

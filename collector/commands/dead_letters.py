@@ -130,6 +130,8 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None) ->
         return "its value was not stored (dead_letters.keep_values); send it again from its source"
     try:
         records = _received(letter, record, redactor) if letter.stage == "receive" else [record]
+        if letter.stage in {"export", "watch", "page"}:
+            return f"the {letter.source} log has it; `evalstream export --again` writes evaluations out again"
         target = _target(letter, logs)
         if target is None:
             return "it needs assemble.link, which is not in the configuration"
@@ -163,3 +165,5 @@ def _target(letter: DeadLetter, logs: Logs) -> Log | None:
             return logs.unlinked
         case "receive" | "assemble":
             return logs.turns if letter.signal == "turns" else logs.spans
+        case "export" | "watch" | "page":
+            return None

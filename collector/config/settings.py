@@ -41,6 +41,11 @@ class KafkaLogSettings(Section):
         default=None,
         description="A name that survives restarts (the pod's); without it a restart after a crash waits 45 s.",
     )
+    state_directory: str | None = Field(
+        default=None,
+        description="Where a process notes what it has in process, so that a record that ends it again and again is "
+        "left out; must survive a restart of the process. Default: a private folder for temporary files.",
+    )
     session_timeout: Seconds = Field(
         default=45.0, gt=0, description="After this time without a heartbeat, a process's partitions go to others."
     )

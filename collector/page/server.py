@@ -19,7 +19,7 @@ from aiohttp import web
 
 from collector.admission.http_server import serving
 from collector.errors import ConfigError
-from collector.logs.log import Log
+from collector.logs.log import Log, OpenFold
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
 from collector.page.requests import append_label, build_label, parse_filters, parse_label
@@ -38,6 +38,14 @@ MOST_STREAMS = 64
 _KEEP_ALIVE = 15.0
 _LARGEST_LABEL = 64 * 1024
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+Guarded = Callable[[str, Log, OpenFold], OpenFold]
+"""Wraps the folds with which a group consumes a log."""
+
+
+def _unguarded(_group: str, _log: Log, open_fold: OpenFold) -> OpenFold:
+    return open_fold
 
 
 class Page:
@@ -73,12 +81,16 @@ class Page:
         self._answers = PageApi(self.view, settings, sources or Sources())
         self.stage = PageStage(self.view, self._changes.notify)
 
-    async def follow(self, turns: Log) -> None:
-        """Keep the view up to date with all three logs until cancelled."""
+    async def follow(self, turns: Log, guarded: Guarded = _unguarded) -> None:
+        """Keep the view up to date with all three logs until cancelled. `guarded` wraps the folds of each."""
+        folds = [
+            (turns, TURNS_GROUP, self.stage.open_turns),
+            (self._evaluations, EVALUATIONS_GROUP, self.stage.open_evaluations),
+            (self._labels, LABELS_GROUP, self.stage.open_labels),
+        ]
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(turns.follow(TURNS_GROUP, self.stage.open_turns))
-            tasks.create_task(self._evaluations.follow(EVALUATIONS_GROUP, self.stage.open_evaluations))
-            tasks.create_task(self._labels.follow(LABELS_GROUP, self.stage.open_labels))
+            for log, group, open_fold in folds:
+                tasks.create_task(log.follow(group, guarded(group, log, open_fold)))
 
     def routes(self) -> web.Application:
         """A new application with all routes."""

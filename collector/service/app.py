@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -21,12 +21,14 @@ from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.stage import ExportStage
 from collector.judging.open_judges import open_judges
+from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.service.assemble import start_assemble
 from collector.service.evaluate import start_evaluate
 from collector.service.export import open_exporters, serving_metrics
 from collector.service.gauges import show_build
 from collector.service.health_checks import start_health_checks
 from collector.service.link import start_link
+from collector.service.open_guard import open_guard
 from collector.service.open_logs import Logs, open_logs
 from collector.service.page import start_page
 from collector.service.plan_builder import build_plan
@@ -85,7 +87,7 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.request)
     try:
-        async with running(config, stages) as service:
+        async with running(config, stages, on_stall=exit_stalled) as service:
             what = ", ".join(each for each in STAGES if each in stages)
             logger.info("ready: %s%s", what, _where(config, service))
             await stop.requested()
@@ -130,8 +132,12 @@ def _where(config: Config, service: Running) -> str:
 
 
 @asynccontextmanager
-async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGenerator[Running]:
+async def running(
+    config: Config, stages: Collection[str] = STAGES, *, on_stall: Callable[[], None] | None = None
+) -> AsyncGenerator[Running]:
     """Run stages of the service until left; then stop them, upstream first.
+
+    `on_stall` is called, in a thread, when one record holds the event loop; only for a process of its own.
 
     Raises:
         ConfigError: the configuration cannot work here: a port is taken, a topic has another number of partitions,
@@ -148,6 +154,7 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
         )
         plan = build_plan(config, judges)
         exporters: Sequence[ExportStage] = ()
+        guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))
         if "export" in stages:
             exporters = await stack.enter_async_context(open_exporters(config, plan, telemetry, resources.health))
         else:
@@ -155,12 +162,14 @@ async def running(config: Config, stages: Collection[str] = STAGES) -> AsyncGene
         stack.push_async_callback(resources.guardrails.close)
         tasks = await stack.enter_async_context(open_tasks(telemetry))
         process = Process(
-            config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack
-        )
+            config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
+            guard=guard,
+        )  # fmt: skip
         start_health_checks(process)
         start_retention(process)
         for exporter in exporters:
-            tasks.follow(logs.evaluations, exporter.group, exporter.open_fold)
+            guarded = process.guarded("export", exporter.group, logs.evaluations, exporter.open_fold)
+            tasks.follow(logs.evaluations, exporter.group, guarded)
         watching = await start_watch(process) if "watch" in stages else Watching()
         budgets = BudgetController(plan, logs.turns.partitions) if "evaluate" in stages else None
         page_port = await start_page(process, watching, budgets) if "page" in stages else None

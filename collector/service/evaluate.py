@@ -26,6 +26,7 @@ def start_evaluate(process: Process, budgets: BudgetController) -> None:
         clock=process.clock,
         budget=budgets,
         shed_after=settings.shed_after,
+        guard=process.guard,
     )
     stage = EvaluateStage(
         process.plan,
@@ -43,7 +44,7 @@ def start_evaluate(process: Process, budgets: BudgetController) -> None:
     show_budgets(process.telemetry, process.plan, budgets, process.clock)
     show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
     show_evaluate(process.telemetry, stage)
-    process.tasks.follow(logs.turns, "evaluate", dead_letters.wrap(stage.open_fold))
+    process.tasks.follow(logs.turns, "evaluate", dead_letters.wrap(stage.open_fold, process.guard))
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

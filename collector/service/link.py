@@ -14,4 +14,4 @@ def start_link(process: Process) -> None:
         return
     dead_letters = process.resources.dead_letters("link", logs.unlinked.name, logs)
     stage = LinkStage(logs.turns, linker_factory(settings), on_bad_record=dead_letters.take)
-    process.tasks.follow(logs.unlinked, "link", dead_letters.wrap(stage.open_fold))
+    process.tasks.follow(logs.unlinked, "link", dead_letters.wrap(stage.open_fold, process.guard))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from prometheus_client import Counter
 
@@ -52,7 +53,7 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
         sources=sources,
         login=login,
     )
-    process.tasks.start(page.follow(process.logs.turns))
+    process.tasks.start(page.follow(process.logs.turns, partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
 
 

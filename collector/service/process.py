@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collector.config.loading import Config
+from collector.dead_letters import Stage
 from collector.errors import first_of
 from collector.evaluate.plan import Plan
 from collector.logs.consumer_lag import ConsumerLag
+from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold
 from collector.logs.slewed_clock import SlewedClock
 from collector.service.open_logs import Logs
@@ -91,4 +93,9 @@ class Process:
     resources: ProcessResources
     tasks: Tasks
     stack: AsyncExitStack
+    guard: Guard
     clock: Callable[[], float] = field(default_factory=SlewedClock)
+
+    def guarded(self, stage: Stage, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:
+        """The folds of a stage without dead letters of its own: a record that ends the process is dead-lettered."""
+        return self.resources.dead_letters(stage, log.name, self.logs).wrap(open_fold, self.guard, consumer)

@@ -112,7 +112,9 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
                 ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
                 on_unreadable=dead_letters.take_async, redactor=process.resources.redactor, where=source.where,
             )  # fmt: skip
-            process.tasks.start(source.follow(f"{settings.group}.{kind}", dead_letters.wrap(receiver.open_fold)))
+            group = f"{settings.group}.{kind}"
+            wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
+            process.tasks.start(source.follow(group, wrapped))
 
 
 async def _read_files(process: Process, paths: Sequence[Path]) -> None:

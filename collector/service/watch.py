@@ -59,7 +59,7 @@ async def start_watch(process: Process) -> Watching:
     stage = _stage(process, interval=watcher.interval, memory=watcher.history, has_shifted=has_shifted)
     session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
-    tasks.follow(evaluations, "watch", stage.open_fold)
+    tasks.follow(evaluations, "watch", process.guarded("watch", "watch", evaluations, stage.open_fold))
     tasks.start(stage.run(notifier))
     return Watching(stage, has_shifted)
 
@@ -70,7 +70,9 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
     if stage is None:
         stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, has_shifted=watching.has_shifted)
         if stage.targets:
-            process.tasks.follow(process.logs.evaluations, "page.watch", stage.open_fold)
+            evaluations = process.logs.evaluations
+            guarded = process.guarded("watch", "page.watch", evaluations, stage.open_fold)
+            process.tasks.follow(evaluations, "page.watch", guarded)
             process.tasks.start(stage.run())
     return lambda: [_page_alert(each) for each in _gravest(stage.firing)]
 

@@ -52,12 +52,23 @@ class ServiceProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def start(self) -> None:
+    async def launch(self) -> asyncio.subprocess.Process:
+        """Start the process, whatever becomes of it."""
         with self.stderr.open("ab") as stderr:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "collector.cli", "run", "-c", str(self.path), *self._arguments,
                 stdout=stderr, stderr=stderr, cwd=self.folder, env=dict(os.environ),
             )  # fmt: skip
+        return self._process
+
+    async def ended(self, within: float = READY_WITHIN) -> int:
+        """Wait until it has ended by itself; the exit status."""
+        assert self._process is not None
+        async with asyncio.timeout(within):
+            return await self._process.wait()
+
+    async def start(self) -> None:
+        self._process = await self.launch()
         async with asyncio.timeout(READY_WITHIN):
             while not await self._ready():
                 if self._process.returncode is not None:

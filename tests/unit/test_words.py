@@ -25,6 +25,7 @@ PUBLIC = {
     "given_by": "a field of label records",
     "NOT_FOUND": "gRPC's own name",
     "HTTPNotFound": "aiohttp's own name",
+    "throw": "a generator's own name",
 }
 """Names that are not ours to change."""
 NOT_PROSE = ("deploy/docs/contributing.md", "tests/bench/RESULTS.md", "tests/bench/BUDGETS.md")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,11 +14,14 @@ from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.evaluate.scheduling.bulkhead import BulkheadLimits, Bulkheads
+from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, Record
 from collector.records.json import evaluation_to_json
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result
-from evaluators.results import Evaluation, Skipped
+from evaluators.results import Evaluation, Failure, Skipped
+
+logger = logging.getLogger(__name__)
 
 
 def utc_now() -> datetime:
@@ -45,6 +49,7 @@ class Dispatcher:
         backoff: Backoff = RETRY,
         budget: BudgetController | None = None,
         shed_after: float | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.bulkheads = Bulkheads(limits)
         self._evaluations = evaluations
@@ -54,6 +59,7 @@ class Dispatcher:
         self._backoff = backoff
         self._budget = budget
         self._shed_after = shed_after
+        self._guard = guard or Guard()
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None is indefinitely."""
@@ -92,11 +98,24 @@ class Dispatcher:
         self, job: Job, case: Turn | Conversation, reservation: BudgetReservation | Unlimited
     ) -> Result:
         cost: float | None = None
+        place = self._guard.known_place(f"evaluation {job.evaluation_id}")
         try:
-            result = await self._guardrails.run(
+            if place.is_fatal(job.trigger_offset):
+                return self._left_out(job)
+            running = self._guardrails.run(
                 job.assignment.evaluator, case, job.judge, now=self._now, reservation=reservation
             )
+            result = await place.drive(job.trigger_offset, job.trigger_offset, running)
             cost = result.cost_usd
         finally:
+            place.close()
             reservation.settle(cost)
         return result
+
+    def _left_out(self, job: Job) -> Result:
+        """The failure of an evaluation in which the process ended again and again."""
+        why = str(self._guard.error("evaluation"))
+        logger.error("%s of a turn or conversation is left out: %s", job.assignment.evaluator.name, why)
+        moment = self._now()
+        outcome = Failure(type="process_ended", message=why)
+        return Result(outcome=outcome, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from kafka.structs import TopicPartition
 
 from collector.logs.consumer_runner import ConsumerTiming
+from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.logs.kafka.group_consumer import GroupConsumer
 from collector.logs.kafka.losses import OnLost, log_lost
 from collector.logs.kafka.producer import SharedProducer
@@ -16,7 +17,6 @@ from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
 from collector.logs.kafka.subscription import PartitionNumbering, Subscription
 from collector.logs.kafka.topics import ensure_topics, retention, truncate
-from collector.logs.kafka.watchdog import exit_stalled
 from collector.logs.log import OpenFold, Record, StoredRecord
 from collector.logs.partitioner import Partitioner
 

@@ -6,27 +6,16 @@ only a restart helps. When a release returns from every `poll` within its timeou
 
 from __future__ import annotations
 
-import faulthandler
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable
 
-logger = logging.getLogger(__name__)
+from collector.logs.journal.stall_watchdog import exit_stalled
 
-STALLED = 70
-"""Exit status of a process that ended itself because it hung (EX_SOFTWARE)."""
+logger = logging.getLogger(__name__)
 
 CHECKS = 6
 """Checks within the limit. Beats are counted, not timed, so that a suspended machine is not a stall."""
-
-
-def exit_stalled() -> None:
-    """Write the stack of every thread to stderr and exit at once; the supervisor of the process starts it again."""
-    faulthandler.dump_traceback(sys.stderr, all_threads=True)
-    sys.stderr.flush()
-    os._exit(STALLED)
 
 
 class Watchdog:

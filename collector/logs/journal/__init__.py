@@ -1,0 +1,1 @@
+"""The processing journal: which record was in process when a process ended, and which are therefore left out."""

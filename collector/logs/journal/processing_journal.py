@@ -1,0 +1,161 @@
+"""The processing journal: what the event loop is at right now, in memory that a file backs: it outlives the process.
+
+A process that dies by a signal, or is ended because it stands still, has no time to write anything. So each consumer
+writes what it takes next into a slot of its own, and one word of the journal says which slot the event loop works for.
+Between two steps of the loop that word is 0: whoever kills the process while it waits kills it in nobody's slot.
+
+A step costs two stores into memory, and nothing is ever flushed: the kernel keeps the page when the process is gone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Generator
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+from collector.errors import EvalstreamError
+
+T = TypeVar("T")
+
+MAGIC = b"evalstream processing 1\n"
+SLOTS, _SLOT_BYTES, _HEADER_BYTES = 511, 256, 256
+JOURNAL_BYTES = _HEADER_BYTES + (SLOTS + 1) * _SLOT_BYTES
+_CURRENT, _FATAL = 8, 9
+"""The words that hold the number of the slot in process, and of the one whose error ended the process."""
+
+_RANGE = struct.Struct("<qqH")
+_MAX_PLACE = _SLOT_BYTES - _RANGE.size
+
+
+class Unit(NamedTuple):
+    """What is processed at once: records `first` to `last` of a place, which is a consumer's partition of a log."""
+
+    place: str
+    first: int
+    last: int
+
+
+class ProcessingJournal:
+    """The journal of one process, in a buffer of `JOURNAL_BYTES`. One event loop writes; another thread may read."""
+
+    def __init__(self, buffer: Any = None) -> None:
+        """Without a buffer it is in memory, and ends with the process."""
+        self._bytes = memoryview(bytearray(JOURNAL_BYTES) if buffer is None else buffer)
+        self.words = self._bytes.cast("I")
+        self.steps = 0
+        """Counts what was begun: if it stands still while a unit is current, that unit holds the event loop."""
+        self._free = list(range(SLOTS, 0, -1))
+
+    def begin(self) -> None:
+        """Forget what another process has left."""
+        self._bytes[:] = MAGIC + bytes(JOURNAL_BYTES - len(MAGIC))
+
+    @property
+    def current(self) -> Unit | None:
+        """What the event loop works for now; None if it waits, or does something else."""
+        return self._unit(self.words[_CURRENT])
+
+    @property
+    def last(self) -> Unit | None:
+        """What the process that has written this ended in: what raised an error, or else what was current."""
+        if bytes(self._bytes[: len(MAGIC)]) != MAGIC:
+            return None
+        return self._unit(self.words[_FATAL] or self.words[_CURRENT])
+
+    def open_slot(self, place: str) -> Slot:
+        """A slot for a place. If none is free, one that nobody reads."""
+        number = self._free.pop() if self._free else 0
+        name = place.encode()[:_MAX_PLACE]
+        start = _HEADER_BYTES + number * _SLOT_BYTES
+        _RANGE.pack_into(self._bytes, start, 0, 0, len(name))
+        self._bytes[start + _RANGE.size : start + _RANGE.size + len(name)] = name
+        return Slot(self, number, len(name))
+
+    def release(self, number: int) -> None:
+        """Free a slot, unless it says what the process ends of."""
+        if number and number != self.words[_FATAL]:
+            self._free.append(number)
+
+    def note(self, number: int, first: int, last: int, name_length: int) -> None:
+        """Write down what is taken next."""
+        _RANGE.pack_into(self._bytes, _HEADER_BYTES + number * _SLOT_BYTES, first, last, name_length)
+
+    def close(self) -> None:
+        """Let the buffer be closed."""
+        self.words.release()
+        self._bytes.release()
+
+    def _unit(self, number: int) -> Unit | None:
+        if not 0 < number <= SLOTS:
+            return None
+        start = _HEADER_BYTES + number * _SLOT_BYTES
+        first, last, length = _RANGE.unpack_from(self._bytes, start)
+        if length > _MAX_PLACE:
+            return None
+        name = bytes(self._bytes[start + _RANGE.size : start + _RANGE.size + length])
+        return Unit(name.decode(errors="replace"), first, last)
+
+
+class Slot:
+    """A slot of the journal. A context manager around what is done without waiting; `drive` is for the rest."""
+
+    __slots__ = ("_before", "_journal", "_length", "_number")
+
+    def __init__(self, journal: ProcessingJournal, number: int, length: int) -> None:
+        self._journal = journal
+        self._number = number
+        self._length = length
+        self._before = 0
+
+    def at(self, first: int, last: int | None = None) -> Self:
+        """Write down what is taken next."""
+        self._journal.note(self._number, first, first if last is None else last, self._length)
+        return self
+
+    def drive(self, work: Awaitable[T]) -> _Driven[T]:
+        """Await `work`; whenever the event loop runs a step of it, the journal says so."""
+        return _Driven(self, work)
+
+    def __enter__(self) -> None:
+        journal = self._journal
+        self._before = journal.words[_CURRENT]
+        journal.words[_CURRENT] = self._number
+        journal.steps += 1
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        words = self._journal.words
+        words[_CURRENT] = self._before
+        if isinstance(error, Exception) and not isinstance(error, (EvalstreamError, StopIteration)):
+            words[_FATAL] = self._number  # whoever calls does not expect it: it ends the process
+
+    def close(self) -> None:
+        """Free the slot."""
+        self._journal.release(self._number)
+
+
+class _Driven(Generic[T]):
+    """An awaitable that runs another one, step by step, each inside a slot."""
+
+    __slots__ = ("_slot", "_work")
+
+    def __init__(self, slot: Slot, work: Awaitable[T]) -> None:
+        self._slot = slot
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps: Any = self._work.__await__()
+        error: BaseException | None = None
+        while True:
+            try:
+                with self._slot:
+                    awaited = steps.send(None) if error is None else steps.throw(error)
+            except StopIteration as end:
+                return end.value
+            error = None
+            try:
+                yield awaited
+            except BaseException as raised:  # noqa: BLE001 - a cancellation, which is the work's to handle
+                error = raised
