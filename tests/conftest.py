@@ -15,7 +15,7 @@ from hypothesis import Phase, settings
 TOGETHER = ("browser", "deploy", "prometheus")
 """Folders whose modules share something that takes seconds to start."""
 
-KAFKA_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+KAFKA_SOCKETS = r"ignore:Exception ignored in. <(socket\.socket|ssl\.SSLSocket):pytest.PytestUnraisableExceptionWarning"
 
 
 def pytest_configure() -> None:
@@ -63,9 +63,9 @@ class ForeignBroker:
 
 
 @contextmanager
-def _a_broker() -> Iterator[Broker]:
+def _a_broker(*, secured: bool = False) -> Iterator[Broker]:
     try:
-        with running_broker() as broker:
+        with running_broker(secured=secured) as broker:
             yield broker
     except BrokerUnavailable as error:
         if os.environ.get("CI") == "true":
@@ -83,8 +83,16 @@ def kafka_broker() -> Iterator[Broker | ForeignBroker]:
     if given:
         yield ForeignBroker(given)
         return
-    with _a_broker() as broker:
+    with _a_broker(secured=True) as broker:
         yield broker
+
+
+@pytest.fixture
+def secured_broker(kafka_broker: Broker | ForeignBroker) -> Broker:
+    """The session's broker, with its listeners for TLS and users."""
+    if isinstance(kafka_broker, ForeignBroker):
+        pytest.skip("this test adds users and ACLs, and EVALSTREAM_TEST_KAFKA names somebody's broker")
+    return kafka_broker
 
 
 @pytest.fixture

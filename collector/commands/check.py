@@ -22,7 +22,9 @@ from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import chain_text
 from collector.judging.open_judges import judges_in_use
 from collector.link.turn_router import EVERY
+from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.receive.settings import OtlpSettings
+from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
 from collector.wording import listed, plural
 from evaluators.evaluator import Evaluator
@@ -68,7 +70,17 @@ def _logs(log: LogSettings, *, linking: bool) -> str:
             assert log.kafka is not None
             topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names_of(linking=linking))
             partitions = plural(log.kafka.partitions, "partition")
-            return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}: {topics}, {partitions}"
+            secured = _secured(log.kafka.security)
+            return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}{secured}: {topics}, {partitions}"
+
+
+def _secured(security: KafkaSecuritySettings | None) -> str:
+    """How connections are secured, without secrets."""
+    if security is None:
+        return ""
+    by = f", {security.mechanism} as {security.username or (security.oauth and security.oauth.client_id)}"
+    certificate = f", client certificate {security.certificate}" if security.certificate else ""
+    return f" ({security.protocol}{by if security.mechanism else ''}{certificate})"
 
 
 def _receivers(config: Config) -> Iterator[str]:
@@ -83,7 +95,9 @@ def _receivers(config: Config) -> Iterator[str]:
         yield f"OTLP/gRPC on {scheme}://{grpc.host}:{grpc.port} (traces, logs), {_access(grpc)}"
     for source in receive.kafka:
         turns = [f"{', '.join(source.turns)} (ready-made turns)"] if source.turns else []
-        yield f"Kafka at {', '.join(source.bootstrap_servers)}: {', '.join([*source.traces, *source.logs, *turns])}"
+        secured = _secured(security_of(source, config.settings.log))
+        topics = ", ".join([*source.traces, *source.logs, *turns])
+        yield f"Kafka at {', '.join(source.bootstrap_servers)}{secured}: {topics}"
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
     match receive.trust_tracestate:

@@ -14,6 +14,7 @@ from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
 from collector.evaluate.guardrails import CanarySettings
 from collector.evaluate.sampling.strata import MAX_BOOST
+from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.otlp.span import EVENT_NAME
 from collector.page.settings import PageSettings
 from collector.receive.access import AuthSettings
@@ -49,6 +50,9 @@ class KafkaLogSettings(Section):
     session_timeout: Seconds = Field(
         default=45.0, gt=0, description="After this time without a heartbeat, a process's partitions go to others."
     )
+    security: KafkaSecuritySettings | None = Field(
+        default=None, description="TLS and login; without it connections are neither encrypted nor authenticated."
+    )
 
 
 class LogSettings(Section):
@@ -81,6 +85,9 @@ class KafkaSourceSettings(Section):
     start: Literal["earliest", "latest"] = Field(default="earliest", description="Where a new group starts.")
     group_instance_id: str | None = Field(
         default=None, description="A name that survives restarts; without it a restart after a crash waits 45 s."
+    )
+    security: KafkaSecuritySettings | None = Field(
+        default=None, description="TLS and login; without it those of log.kafka, if the brokers are the same."
     )
 
 

@@ -208,6 +208,10 @@ class LogUnavailable(LogError):
     """The log cannot be reached or written now: broker down, disk full. A retry may succeed."""
 
 
+class LogRefused(LogUnavailable):
+    """The log refuses us: a password, a certificate or a permission is wrong. Once that is corrected, it does not."""
+
+
 class GroupInUse(LogError, ConfigError):
     """Another process consumes a log with this group, and they cannot share it."""
 

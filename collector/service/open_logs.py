@@ -11,6 +11,7 @@ from collector.backoff import Backoff
 from collector.config.settings import KafkaLogSettings, LogSettings
 from collector.errors import ConfigError
 from collector.logs.log import Log, LogError, LogUnavailable
+from collector.service.kafka_settings import settings_of_log
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECORDS_LOST
 
@@ -98,16 +99,11 @@ async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetr
 
 
 async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemetry: Telemetry | None) -> Logs:
-    from collector.logs.kafka import KafkaLog, KafkaSettings
+    from collector.logs.kafka import KafkaLog
 
-    to_kafka = KafkaSettings(
-        bootstrap_servers=settings.bootstrap_servers,
-        group_instance_id=settings.group_instance_id,
-        session_timeout=settings.session_timeout,
-    )
     topics = {name: f"{settings.prefix}.{name}" for name in names}
     opened = await KafkaLog.open(
-        to_kafka,
+        settings_of_log(settings),
         topics,
         settings.partitions,
         replication_factor=settings.replication_factor,

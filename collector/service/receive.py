@@ -17,6 +17,7 @@ from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
 from collector.service.descriptors import raise_descriptor_limit, with_descriptors
+from collector.service.kafka_settings import settings_of_source
 from collector.service.open_logs import loss_counter
 from collector.service.process import Process
 
@@ -90,9 +91,9 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
 
 
 async def _start_source(process: Process, settings: KafkaSourceSettings) -> None:
-    from collector.logs.kafka import KafkaSettings, KafkaSource
+    from collector.logs.kafka import KafkaSource
 
-    to_kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, group_instance_id=settings.group_instance_id)
+    to_kafka = settings_of_source(settings, process.config.settings.log)
     logs = process.logs
     sources: list[tuple[Incoming, list[str], Log]] = [
         ("traces", settings.traces, logs.spans),
@@ -107,6 +108,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
                 )
             except LogError as error:
                 raise ConfigError(f"receive.kafka: {error}") from error
+            process.resources.health.add(f"receive {', '.join(topics)}", source.problem, vital=False)
             dead_letters = process.resources.dead_letters("receive", source.where, logs, signal=kind)
             receiver = KafkaReceiver(
                 ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,

@@ -587,7 +587,7 @@ async def test_names_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             sources.add((topics[0], group))
             await asyncio.Event().wait()
 
-        return SimpleNamespace(follow=follow, where=lambda number: (topics[0], number))
+        return SimpleNamespace(follow=follow, where=lambda number: (topics[0], number), problem=lambda: None)
 
     monkeypatch.setattr(KafkaSource, "open", open_)
     topics = {"bootstrap_servers": ["broker:9092"], "traces": ["spans"], "logs": ["logs"], "turns": ["turns"]}

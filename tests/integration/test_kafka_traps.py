@@ -25,6 +25,7 @@ from collector.logs.kafka import KafkaLog, KafkaSource, UnreadableRange
 from collector.logs.kafka import consumer_thread as polling
 from collector.logs.kafka import decompression as codecs
 from collector.logs.kafka.consumer_thread import ConsumerThread
+from collector.logs.kafka.settings import connect
 from collector.logs.log import LogError, LogUnavailable, Record
 from collector.logs.memory import MemoryLog
 from collector.telemetry.registry import Telemetry
@@ -381,7 +382,8 @@ async def test_trap_12_reading_never_makes_a_topic(own_broker) -> None:
         await KafkaSource.open(settings_for(own_broker), [missing])
 
     def subscribe() -> list[str]:
-        consumer = KafkaConsumer(**settings_for(own_broker).fetch_options(), group_id="g")
+        settings = settings_for(own_broker)
+        consumer = connect(KafkaConsumer, settings, {**settings.fetch_options(), "group_id": "g"})
         consumer.subscribe([missing])
         consumer.poll(timeout_ms=1500)
         topics = consumer.topics()

@@ -18,6 +18,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import broker_security
+from broker_security import Certificates
+
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache"
 NODE = "1@127.0.0.1"
@@ -29,10 +32,10 @@ PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters={node}:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+{security}
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
 num.partitions=1
@@ -50,6 +53,8 @@ log.cleaner.enable=false
 broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=300
 """
+
+PLAINTEXT = "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
 
 
 class BrokerUnavailable(Exception):
@@ -96,16 +101,25 @@ def _fetch(folder: Path) -> None:
 class Broker:
     """One broker with its data in a folder. Ports and data outlive `kill`, `stop` and `start`."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        """`settings` are further lines of `server.properties`."""
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, secured: bool = False) -> None:
+        """`settings` are further lines of `server.properties`; a `secured` one has listeners with TLS and users."""
         self.folder = folder
-        self.port, controller = free_ports(2)
+        self.port, controller, secure, mutual = free_ports(4)
         self.bootstrap = f"127.0.0.1:{self.port}"
+        self.secure, self.mutual = f"127.0.0.1:{secure}", f"127.0.0.1:{mutual}"
+        self.certificates = Certificates(folder / "certificates") if secured else None
         self.log = folder / "broker.log"
         self._libs = jars()
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        properties = PROPERTIES.format(node=NODE, port=self.port, controller=controller, data=folder / "data")
+        listeners = f"PLAINTEXT://{self.bootstrap}"
+        properties = PROPERTIES.format(
+            node=NODE,
+            listeners=f"{listeners},SECURE://{self.secure},MUTUAL://{self.mutual}" if secured else listeners,
+            security=broker_security.properties(folder / "certificates") if secured else PLAINTEXT,
+            controller=controller,
+            data=folder / "data",
+        )
         properties += "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
         (folder / "server.properties").write_text(properties)
 
@@ -232,14 +246,14 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+def running_broker(settings: Mapping[str, str] | None = None, *, secured: bool = False) -> Iterator[Broker]:
     """A broker that runs while the block does, with data of its own that goes with it.
 
     Raises:
         BrokerUnavailable: it cannot run here.
     """
     with tempfile.TemporaryDirectory(prefix="evalstream-kafka-") as folder:
-        broker = Broker(Path(folder), settings)
+        broker = Broker(Path(folder), settings, secured=secured)
         try:
             broker.start()
             yield broker

@@ -39,7 +39,7 @@ from collector.logs.kafka.workarounds import (
     position_after_reset,
     report_out_of_range,
 )
-from collector.logs.log import Committed, LogError, LogUnavailable, StoredRecord, UnreadableRecords
+from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,9 @@ RECORDS_PER_POLL = 2_000
 
 CLOSE_WITHIN = 5.0
 """Seconds that leaving the group may take."""
+
+REFUSED_WAIT = 2.0
+"""Seconds between two attempts of a consumer that a broker refuses: each is a failed login in somebody's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,10 @@ class ConsumerThread:
         on_unreadable: OnUnreadable,
         on_lost: OnLost,
         on_stall: Callable[[], None],
+        on_refused: Callable[[LogRefused | None], None] = lambda _: None,
     ) -> None:
+        """`on_refused` is called in the thread: with the reason while brokers refuse us, with None when they do not."""
+        self._on_refused = on_refused
         self._settings = settings
         self._subscription = subscription
         self._topics = subscription.topics
@@ -150,6 +156,10 @@ class ConsumerThread:
             self._watchdog.beat()
             try:
                 consumer: Any = connect(KafkaConsumer, self._settings, self._options())
+            except LogRefused as error:
+                self._reading.failed(error)
+                self._on_refused(error)
+                self._stopping.wait(REFUSED_WAIT)
             except LogUnavailable:
                 if time.monotonic() >= give_up_at:
                     raise
@@ -195,6 +205,7 @@ class ConsumerThread:
             else:
                 self._failing_since = None
                 self._reading.succeeded()
+                self._on_refused(None)
             self._report_polled(polled)
         self._commit_commanded()
 
@@ -205,6 +216,11 @@ class ConsumerThread:
             raise LogError(f"another process uses the group_instance_id {self._subscription.instance!r}") from error
         if not isinstance(problem, LogUnavailable):
             raise problem from error
+        if isinstance(problem, LogRefused):  # somebody has to grant what is missing, and we wait for that
+            self._reading.failed(problem)
+            self._on_refused(problem)
+            self._stopping.wait(REFUSED_WAIT)
+            return
         skipped = self._decoding.skip_failed(self._consumer, error)
         now = time.monotonic()
         if self._failing_since is None:

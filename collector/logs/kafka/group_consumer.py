@@ -13,7 +13,7 @@ from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable
 from collector.logs.kafka.settings import KafkaSettings
 from collector.logs.kafka.subscription import Assigned, Polled, Subscription
-from collector.logs.log import Committed, LogError, LogUnavailable, OpenFold
+from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, OpenFold
 
 COMMIT_WITHIN = 10.0
 """Seconds that a commit may take."""
@@ -67,6 +67,7 @@ class GroupConsumer:
         on_unreadable: OnUnreadable,
         on_lost: OnLost,
         on_stall: Callable[[], None],
+        on_refused: Callable[[LogRefused | None], None] = lambda _: None,
     ) -> None:
         self._timing = timing
         self._append = append
@@ -83,6 +84,7 @@ class GroupConsumer:
             on_unreadable=on_unreadable,
             on_lost=on_lost,
             on_stall=on_stall,
+            on_refused=on_refused,
         )
 
     async def run(self, open_fold: OpenFold) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from kafka.structs import TopicPartition
 
@@ -17,7 +18,7 @@ from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
 from collector.logs.kafka.subscription import PartitionNumbering, Subscription
 from collector.logs.kafka.topics import ensure_topics, retention, truncate
-from collector.logs.log import OpenFold, Record, StoredRecord
+from collector.logs.log import LogRefused, OpenFold, Record, StoredRecord
 from collector.logs.partitioner import Partitioner
 
 
@@ -64,6 +65,8 @@ class KafkaLog:
         self._on_stall = on_stall
         self._partitioner = Partitioner(name, partitions, settings.max_record_bytes)
         self._closed = False
+        self._refused: dict[str, LogRefused] = {}
+        """Why brokers refuse the consumers of this process now, by group."""
 
     @classmethod
     async def open(
@@ -143,7 +146,9 @@ class KafkaLog:
         )
 
     async def probe(self) -> None:
-        """See that the leader of partition 0 answers, and that no append waits for long."""
+        """See that the leader of partition 0 answers, that no append waits for long, and that nothing is refused."""
+        if refused := next(iter(list(self._refused.values())), None):
+            raise refused
         self._shared.producer.require_answers()
         await self.end_offset(0)
 
@@ -175,8 +180,19 @@ class KafkaLog:
             on_unreadable=self._on_unreadable,
             on_lost=self._on_lost,
             on_stall=self._on_stall,
+            on_refused=partial(self._note_refused, group),
         )
-        await consumer.run(open_fold)
+        try:
+            await consumer.run(open_fold)
+        finally:
+            self._refused.pop(group, None)
+
+    def _note_refused(self, group: str, refused: LogRefused | None) -> None:
+        """In the consumer's thread."""
+        if refused is None:
+            self._refused.pop(group, None)
+        else:
+            self._refused[group] = refused
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The topic's own retention may do more."""

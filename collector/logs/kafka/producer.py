@@ -14,7 +14,7 @@ from kafka.producer.kafka import KafkaProducer
 from collector.admission.bounded_gate import BoundedGate
 from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translate
 from collector.logs.kafka.workarounds import abandon, is_broken
-from collector.logs.log import LogError, LogUnavailable, Record, RecordTooLarge
+from collector.logs.log import LogError, LogRefused, LogUnavailable, Record, RecordTooLarge
 
 OVERDUE = 5.0
 """Seconds beyond the delivery timeout after which a producer that has not even failed is stuck, and replaced.
@@ -25,6 +25,9 @@ applies the request timeout to that request as well, this can go.
 
 ANSWERS_WITHIN = 10.0
 """Seconds after which an append that is not acknowledged says that the brokers do not take appends now."""
+
+REFUSED_FOR = 20.0
+"""Seconds for which a refused append says that the brokers do not take appends."""
 
 CLOSE_WITHIN = 5.0
 """Seconds that what is in flight may take when the producer is closed."""
@@ -97,13 +100,18 @@ class SharedProducer:
         self._unacknowledged: dict[_Append, float] = {}
         """The appends in progress, the oldest first, with the event loop's time of their start."""
         self._acknowledged_at = 0.0
+        self._refused: tuple[float, LogRefused] | None = None
+        """When brokers have refused an append, and why; none since was acknowledged."""
 
     def require_answers(self) -> None:
         """See that brokers acknowledge what is appended.
 
         Raises:
             LogUnavailable: one has waited for long, and none was acknowledged meanwhile.
+            LogRefused: one was refused a moment ago. Not for longer: who is unready gets nothing to append.
         """
+        if self._refused is not None and asyncio.get_running_loop().time() - self._refused[0] < REFUSED_FOR:
+            raise self._refused[1]
         oldest = next(iter(self._unacknowledged.values()), None)
         if oldest is None:
             return
@@ -134,8 +142,11 @@ class SharedProducer:
             overdue.cancel()
             del self._unacknowledged[append]
             reservation.release()
-            if not ended.cancelled() and ended.exception() is None:  # asking keeps asyncio from logging the error
-                self._acknowledged_at = loop.time()
+            problem = None if ended.cancelled() else ended.exception()  # asking keeps asyncio from logging the error
+            if isinstance(problem, LogRefused):
+                self._refused = loop.time(), problem
+            elif problem is None and not ended.cancelled():
+                self._acknowledged_at, self._refused = loop.time(), None
 
         append.done.add_done_callback(done)
         sending = self._thread.submit(self._send, topic, by_partition, append)

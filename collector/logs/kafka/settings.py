@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,22 +10,18 @@ from typing import Any
 from kafka import errors
 from kafka.record import util as record_util
 
-from collector.logs.kafka.workarounds import client_without_topic_creation
-from collector.logs.log import LogError, LogUnavailable, RecordTooLarge
+from collector.logs.kafka.connections import open_client
+from collector.logs.kafka.credentials import Credentials
+from collector.logs.log import LogError, LogRefused, LogUnavailable, RecordTooLarge
 
+_LOGIN = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
 _FATAL = (
-    errors.AuthorizationError,
-    errors.SaslAuthenticationFailedError,
-    errors.UnsupportedSaslMechanismError,
     errors.KafkaConfigurationError,
     errors.FencedInstanceIdError,
     errors.InvalidTopicError,
     errors.InvalidSessionTimeoutError,
     errors.UnsupportedVersionError,
 )
-KNOCK = 3.0
-"""Seconds to wait for a broker to take a connection."""
-
 _TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 
 
@@ -39,8 +34,7 @@ class KafkaSettings:
     no work, so it can be short. `max_queued` bounds the records and bytes of one partition that wait for its fold,
     `max_in_flight` the records and bytes that wait for acknowledgement, `max_batch_bytes` what a batch may be when
     decompressed. `delivery_timeout` is how long an append may wait for the broker. When the thread that polls has stood
-    still for `stall_timeout`, the process writes down where it stands and exits. `security` holds kafka-python's
-    options for TLS and SASL.
+    still for `stall_timeout`, the process writes down where it stands and exits. `credentials` secure the connections.
     """
 
     bootstrap_servers: Sequence[str]
@@ -57,7 +51,7 @@ class KafkaSettings:
     delivery_timeout: float = 30.0
     request_timeout: float = 15.0
     stall_timeout: float = 90.0
-    security: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    credentials: Credentials = field(default_factory=Credentials)
 
     def client_options(self) -> dict[str, Any]:
         """Options that every client takes."""
@@ -68,8 +62,6 @@ class KafkaSettings:
             "request_timeout_ms": milliseconds(self.request_timeout),
             "reconnect_backoff_max_ms": 2_000,
             "metadata_max_age_ms": 30_000,  # a broker may not know all partitions of a new topic at first
-            "kafka_client": client_without_topic_creation,
-            **self.security,
         }
 
     def fetch_options(self) -> dict[str, Any]:
@@ -106,31 +98,22 @@ def translate(error: BaseException) -> LogError:
         return error
     if isinstance(error, _TOO_LARGE):
         return RecordTooLarge(text)
+    if isinstance(error, errors.AuthorizationError):
+        return LogRefused(f"Kafka does not permit it ({text}); grant this user the ACLs that evalstream check lists")
+    if isinstance(error, _LOGIN):
+        return LogRefused(f"Kafka refuses the login ({type(error).__name__}); correct the keys under security")
     return LogError(text) if isinstance(error, _FATAL) else LogUnavailable(text)
 
 
 def connect(client: Callable[..., Any], settings: KafkaSettings, options: Mapping[str, Any]) -> Any:
     """Make a client that has reached a broker. Blocks.
 
-    A client of kafka-python that reaches no broker raises and leaves its thread behind, so we knock first.
-
     Raises:
         LogUnavailable: no broker answers.
-        LogError: a broker refuses us.
+        LogRefused: a broker refuses us.
     """
-    if "proxy_url" not in settings.security and not any(map(_answers, settings.bootstrap_servers)):
-        raise LogUnavailable(f"no Kafka broker answers at {', '.join(settings.bootstrap_servers)}")
     with translated():
-        return client(**options)
-
-
-def _answers(server: str) -> bool:
-    host, _, port = server.rpartition(":") if ":" in server.rpartition("]")[2] else (server, "", "9092")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
-    except OSError:
-        return False
-    return True
+        return open_client(settings, client, options)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
 from collector.logs.kafka.subscription import PartitionNumbering, Subscription
 from collector.logs.kafka.topics import require_topics
-from collector.logs.log import OpenFold
+from collector.logs.log import LogRefused, OpenFold
 
 
 class KafkaSource:
@@ -44,6 +44,7 @@ class KafkaSource:
         self._on_unreadable = on_unreadable
         self._on_lost = on_lost
         self._on_stall = on_stall
+        self._refused: LogRefused | None = None
 
     @classmethod
     async def open(
@@ -84,6 +85,10 @@ class KafkaSource:
         where = self._topics.where(partition)
         return where.topic, where.partition
 
+    def problem(self) -> str | None:
+        """Why brokers refuse us now; None if they do not."""
+        return None if self._refused is None else str(self._refused)
+
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 
@@ -108,8 +113,13 @@ class KafkaSource:
             on_unreadable=self._on_unreadable,
             on_lost=self._on_lost,
             on_stall=self._on_stall,
+            on_refused=self._note_refused,
         )
         await consumer.run(open_fold)
+
+    def _note_refused(self, refused: LogRefused | None) -> None:
+        """In the consumer's thread."""
+        self._refused = refused
 
     async def close(self) -> None:
         """There is nothing to close: the connections end with `follow`."""

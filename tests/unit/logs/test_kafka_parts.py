@@ -25,7 +25,7 @@ from collector.logs.kafka.subscription import PartitionNumbering
 from collector.logs.kafka.topics import _copies
 from collector.logs.kafka.watchdog import CHECKS, Watchdog
 from collector.logs.kafka.workarounds import replace_decoding
-from collector.logs.log import Committed, LogError, LogUnavailable, RecordTooLarge
+from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, RecordTooLarge
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 PACKERS = [
@@ -182,7 +182,7 @@ def test_another_kafka_python_is_refused() -> None:
     [
         (KafkaTimeoutError("late"), LogUnavailable),
         (MessageSizeTooLargeError("big"), RecordTooLarge),
-        (TopicAuthorizationFailedError("no"), LogError),
+        (TopicAuthorizationFailedError("no"), LogRefused),
         (ValueError("what"), LogUnavailable),
     ],
 )

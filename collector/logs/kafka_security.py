@@ -1,0 +1,132 @@
+"""How a connection to Kafka is secured: the configuration's keys. Nothing here needs the Kafka client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+class KafkaOAuthSettings(BaseModel):
+    """Client credentials of OAuth 2.0: the token endpoint gives the tokens that brokers are shown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    token_url: str = Field(
+        pattern=r"^https?://", description="The token endpoint, like https://login.host/oauth2/token."
+    )
+    client_id: str = Field(min_length=1, description="The client's id.")
+    client_secret: SecretStr | None = Field(default=None, description="Its secret, usually ${env:NAME}.")
+    client_secret_file: Path | None = Field(
+        default=None, description="A file with the secret, read again for each token."
+    )
+    scope: str | None = Field(
+        default=None, min_length=1, description="The scope to ask for, if the endpoint needs one."
+    )
+    ca: Path | None = Field(
+        default=None, description="PEM file of the endpoint's authority; the system's, if left out."
+    )
+    parameters: dict[str, str] = Field(
+        default_factory=dict, description="Further fields of the request for a token, like audience."
+    )
+    extensions: dict[str, str] = Field(
+        default_factory=dict,
+        description="SASL extensions for the broker, like logicalCluster and identityPoolId of Confluent Cloud.",
+    )
+
+    @field_validator("token_url")
+    @classmethod
+    def _encrypted(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("contains a name or password, which would be printed; write client_id and client_secret")
+        if parts.scheme == "http" and parts.hostname not in _LOCAL:
+            raise ValueError("would send the secret unencrypted; write https://")
+        return url
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if (self.client_secret is None) == (self.client_secret_file is None):
+            raise ValueError("needs either client_secret or client_secret_file")
+        _require_content(self.client_secret, "client_secret")
+        return self
+
+
+class KafkaSecuritySettings(BaseModel):
+    """How a connection to Kafka is encrypted and authenticated. Files are read again for each new connection."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        description="SSL is TLS; SASL_SSL is TLS and a mechanism; the others do not encrypt."
+    )
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        default=None, description="How SASL proves who this is."
+    )
+    username: str | None = Field(default=None, min_length=1, description="PLAIN, SCRAM: the user, or the API key.")
+    password: SecretStr | None = Field(default=None, description="PLAIN, SCRAM: usually ${env:NAME}.")
+    password_file: Path | None = Field(
+        default=None, description="PLAIN, SCRAM: a file with the password; a change needs no restart."
+    )
+    ca: Path | None = Field(
+        default=None,
+        description="PEM file of the authorities that signed the brokers' certificates; the system's, if left out.",
+    )
+    certificate: Path | None = Field(default=None, description="Mutual TLS: PEM file with this client's certificate.")
+    key: Path | None = Field(default=None, description="Mutual TLS: PEM file with its private key, without a password.")
+    oauth: KafkaOAuthSettings | None = Field(default=None, description="OAUTHBEARER: where tokens come from.")
+
+    @field_validator("protocol", "mechanism", mode="before")
+    @classmethod
+    def _upper(cls, value: object) -> object:
+        return value.upper() if isinstance(value, str) else value
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether it is TLS."""
+        return self.protocol.endswith("SSL")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """What belongs together is there."""
+        _require_content(self.password, "password")
+        self._check_sasl()
+        if self.mechanism == "OAUTHBEARER":
+            self._refuse("OAUTHBEARER asks the token endpoint", "username", "password", "password_file")
+            if self.oauth is None:
+                raise ValueError("with OAUTHBEARER, write oauth: {token_url: …, client_id: …, client_secret: …}")
+        elif self.mechanism is not None:
+            self._refuse(f"{self.mechanism} has a password", "oauth")
+            if self.username is None or (self.password is None) == (self.password_file is None):
+                raise ValueError(f"with {self.mechanism}, write username, and either password or password_file")
+        if not self.encrypted:
+            self._refuse(f"{self.protocol} does not use TLS", "ca", "certificate", "key")
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together; write both for mutual TLS, or neither")
+        return self
+
+    def _check_sasl(self) -> None:
+        if self.protocol.startswith("SASL") and self.mechanism is None:
+            raise ValueError(
+                f"with {self.protocol}, write mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+            )
+        if not self.protocol.startswith("SASL"):
+            self._refuse(
+                f"{self.protocol} has no users; write protocol: SASL_SSL, or leave the key out",
+                "mechanism", "username", "password", "password_file", "oauth",
+            )  # fmt: skip
+
+    def _refuse(self, reason: str, *keys: str) -> None:
+        for key in keys:
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} has no use here: {reason}")
+
+
+def _require_content(secret: SecretStr | None, name: str) -> None:
+    """An environment variable that is set and empty is a mistake, and a broker's answer would not say so."""
+    if secret is not None and not secret.get_secret_value():
+        raise ValueError(f"{name} is empty; see that its environment variable is set")

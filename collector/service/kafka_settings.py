@@ -1,0 +1,44 @@
+"""How the clients of a configuration talk to Kafka: the one place where that is decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collector.config.settings import KafkaLogSettings, KafkaSourceSettings, LogSettings
+from collector.logs.kafka_security import KafkaSecuritySettings
+
+if TYPE_CHECKING:
+    from collector.logs.kafka import KafkaSettings
+
+
+def settings_of_log(log: KafkaLogSettings) -> KafkaSettings:
+    """How to talk to the cluster of the logs."""
+    from collector.logs.kafka import Credentials, KafkaSettings
+
+    return KafkaSettings(
+        bootstrap_servers=log.bootstrap_servers,
+        group_instance_id=log.group_instance_id,
+        session_timeout=log.session_timeout,
+        credentials=Credentials(log.security),
+    )
+
+
+def settings_of_source(source: KafkaSourceSettings, log: LogSettings) -> KafkaSettings:
+    """How to talk to the cluster of a source."""
+    from collector.logs.kafka import Credentials, KafkaSettings
+
+    return KafkaSettings(
+        bootstrap_servers=source.bootstrap_servers,
+        group_instance_id=source.group_instance_id,
+        credentials=Credentials(security_of(source, log)),
+    )
+
+
+def security_of(source: KafkaSourceSettings, log: LogSettings) -> KafkaSecuritySettings | None:
+    """A source's own security; that of the logs if it has none and its brokers are theirs."""
+    same = (
+        log.kind == "kafka"
+        and log.kafka is not None
+        and set(log.kafka.bootstrap_servers) & set(source.bootstrap_servers)
+    )
+    return source.security or (log.kafka.security if same and log.kafka is not None else None)
