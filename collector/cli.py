@@ -21,7 +21,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
-    "Run the service": ("run", "rules", "dead-letters", "export"),
+    "Run the service": ("run", "rules", "dead-letters", "retry", "export"),
     "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate"),
 }
 """The commands by heading, in the order of `evalstream --help`."""
@@ -371,6 +371,49 @@ def replay(
     )
     loaded = _load(config)
     raise typer.Exit(replay_selection(loaded, _load(new) if new else loaded, options))
+
+
+@app.command()
+def retry(
+    config: ConfigFile = DEFAULT_CONFIG,
+    failed: Annotated[bool, typer.Option("--failed", help="Required: failed evaluations are made again.")] = False,
+    reason: Annotated[
+        list[str] | None, typer.Option(help="Only failures of this type, like judge_timeout; repeatable.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Only failures since: a time like 2026-11-20T09:00 (UTC), or a duration like 24h or 7d."),
+    ] = None,
+    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
+    monitor: Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")] = None,
+    max_usd: Annotated[
+        float | None,
+        typer.Option("--max-usd", min=0, help="Request at most what probably costs this, the oldest first."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made again; request nothing.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Request also what was requested before and is not made yet.")
+    ] = False,
+) -> None:
+    """Make failed evaluations again.
+
+    The requests go into the log; the running service carries them out, each once. The new evaluation supersedes the
+    failed one, and the two count as one.
+    """
+    import asyncio
+
+    from collector.commands.replay.past_evaluations import EvaluationFilter
+    from collector.commands.retry import RetryOptions, retry_failed
+
+    if not failed:
+        raise ConfigError("name what to make again: evalstream retry --failed")
+    selection = EvaluationFilter(
+        since=_parse_moment("--since", since), monitors=tuple(monitor or ()), evaluators=tuple(evaluator or ())
+    )
+    options = RetryOptions(
+        selection=selection, reasons=tuple(reason or ()), max_usd=max_usd, dry_run=dry_run, again=again
+    )
+    raise typer.Exit(asyncio.run(retry_failed(_load(config), options, print)))
 
 
 @app.command()

@@ -9,7 +9,7 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import Result
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
-from evaluators.results import ErrorDetail, Evaluation, Failure, Sampling, Score, Skipped, Subject
+from evaluators.results import ErrorDetail, Evaluation, Failure, Retry, Sampling, Score, Skipped, Subject
 
 _CERTAIN = Sampling()
 
@@ -24,6 +24,7 @@ def make_record(
     monitor: str,
     sampling: Sampling = _CERTAIN,
     supersedes: tuple[str, ...] = (),
+    retry: Retry | None = None,
     attributes: Mapping[str, Json] | None = None,
 ) -> Evaluation:
     """The record of a result. See `evaluators.identity` for the id and the version."""
@@ -39,6 +40,7 @@ def make_record(
         cost_usd=result.cost_usd,
         sampling=sampling,
         supersedes=supersedes,
+        retry=retry,
         started_at=result.started_at,
         ended_at=result.ended_at,
         attributes=dict(attributes or {}),

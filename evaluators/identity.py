@@ -37,6 +37,14 @@ def make_evaluation_id(evaluator: str, version: str, model: str, subject_id: str
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
 
+def retry_id(failed_id: str) -> str:
+    """The identity of the evaluation that is made in place of a failed one, whatever its evaluator has become since.
+
+    So a failure is made again once, however often that is requested; where the retry fails, too, its own id leads on.
+    """
+    return hashlib.sha256(f"retry\x1f{failed_id}".encode()).hexdigest()[:32]
+
+
 def subject_id_of(case: Turn | Conversation) -> tuple[str, str]:
     """The id and the revision of a case, as they go into an evaluation's id."""
     if isinstance(case, Turn):

@@ -125,11 +125,20 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """That an evaluation was made again: the how-manyth attempt it is, from 2 on, and why the one before failed."""
+
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """The record of one evaluator having dealt with one subject. `score` is there only if `outcome` is `scored`.
 
     `evaluator_version` is another one where the evaluator's definition, its prompts or its judge's model is another.
     `supersedes` are the ids of evaluations that this one stands in for: of the same conversation, before turns came.
+    Where `retry` is there, the first of them failed, and this one was made in its place: the two count once.
     """
 
     evaluation_id: str
@@ -155,6 +164,7 @@ class Evaluation:
     cost_usd: float | None = None
     sampling: Sampling = Sampling()
     supersedes: tuple[str, ...] = ()
+    retry: Retry | None = None
     started_at: datetime
     ended_at: datetime
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])

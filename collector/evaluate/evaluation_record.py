@@ -10,6 +10,9 @@ from evaluators.evaluation import Result
 from evaluators.evaluation_record import make_record
 from evaluators.results import Evaluation
 
+FALLBACK_ATTRIBUTE = "fallback_judge"
+"""The attribute that names the judge where it was a budget's fallback."""
+
 
 def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evaluation:
     """The record of a job that is done."""
@@ -22,9 +25,10 @@ def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evalua
         monitor=job.monitor.name,
         sampling=job.sampling,
         supersedes=job.supersedes,
+        retry=job.retry,
         attributes=_attributes(job),
     )
 
 
 def _attributes(job: Job) -> dict[str, Any]:
-    return {**job.attributes, "fallback_judge": job.judge.model} if job.fallback else dict(job.attributes)
+    return {**job.attributes, FALLBACK_ATTRIBUTE: job.judge.model} if job.fallback else dict(job.attributes)

@@ -2,12 +2,13 @@
 
 In one process, at any time and for each monitor and evaluator,
 
-    matched + resumed = scored + skipped + failed + sampled_out + duplicate + superseded + reassigned + in flight
+    matched + resumed + retried =
+        scored + skipped + failed + sampled_out + duplicate + superseded + reassigned + in flight
 
-`matched` becomes due when a turn comes, or a conversation closes. `scored`, `skipped` and `failed` are recorded, with
-the record's reason; the others leave no record. `reassigned` was in flight when its partition was given up; it is
-`resumed` by the partition's next owner, and ends there. So is what was in flight in a process that died. `duplicate`
-is of a subject whose evaluation exists or is in flight.
+`matched` becomes due when a turn comes, or a conversation closes, `retried` when a failed one is to be made again.
+`scored`, `skipped` and `failed` are recorded, with the record's reason; the others leave no record. `reassigned` was
+in flight when its partition was given up; it is `resumed` by the partition's next owner, and ends there. So is what was
+in flight in a process that died. `duplicate` is of a subject whose evaluation exists or is in flight.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collector.telemetry.series import (
     UPSTREAM_IGNORED,
 )
 
-Due = Literal["matched", "resumed"]
+Due = Literal["matched", "resumed", "retried"]
 End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned"]
 TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate", "late"]
 

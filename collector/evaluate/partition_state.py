@@ -5,7 +5,7 @@ Evaluators without a judge run here where a boost needs their score: they only c
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -17,10 +17,12 @@ from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import ClosedRevision, WindowResult
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
+from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
 from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.retry.request import is_retry_request, parse_retry_request
 from collector.evaluate.sampling.population import Population
 from collector.logs.log import StoredRecord
 from collector.records.json import turn_from_json
@@ -28,8 +30,10 @@ from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import evaluate
 from evaluators.judge import NoJudge
-from evaluators.results import Sampling, Score
+from evaluators.results import Evaluation, Sampling, Score
 
+_RETRIES = 10_000
+"""Evaluations that are remembered as made again, the newest."""
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,6 +66,7 @@ class PartitionState:
         self._timestamp = start.time
         self._size = 0
         self._snapshot_validity: dict[int, bool] = {}
+        self._retries: OrderedDict[str, str] = OrderedDict()  # ids of new evaluations by those of failed ones
         self._control_records = deque(sorted(control_records, key=lambda each: each.offset))
         self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
         self._apply_controls_up_to(start.offset)  # of earlier owners: those of this one come after
@@ -102,6 +107,8 @@ class PartitionState:
             self._restore_snapshot(record, replay_point)
         elif record.is_tick:
             jobs += self._advance(record.timestamp, record.offset)
+        elif is_retry_request(record):
+            jobs += self._retry_jobs(record, replay_point)
         elif record.headers != CONTROL_HEADERS:
             jobs += await self._apply_turn(record, replay_point)
         return jobs + self._apply_controls_up_to(self.next_offset)
@@ -220,6 +227,51 @@ class PartitionState:
             fallback=fallback,
         )
 
+    def _retry_jobs(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
+        """The job of a request to make a failed evaluation again."""
+        try:
+            request = parse_retry_request(record.value)
+            monitor, each = self._assignment_of(request.failed)
+        except BadInput as error:
+            self.on_bad_record(record, error)
+            return
+        failed, case = request.failed, request.case
+        self.outcomes.count_evaluation(monitor.name, each.evaluator.name, "retried")
+        if failed.evaluation_id in self._retries:
+            self.outcomes.count_evaluation(monitor.name, each.evaluator.name, "duplicate")
+            return
+        self._retries[failed.evaluation_id] = request.evaluation_id
+        if len(self._retries) > _RETRIES:
+            self._retries.popitem(last=False)
+        fallback = self._reduction(monitor.name).fallback and each.fallback is not None
+        yield Job(
+            evaluation_id=request.evaluation_id,
+            monitor=monitor,
+            assignment=each,
+            case=lambda: case,
+            replay_point=replay_point,
+            trigger_offset=replay_point.offset,
+            triggered_at=self._timestamp,
+            size=self._size,
+            sampling=failed.sampling,
+            fallback=fallback,
+            supersedes=request.supersedes,
+            retry=request.retry,
+            attributes={name: value for name, value in failed.attributes.items() if name != FALLBACK_ATTRIBUTE},
+        )
+
+    def _assignment_of(self, failed: Evaluation) -> tuple[Monitor, Assignment]:
+        """The monitor and the evaluator of a past evaluation.
+
+        Raises:
+            BadInput: the configuration has them no longer.
+        """
+        for monitor in self._plan.monitors:
+            for each in monitor.of_scope(failed.scope):
+                if (monitor.name, each.evaluator.name) == (failed.monitor, failed.evaluator):
+                    return monitor, each
+        raise BadInput("an evaluation is to be made again, but its monitor does not use its evaluator any more")
+
     def _add_to_window(
         self,
         monitor: Monitor,
@@ -267,6 +319,7 @@ class PartitionState:
                 for revision in result.supersedes
                 if self._is_selected(monitor, each, result.conversation_id, revision)
             ]
+            earlier += list(self._retries_of(earlier))
             chance = monitor.probability(each, result.closed_revision.rate, result.closed_revision.boost)
             self.on_demand(monitor, each, monitor.probability(each, 1.0, result.closed_revision.boost) / chance)
             yield Job(
@@ -286,6 +339,14 @@ class PartitionState:
 
     def _is_selected(self, monitor: Monitor, each: Assignment, key: str, revision: ClosedRevision) -> bool:
         return self._plan.draw(each, key) < monitor.probability(each, revision.rate, revision.boost)
+
+    def _retries_of(self, evaluation_ids: Iterable[str]) -> Iterator[str]:
+        """What was made again in place of evaluations, and in place of that."""
+        for name in evaluation_ids:
+            newer = self._retries.get(name)
+            while newer is not None:
+                yield newer
+                newer = self._retries.get(newer)
 
     def validate_snapshots(self, records: Iterable[StoredRecord]) -> dict[int, bool]:
         """Which of the next records, all of them snapshots, are valid, by offset: their conversations are unchanged.

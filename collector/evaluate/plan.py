@@ -18,7 +18,7 @@ from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import make_evaluation_id
 from evaluators.judge import Judge
-from evaluators.results import Sampling
+from evaluators.results import Retry, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Job:
     `replay_point` is that of the oldest record it was made from: the low watermark may not pass it before the
     evaluation is in the ledger. `trigger_offset` is the offset of the record that triggered it, `triggered_at` the time
     (s since the epoch) at which the log took that. `size` is about how many bytes its case takes while it waits.
-    `supersedes` are evaluations of fewer turns of the same conversation.
+    `supersedes` are evaluations of fewer turns of the same conversation, and a failed one of which this is the `retry`.
     """
 
     evaluation_id: str
@@ -164,6 +164,7 @@ class Job:
     sampling: Sampling = field(default_factory=Sampling)
     fallback: bool = False
     supersedes: tuple[str, ...] = ()
+    retry: Retry | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @property

@@ -14,7 +14,7 @@ from evaluators.results import Evaluation, Subject
 EVENT_NAME = "gen_ai.evaluation.result"
 SPAN_NAME = "evaluate {evaluator}"
 
-Value = str | bool | int | float | tuple[float, ...]
+Value = str | bool | int | float | tuple[float, ...] | tuple[str, ...]
 
 
 def attributes(evaluation: Evaluation, *, explanation: bool = True) -> dict[str, Value]:
@@ -42,6 +42,8 @@ def _standard(evaluation: Evaluation, *, explanation: bool) -> Iterator[tuple[st
 def _own(evaluation: Evaluation) -> Iterator[tuple[str, Value | None]]:
     yield "evalstream.evaluation.id", evaluation.evaluation_id
     yield "evalstream.evaluator.version", evaluation.evaluator_version
+    yield "evalstream.evaluation.supersedes", evaluation.supersedes or None
+    yield "evalstream.evaluation.attempt", evaluation.retry.attempt if evaluation.retry else None
     yield "evalstream.monitor", evaluation.monitor
     yield "evalstream.scope", evaluation.scope
     yield "evalstream.subject.turn_id", evaluation.subject.turn_id

@@ -104,7 +104,7 @@ def _any(value: Value) -> AnyValue:
         case str():
             return AnyValue(string_value=value.encode("utf-8", "replace").decode())
         case tuple():
-            return AnyValue(array_value=ArrayValue(values=[AnyValue(double_value=each) for each in value]))
+            return AnyValue(array_value=ArrayValue(values=[_any(each) for each in value]))
 
 
 def _id(text: str | None, length: int) -> bytes:

@@ -23,6 +23,7 @@ from collector.telemetry.series import (
     EVALUATION_DURATION,
     EVALUATION_WEIGHT,
     EVALUATIONS,
+    EVALUATIONS_RETRIED,
     INJECTION_SIGNS,
     JUDGE_CALLS,
     JUDGE_COST,
@@ -116,7 +117,10 @@ class PrometheusExporter:
             self._segment(evaluation),
         )
         self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, _reason(evaluation)).inc()
-        self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(_own_weight(evaluation.sampling))
+        if evaluation.retry is None:
+            self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(_own_weight(evaluation.sampling))
+        else:  # the failed one has brought its weight along
+            self._telemetry.counter(EVALUATIONS_RETRIED, *labels, evaluation.retry.reason).inc()
         sampling = evaluation.sampling
         probability = self._telemetry.gauge(
             SAMPLING_PROBABILITY, evaluation.monitor, evaluation.evaluator, sampling.stratum

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from collector.evaluate.retry.owed import is_owed
 from collector.page.requests import Filters, excerpt, select_evaluations
 from collector.page.score_series import RANGES, Bin, ScoreSums, total
 from collector.page.settings import PageSettings
@@ -74,10 +75,14 @@ class PageApi:
             "text": text,
             "conversation": self._conversation(judged) if text else [],
             "label": _label(listed.label),
+            "retry": _retry_state(listed),
+            "superseded_by": listed.superseded_by,
             "others": [
                 self._row(each)
                 for each in self.view
-                if each is not listed and each.evaluation.subject.conversation_id == judged.subject.conversation_id
+                if each is not listed
+                and each.superseded_by is None
+                and each.evaluation.subject.conversation_id == judged.subject.conversation_id
             ][-40:],
         }
 
@@ -201,6 +206,13 @@ def _why(judged: Evaluation, *, text: bool) -> str:
     if judged.reason:
         return judged.reason
     return (judged.explanation or "")[:_EXCERPT] if text else ""
+
+
+def _retry_state(listed: ListedEvaluation) -> str | None:
+    """Whether the evaluation can be made again (`owed`), is `requested`, or neither."""
+    if listed.superseded_by is not None or not is_owed(listed.evaluation):
+        return None
+    return "requested" if listed.requested else "owed"
 
 
 def _label(label: Label | None) -> Json | None:

@@ -11,9 +11,13 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from collector.errors import BadInput
+from collector.evaluate.retry.owed import is_owed
+from collector.evaluate.retry.past_subjects import case_of
+from collector.evaluate.retry.request import RetryRequest
 from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
 from collector.page.view import ListedEvaluation, View
+from collector.receive.rejection import Rejected
 from collector.records.json import label_to_json
 from evaluators.results import Label, Opinion
 
@@ -86,7 +90,8 @@ def _matching(view: View, filters: Filters, now: float, *, text: bool) -> Iterat
     for each in view:
         judged = each.evaluation
         if (
-            judged.ended_at.timestamp() >= oldest
+            each.superseded_by is None  # what was made in its place is listed
+            and judged.ended_at.timestamp() >= oldest
             and filters.monitor in ("", judged.monitor)
             and filters.evaluator in ("", judged.evaluator)
             and _has_outcome(each, filters.outcome)
@@ -167,6 +172,24 @@ def build_label(listed: ListedEvaluation, request: LabelRequest, now: datetime) 
         given_by=request.by or None,
         given_at=now,
     )
+
+
+def build_retry(view: View, listed: ListedEvaluation) -> RetryRequest:
+    """The request to make a listed evaluation again, with its turns.
+
+    Raises:
+        Rejected: it is not one that is owed, or its turns are not here any more.
+    """
+    if not is_owed(listed.evaluation):
+        raise Rejected(409, "only a failed evaluation can be made again")
+    if listed.superseded_by is not None:
+        raise Rejected(409, "it was made again already")
+    conversation = listed.evaluation.subject.conversation_id
+    turns = {each.turn_id: each for each in view.turn_cache.turns(conversation)}
+    case = case_of(listed.evaluation, {conversation: turns})
+    if case is None:
+        raise Rejected(409, "its turns are not on the page any more; evalstream retry --failed reads them from the log")
+    return RetryRequest(listed.evaluation, case)
 
 
 async def append_label(labels: Log, label: Label) -> None:

@@ -104,6 +104,11 @@ class Bin:
             self.verdicts += weight
             self.passed += weight if evaluation.passed else 0.0
 
+    def discount(self, evaluation: Evaluation) -> None:
+        """Count a skip or a failure no longer: another evaluation stands in for it. Its cost stays."""
+        self.skipped -= evaluation.outcome == "skipped"
+        self.failed -= evaluation.outcome == "failed"
+
     def add(self, other: Bin) -> None:
         """Add another column."""
         self.within_column.add(other.within_column)
@@ -146,6 +151,14 @@ class ScoreSeries:
             if alone and along:
                 column.within_column.add_score(alone)
                 column.across_columns.add_score(along)
+
+    def discount(self, evaluation: Evaluation) -> None:
+        """Another evaluation stands in for this one, which has no score."""
+        time = evaluation.ended_at.timestamp()
+        for name, range_ in RANGES.items():
+            column = self._rings[name].get(int(time // range_.width))
+            if column is not None:
+                column.discount(evaluation)
 
     def columns(self, name: str, now: float) -> list[tuple[float, Bin | None]]:
         """The start (s) of each column of a range that ends at `now`, oldest first, and what is in it."""

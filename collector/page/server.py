@@ -1,7 +1,8 @@
 """Server of the page: its files, its API in JSON, and a stream of events that report changes.
 
 `GET /` and `/assets/*` are the page, `/api/overview`, `/api/evaluations` and `/api/evaluations/{id}` what it shows,
-`/api/changes` the stream of events, `POST /api/evaluations/{id}/labels` takes a label, `POST /login` a token.
+`/api/changes` the stream of events. `POST /api/evaluations/{id}/labels` takes a label, `…/{id}/retry` has a failed
+evaluation made again, `POST /login` takes a token.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from aiohttp import web
 
 from collector.admission.http_server import serving
 from collector.errors import ConfigError
+from collector.evaluate.retry.request import append_requests
 from collector.logs.log import Log, OpenFold
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
-from collector.page.requests import append_label, build_label, parse_filters, parse_label
+from collector.page.requests import append_label, build_label, build_retry, parse_filters, parse_label
 from collector.page.security import Login, login_page, require_same_origin, security_middleware, streaming_headers
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
@@ -49,13 +51,14 @@ def _unguarded(_group: str, _log: Log, open_fold: OpenFold) -> OpenFold:
 
 
 class Page:
-    """A stage over the logs of turns, evaluations and labels that shows what it reads, and appends labels."""
+    """A stage over the logs of turns, evaluations and labels that shows what it reads, and appends what people do."""
 
     def __init__(
         self,
         settings: PageSettings,
         evaluations: Log,
         labels: Log,
+        turns: Log,
         evaluators_in_use: Sequence[EvaluatorView] = (),
         *,
         sources: Sources | None = None,
@@ -72,6 +75,7 @@ class Page:
         self._settings = settings
         self._evaluations = evaluations
         self._labels = labels
+        self._turns = turns
         self._login_guard = login
         self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
         self._clock = clock
@@ -81,10 +85,10 @@ class Page:
         self._answers = PageApi(self.view, settings, sources or Sources())
         self.stage = PageStage(self.view, self._changes.notify)
 
-    async def follow(self, turns: Log, guarded: Guarded = _unguarded) -> None:
+    async def follow(self, guarded: Guarded = _unguarded) -> None:
         """Keep the view up to date with all three logs until cancelled. `guarded` wraps the folds of each."""
         folds = [
-            (turns, TURNS_GROUP, self.stage.open_turns),
+            (self._turns, TURNS_GROUP, self.stage.open_turns),
             (self._evaluations, EVALUATIONS_GROUP, self.stage.open_evaluations),
             (self._labels, LABELS_GROUP, self.stage.open_labels),
         ]
@@ -111,6 +115,7 @@ class Page:
         application.router.add_get("/api/evaluations", self._list)
         application.router.add_get("/api/evaluations/{id}", self._detail)
         application.router.add_post("/api/evaluations/{id}/labels", self._label)
+        application.router.add_post("/api/evaluations/{id}/retry", self._retry)
         application.router.add_get("/api/changes", self._stream)
         application.on_shutdown.append(self._stop)
         return application
@@ -173,6 +178,16 @@ class Page:
         self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.notify()
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
+
+    async def _retry(self, request: web.Request) -> web.Response:
+        require_same_origin(request, "application/json")
+        if self._login_guard is None and not self._settings.only_operators:
+            raise Rejected(403, "making an evaluation again costs money, so it needs a token; write page.auth")
+        listed = self._listed(request)
+        if await append_requests(self._turns, [(build_retry(self.view, listed), listed.partition)]):
+            raise Rejected(413, "with its turns it is larger than a record of the log may be")
+        listed.requested = True
+        return web.Response(status=202, body=b"{}", content_type="application/json")
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= MOST_STREAMS:

@@ -38,6 +38,11 @@ class PageSettings(BaseModel):
     trace_link: TraceLinkSettings | None = Field(default=None, description="Where traces can be viewed.")
 
     @property
+    def only_operators(self) -> bool:
+        """Whether nobody else can reach it, even without tokens."""
+        return is_loopback(self.host) or (self.tls is not None and self.tls.client_ca is not None)
+
+    @property
     def closed(self) -> bool:
         """Whether it may be served without tokens."""
-        return is_loopback(self.host) or self.insecure or (self.tls is not None and self.tls.client_ca is not None)
+        return self.only_operators or self.insecure

@@ -28,13 +28,18 @@ class EvaluatorView:
 
 @dataclass(slots=True)
 class ListedEvaluation:
-    """An evaluation on the page. `position` is the record's in its partition, `label` the newest that was given."""
+    """An evaluation on the page. `position` is the record's in its partition, `label` the newest that was given.
+
+    `superseded_by` is what was made in place of a failed one, `requested` whether that was requested here.
+    """
 
     evaluation: Evaluation
     partition: int
     position: int
     timestamp: float
     label: Label | None = None
+    superseded_by: str | None = None
+    requested: bool = False
 
 
 @dataclass(slots=True)
@@ -100,12 +105,25 @@ class View:
         self.score_series.setdefault(key, ScoreSeries()).add(evaluation)
         if evaluation.ended_at.timestamp() >= self.started:
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
+        if evaluation.retry is not None:
+            self._replace_failure(evaluation)
         self._listed[evaluation.evaluation_id] = ListedEvaluation(
             evaluation, partition, position, timestamp, self._labels.get(evaluation.evaluation_id)
         )
         self._positions.setdefault(partition, deque()).append(position)
         self.turn_cache.pin(evaluation.subject.conversation_id)
         self.expire(timestamp)
+
+    def _replace_failure(self, retried: Evaluation) -> None:
+        """Count a failure and what was made in its place once, under the new outcome."""
+        failed = self._listed.get(retried.supersedes[0]) if retried.supersedes else None
+        if failed is None or failed.superseded_by is not None:
+            return
+        failed.superseded_by = retried.evaluation_id
+        key = (failed.evaluation.monitor, failed.evaluation.evaluator)
+        self.score_series[key].discount(failed.evaluation)
+        if failed.evaluation.ended_at.timestamp() >= self.started:
+            self.outcomes[key].others -= Counter([(failed.evaluation.outcome, reason_prefix(failed.evaluation))])
 
     def add_label(self, label: Label) -> None:
         """A person labelled an evaluation, which may not be on the page yet."""

@@ -49,11 +49,12 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
         settings,
         process.logs.evaluations,
         process.logs.labels,
+        process.logs.turns,
         tuple(evaluator_views(plan)),
         sources=sources,
         login=login,
     )
-    process.tasks.start(page.follow(process.logs.turns, partial(process.guarded, "page")))
+    process.tasks.start(page.follow(partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
 
 

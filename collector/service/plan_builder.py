@@ -73,10 +73,17 @@ def build_assignment(use: UseSettings, config: Config, judges: Mapping[str, Judg
         fallback_version=judged_version(configured.evaluator, judges[fallback].model) if fallback else None,
         rate=use.sample,
         salt=use.salt,
-        expected_usd=sum(map(_guess, judge_settings)),
+        expected_usd=expected_usd(config, use.name),
         judge_name=configured.judge or "",
         fallback_name=fallback or "",
     )
+
+
+def expected_usd(config: Config, name: str) -> float:
+    """What an evaluation by a configured evaluator probably costs, before any was made."""
+    judge = config.evaluators[name].judge
+    members = config.settings.members(judge) if judge else ()
+    return sum(_guess(config.settings.judges[each]) for each in members)
 
 
 def evaluator_version_in(config: Config, name: str) -> str:

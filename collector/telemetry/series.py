@@ -91,6 +91,13 @@ EVALUATIONS = Series(
     "Evaluations that were exported, each once, by outcome (scored, skipped, failed) and, without a score, by reason.",
     (*_EVALUATION, "outcome", "reason"),
 )
+EVALUATIONS_RETRIED = Series(
+    "evalstream_evaluations_retried_total",
+    "counter",
+    "Failed evaluations that were made again, by the reason of the failure. `evalstream_evaluations_total` has each as "
+    "a failure and under its new outcome: subtract this to count it once. Weights and means have it once.",
+    (*_EVALUATION, "reason"),
+)
 EVALUATION_WEIGHT = Series(
     "evalstream_evaluation_weight_total",
     "counter",
@@ -433,7 +440,7 @@ EVALUATIONS_DUE = Series(
     "evalstream_evaluations_due_total",
     "counter",
     "Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), "
-    "resumed (left unfinished by an earlier owner of the partition).",
+    "resumed (left unfinished by an earlier owner of the partition), retried (it had failed, and was requested again).",
     ("monitor", "evaluator", "origin"),
 )
 EVALUATIONS_STARTED = Series(

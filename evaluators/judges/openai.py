@@ -199,12 +199,13 @@ class OpenAIJudge:
 
     async def _complete(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Completion:
         """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
-        for _ in range(_LESSONS):
+        for lesson in range(1, _LESSONS + 1):
             features = self._features
             try:
                 body = await self._post(request.body(chat, features, samples))
             except HttpStatusError as error:
-                if not self._learn(features, error):
+                # the last: where everything is refused, concurrent questions undo each other's lessons
+                if not self._learn(features, error) or lesson == _LESSONS:
                     if not self._proven:
                         self._features = self._hoped_for  # nothing helped, so nothing was learnt
                     raise to_judge_error(error) from None
@@ -213,7 +214,7 @@ class OpenAIJudge:
             self._proven = True
             bill.add(completion)
             return completion
-        raise AssertionError("there are fewer features than lessons")
+        raise AssertionError("the last lesson raises or returns")
 
     async def _connected(self) -> Connection:
         """The connection, made in a thread for the first question: imports and certificates would hold the loop.

@@ -118,9 +118,9 @@ async def showing(
     timing = ConsumerTiming(commit_interval=0.1)
     turns, evaluations = MemoryLog("turns", 2, timing=timing), MemoryLog("evaluations", 2, timing=timing)
     labels = MemoryLog("labels", 2, timing=timing)
-    page = Page(settings, evaluations, labels, watched, sources=sources, login=door)
+    page = Page(settings, evaluations, labels, turns, watched, sources=sources, login=door)
     page.view.started -= 60  # what a test says was judged a moment ago counts
-    following = asyncio.create_task(page.follow(turns))
+    following = asyncio.create_task(page.follow())
     try:
         async with page.serve() as port:
             yield Shown(page, turns, evaluations, labels, port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from shown import a_busy_hour, showing
 from collector.page.links import TraceLinkSettings
 from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView, DropView, Sources, TrafficView
+from evaluators.results import Retry
 
 PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
 HOSTILE = (
@@ -107,6 +109,28 @@ async def test_a_label_is_given_and_lies_in_the_log_with_the_judges_score_beside
         assert (label.opinion, label.score, label.given_by) == ("disagree", 0.9, "ada")
         assert (label.evaluation_id, label.judge_score, label.judge_passed) == (judged.evaluation_id, 0.2, False)
         assert label.sampling.probability == 0.25
+
+
+async def test_a_failure_is_made_again_at_the_press_of_a_button() -> None:
+    async with showing() as shown:
+        failure = shown.judged(await shown.put_turn("visit-1", "Are you open on Sunday?", "No."), None)
+        await shown.put(failure)
+        await shown.until_listed(1)
+        async with browsing(shown.url(f"?evaluation={failure.evaluation_id}")) as tab:
+            await tab.click("button:has-text('Make it again')")
+            await tab.wait_for_selector(".again .status:has-text('Requested')")
+            await tab.reload()
+            await tab.wait_for_selector(".again button:disabled")
+            new = replace(
+                shown.judged(await shown.put_turn("visit-2", "And on Monday?", "Yes."), 0.9),
+                supersedes=(failure.evaluation_id,),
+                retry=Retry(attempt=2, reason="judge_timeout"),
+            )
+            await shown.put(new)
+            await shown.until_listed(2)
+            await tab.reload()
+            await tab.click("a:has-text('open the new evaluation')")
+            await tab.wait_for_selector(".facts :text('2; the one before: judge_timeout')")
 
 
 async def test_hostile_text_is_only_text() -> None:

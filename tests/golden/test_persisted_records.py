@@ -40,6 +40,7 @@ from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_retry_request
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.logs.kafka import KafkaLog, KafkaSource
@@ -63,6 +64,8 @@ from collector.service.open_logs import open_logs
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Conversation, Feedback, Message, TokenCount, ToolCall, Turn
 from evaluators.catalogue import load_evaluators
+from evaluators.identity import retry_id
+from evaluators.results import Retry
 from evaluators.testing import ScriptedJudge, a_moment
 
 HERE = Path(__file__).parent / "persisted"
@@ -127,11 +130,14 @@ CASES: Mapping[str, Any] = {
     "evaluation: scored turn": scored(details={"steps": [1, None]}, attributes={"fallback_judge": "small"}),
     "evaluation: skipped turn": skipped(),
     "evaluation: failed turn": failed(),
+    "evaluation: made again": scored(supersedes=("1" * 32,), retry=Retry(attempt=2, reason="judge_timeout")),
     "evaluation: scored conversation": of_conversation(supersedes=("1" * 32, "2" * 32), attributes={"closed_by": "idle"}),
     "evaluation: skipped conversation": of_conversation(
         **dict.fromkeys(("score", "label", "passed", "explanation", "method", "raw_score", "range", "kept_mass", "judge")),
         outcome="skipped", reason="over_budget", usage=None, cost_usd=None,
     ),
+    "retry request: turn": RetryRequest(failed(), Turn(turn_id="t2", input="Hi", actual_output="")),
+    "retry request: conversation": RetryRequest(failed(), Conversation(conversation_id="c", turns=(Turn(turn_id="t2"),))),
     "label": label(),
     "dead letter: all there is": DeadLetter(
         letter_id="282cf92cf8614be0", stage="receive", source="chats", partition=3, position=41, at=1777896000.25,
@@ -148,6 +154,7 @@ WRITE: Mapping[str, Any] = {
     "conversation": conversation_to_json,
     "evaluation": evaluation_to_json,
     "label": label_to_json,
+    "retry request": lambda request: request.to_record(0).value,
     "dead letter": letter_to_json,
 }
 READ: Mapping[str, Any] = {
@@ -155,6 +162,7 @@ READ: Mapping[str, Any] = {
     "conversation": conversation_from_json,
     "evaluation": evaluation_from_json,
     "label": label_from_json,
+    "retry request": parse_retry_request,
 }
 
 
@@ -168,6 +176,13 @@ async def records_of(log: Any) -> list[StoredRecord]:
 
 
 # Records
+
+
+def test_what_a_failure_is_made_again_as() -> None:
+    assert retry_id("0" * 31 + "1") == "4c50a7e5757cf536dc89b9e3a4abf33f"
+    record = RetryRequest(failed(), Turn(turn_id="t2")).to_record(3)
+    assert (record.headers, record.partition) == ((("retry", b"1"),), 3)
+    assert record.headers == RETRY_HEADERS
 
 
 @pytest.mark.parametrize("what", CASES)

@@ -250,6 +250,15 @@ async def test_where_nothing_helps_nothing_is_learnt():
         assert (judge.capabilities.format, judge.capabilities.top_logprobs) == ("json_schema", 20)
 
 
+async def test_questions_that_are_all_refused_at_once_each_get_the_refusal() -> None:
+    """They undo each other's lessons: what one learnt, another that ends resets."""
+    async with judging(lambda body, n: refusal(400, "no such thing")) as (_, judge):
+        asked = await asyncio.gather(
+            *(judge.ask(PROMPT, REPLY, logprobs=True) for _ in range(40)), return_exceptions=True
+        )
+    assert {type(each) for each in asked} == {JudgeRejected}
+
+
 # Samples
 
 

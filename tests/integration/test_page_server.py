@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 from shown import Shown, showing
 
+from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_retry_request
 from collector.logs.log import Record
 from collector.page.server import MOST_STREAMS, Page
 from collector.page.settings import PageSettings
+from evaluators.cases import Turn
+from evaluators.results import Evaluation
 
 
 @pytest.fixture
@@ -84,6 +88,94 @@ async def test_only_the_page_itself_can_label(shown: Shown, headers: dict[str, s
     assert len(await shown.labels()) == (status == 201)
 
 
+def retry_path(judged: Evaluation) -> str:
+    return f"api/evaluations/{judged.evaluation_id}/retry"
+
+
+async def requests_in(shown: Shown) -> list[RetryRequest]:
+    return [
+        parse_retry_request(record.value)
+        for partition in range(2)
+        async for batch in shown.turns.read(partition, 0)
+        for record in batch
+        if record.headers == RETRY_HEADERS
+    ]
+
+
+async def test_a_failure_is_made_again_and_counts_once(shown: Shown) -> None:
+    turn = await shown.put_turn("visit-2", "Do you rent boats?", "Yes.")
+    failure = shown.judged(turn, None)
+    await shown.put(failure)
+    await shown.until_listed(2)
+    path = f"api/evaluations/{failure.evaluation_id}"
+    assert (await ask(shown, path))[1]["retry"] == "owed"
+    assert (await ask(shown, retry_path(failure), "POST", json={}))[0] == 202
+    assert (await ask(shown, path))[1]["retry"] == "requested"
+    (request,) = await requests_in(shown)
+    assert (request.failed, request.case) == (failure, turn)
+    new = replace(
+        shown.judged(turn, 0.9, evaluator=failure.evaluator),
+        evaluation_id=request.evaluation_id,
+        supersedes=request.supersedes,
+        retry=request.retry,
+    )
+    before = (await ask(shown, "api/overview?range=5m"))[1]
+    await shown.put(new)
+    await shown.until_listed(3)
+    after = (await ask(shown, "api/overview?range=5m"))[1]
+    assert failures_of(before) == 1
+    assert failures_of(after) == 0
+    assert {row["id"] for row in (await ask(shown, "api/evaluations?outcome=failed"))[1]["rows"]} == set()
+    assert (await ask(shown, path))[1]["superseded_by"] == new.evaluation_id
+    status, body, _ = await ask(shown, retry_path(failure), "POST", json={})
+    assert (status, body) == (409, {"error": "it was made again already"})
+    status, body, _ = await ask(shown, retry_path(new), "POST", json={})
+    assert (status, body) == (409, {"error": "only a failed evaluation can be made again"})
+
+
+def failures_of(overview: Any) -> int:
+    charts = sum(each["whole"]["failed"] for each in overview["tracks"])
+    counts = sum(row[-1] for each in overview["funnel"]["outcomes"] for row in each["others"])
+    assert charts == counts
+    return charts
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"Origin": "http://evil.example"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Content-Type": "text/plain"}, 415)],
+)  # fmt: skip
+async def test_only_the_page_itself_can_spend_money(shown: Shown, headers: dict[str, str], status: int) -> None:
+    failure = shown.judged(await shown.put_turn("visit-2", "Do you rent boats?", "Yes."), None)
+    await shown.put(failure)
+    await shown.until_listed(2)
+    sent = {"Content-Type": "application/json"} | headers
+    assert (await ask(shown, retry_path(failure), "POST", data=b"{}", headers=sent))[0] == status
+    assert await requests_in(shown) == []
+
+
+async def test_a_page_that_is_open_to_everybody_spends_no_money() -> None:
+    async with showing(PageSettings(host="0.0.0.0", insecure=True)) as shown:
+        failure = shown.judged(await shown.put_turn("visit-2", "Do you rent boats?", "Yes."), None)
+        await shown.put(failure)
+        await shown.until_listed(1)
+        status, body, _ = await ask(shown, retry_path(failure), "POST", json={})
+        assert (status, body["error"]) == (
+            403,
+            "making an evaluation again costs money, so it needs a token; write page.auth",
+        )
+        assert (await ask(shown, f"api/evaluations/{failure.evaluation_id}"))[1]["retry"] == "owed"
+        assert await requests_in(shown) == []
+
+
+async def test_turns_that_are_not_cached_any_more_are_left_to_the_command(shown: Shown) -> None:
+    failure = shown.judged(Turn(turn_id="gone", conversation_id="gone", trace_id=f"{9:032x}"), None)
+    await shown.put(failure)
+    await shown.until_listed(2)
+    status, body, _ = await ask(shown, retry_path(failure), "POST", json={})
+    assert status == 409
+    assert "evalstream retry --failed reads them from the log" in body["error"]
+
+
 async def test_labels_that_are_none_and_labels_of_nothing_are_refused_in_a_sentence(shown: Shown) -> None:
     status, body, _ = await ask(shown, label_path(shown), "POST", json={})
     assert (status, body) == (400, {"error": "say agree or disagree, give a score, or write a note"})
@@ -130,8 +222,8 @@ async def test_after_a_restart_the_page_is_as_it_was() -> None:
         await ask(shown, label_path(shown), "POST", json={"opinion": "disagree"})
         await asyncio.sleep(0.3)  # a commit
         turns, evaluations, labels = shown.turns, shown.evaluations, shown.given
-    again = Page(PageSettings(port=0), evaluations, labels)
-    following = asyncio.create_task(again.follow(turns))
+    again = Page(PageSettings(port=0), evaluations, labels, turns)
+    following = asyncio.create_task(again.follow())
     async with asyncio.timeout(60):
         while again.view.get(judged.evaluation_id) is None or again.view.get(judged.evaluation_id).label is None:
             await asyncio.sleep(0.01)

@@ -24,7 +24,6 @@ from collector.commands.replay.past_evaluations import (
     select,
 )
 from collector.commands.replay.report import EvaluatorComparison, ReplayReport, as_json, as_text, compared_evaluators
-from collector.commands.replay.subjects import Turns, by_conversation, case_of, turns_in_log
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.commands.score.spend_limit import require_prices
@@ -34,6 +33,7 @@ from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.retry.past_subjects import Turns, by_conversation, case_of, turns_in_log
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log, LogError, LogUnavailable, Record
 from collector.records.json import evaluation_to_json

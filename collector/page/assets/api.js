@@ -21,6 +21,14 @@ export const label = (id, said) =>
     body: JSON.stringify(said),
   });
 
+/** Have a failed evaluation made again. */
+export const retry = (id) =>
+  ask(`api/evaluations/${encodeURIComponent(id)}/retry`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: "{}",
+  });
+
 /** Call `changed` when there is something new, and `state` with live or lost. The browser reconnects by itself. */
 export function listen(changed, state) {
   const source = new EventSource("api/changes");

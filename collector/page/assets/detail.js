@@ -27,13 +27,14 @@ export function showProblem(message, close) {
   document.body.dataset.open = "yes";
 }
 
-/** Show an answer of the service. `actions` has close, step, open and save. */
+/** Show an answer of the service. `actions` has close, step, open, save and retry. */
 export function showDetail(answer, state, actions) {
   const { evaluation } = answer;
   byId("detail").replaceChildren(
     bar(actions.close, actions.step),
     head(answer),
     reason(answer),
+    again(answer, state, actions),
     labelForm(answer, actions.save),
     section("Conversation", answer.text ? talk(answer.conversation, evaluation.subject) : h("p", { class: "nothing" }, "Texts are hidden here (page.text in the configuration).")),
     section("How this number came about", provenance(answer)),
@@ -78,6 +79,35 @@ function reason({ evaluation, text }) {
   return h("blockquote", { class: "reason" }, h("p", { class: "who" }, evaluation.judge ? "The judge's reason" : "Why"), prose(evaluation.explanation || "It gave none."));
 }
 
+const REQUESTED = "Requested: it is made again by the service, and takes the place of this one.";
+
+/** The button that has a failed evaluation made again, or what was made in its place. */
+function again({ evaluation, retry, superseded_by: newer }, state, { open, retry: request }) {
+  if (newer) {
+    return h("p", { class: "status" }, "Made again: ", h("a", {
+      href: href({ ...state, evaluation: newer }),
+      onclick: (event) => { event.preventDefault(); open(newer); },
+    }, "open the new evaluation"));
+  }
+  if (!retry) return null;
+  const status = h("p", { class: "status", role: "status" }, retry === "requested" ? REQUESTED : "");
+  const button = h("button", {
+    type: "button", disabled: retry === "requested",
+    onclick: async () => {
+      button.disabled = true;
+      try {
+        await request();
+        status.textContent = REQUESTED;
+      } catch (error) {
+        status.textContent = `Not requested: ${error.message}`;
+        status.dataset.state = "wrong";
+        button.disabled = false;
+      }
+    },
+  }, "Make it again");
+  return h("div", { class: "again", "aria-label": `Make the evaluation by ${evaluation.evaluator} again`, role: "group" }, button, status);
+}
+
 function section(title, ...children) {
   return h("section", {}, h("h3", {}, title), ...children);
 }
@@ -96,6 +126,7 @@ function provenance({ evaluation }) {
     ["evaluator's version", evaluation.evaluator_version, "code"],
     ["cost", evaluation.cost_usd === undefined ? null : money(evaluation.cost_usd)],
     ["tokens", usage ? `${compact(usage.input_tokens ?? 0)} in, ${compact(usage.output_tokens ?? 0)} out, ${usage.calls ?? 0} calls` : null],
+    ["attempt", evaluation.retry ? `${evaluation.retry.attempt}; the one before: ${evaluation.retry.reason}` : null],
     ["took", `${took.toFixed(2)} s`],
     ["sampling probability", `${percent(probability)}${probability < 1 ? `: stands for ${+(1 / probability).toFixed(1)} like it` : ""}`],
     ["conversation", subject.conversation_id, "code"],

@@ -76,6 +76,7 @@ async function open(id, { step = true } = {}) {
     if (opened !== id) return;
     showDetail(answer, state, {
       close, open, step: stepBy,
+      retry: () => api.retry(id),
       save: async (said) => { const label = await api.label(id, said); lookSoon(); return label; },
     });
   } catch (error) {

@@ -1,0 +1,1 @@
+"""Failed evaluations made again: which are owed, and the requests for them."""
