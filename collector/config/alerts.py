@@ -125,6 +125,12 @@ class AlertSettings(Section):
     webhook: str | None = Field(
         default=None, pattern=r"^https?://", description="Receiver put into the generated Alertmanager configuration."
     )
+    heartbeat: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="URL that the generated Alertmanager configuration calls every minute while alerting works (a dead "
+        "man's switch, of a service outside of it that alerts when calls stop).",
+    )
     watcher: WatcherSettings | None = None
 
     @model_validator(mode="after")

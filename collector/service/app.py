@@ -145,7 +145,7 @@ async def running(
     """
     telemetry = Telemetry()
     resources = ProcessResources(config, telemetry)
-    show_build(telemetry, config.settings)
+    show_build(telemetry, config, stages)
     async with AsyncExitStack() as stack:
         linking = config.settings.assemble.link is not None
         logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking, telemetry=telemetry))

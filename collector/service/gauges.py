@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from importlib.metadata import version
 
+from collector.alerting.rules.generate import rules_hash
 from collector.assemble.stage import AssembleStage
-from collector.config.settings import Settings
+from collector.config.loading import Config
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
 from collector.evaluate.budget.windows import PERIODS
 from collector.evaluate.plan import Plan
@@ -27,16 +28,24 @@ from collector.telemetry.series import (
     OPEN_CONVERSATIONS,
     OPEN_TRACES,
     PAUSED_PARTITIONS,
+    RULES_INFO,
+    STAGE_UP,
     TOTAL_BUDGET_SPENT,
     TOTAL_BUDGET_USD,
 )
 
 
-def show_build(telemetry: Telemetry, settings: Settings) -> None:
-    """Version and configuration, so that dashboards can show when either changed. Secrets are masked before hashing."""
+def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) -> None:
+    """Version and configuration, so that dashboards can show when either changed. Secrets are masked before hashing.
+
+    The hash of the rules and the stages are for alerts: on rules of another configuration, on a stage that nobody runs.
+    """
     telemetry.gauge(BUILD_INFO, version("evalstream")).set(1)
-    digest = hashlib.sha256(settings.model_dump_json().encode()).hexdigest()
+    digest = hashlib.sha256(config.settings.model_dump_json().encode()).hexdigest()
     telemetry.gauge(CONFIG_INFO, digest[:12]).set(1)
+    telemetry.gauge(RULES_INFO, rules_hash(config)).set(1)
+    for stage in stages:
+        telemetry.gauge(STAGE_UP, stage).set(1)
 
 
 def show_assemble(telemetry: Telemetry, stage: AssembleStage) -> None:

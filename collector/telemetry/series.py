@@ -582,6 +582,18 @@ CONFIG_INFO = Series(
     "Always 1; its label is a hash of the running configuration.",
     ("hash",),
 )
+RULES_INFO = Series(
+    "evalstream_rules_info",
+    "gauge",
+    "Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration.",
+    ("hash",),
+)
+STAGE_UP = Series(
+    "evalstream_stage_up",
+    "gauge",
+    "Always 1, for each stage that the process runs.",
+    ("stage",),
+)
 
 
 def all_series() -> Iterator[Series]:

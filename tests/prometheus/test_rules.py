@@ -12,7 +12,7 @@ from streams import MEAN, Stream, drop_at
 
 from collector.alerting.detection import DropDetector, EstimatorSums, evidence
 from collector.alerting.rules.formats import FORMATS, text
-from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.targets import detector, targets
 from collector.config.loading import Config, check
 
@@ -169,6 +169,49 @@ def test_what_was_begun_without_scores_is_stale_and_where_nothing_was_it_is_not(
 def test_a_service_that_is_gone_is_told_by_its_own_name_only(tmp_path: Path):
     down = {"alertname": "EvalstreamDown", "severity": "page"}
     run(tmp_path, configured(), [{"inputs": [series("up", "0x30")], "alerts": [firing(20, EVERYTHING, down)]}])
+
+
+def test_a_stage_that_no_process_runs_is_missed_by_the_others(tmp_path: Path):
+    def up(**minutes: str) -> list[dict[str, str]]:
+        stages = [series("evalstream_stage_up", values, stage=stage) for stage, values in minutes.items()]
+        return [*stages, series("evalstream_build_info", "1x60")]
+
+    missing = {"alertname": "EvalstreamStageDown", "severity": "page"}
+    whole = dict.fromkeys(("receive", "assemble", "export"), "1x60")
+    cases = [
+        {
+            "inputs": up(**whole, evaluate="1x20 stale"),
+            "alerts": [firing(20, EVERYTHING), firing(30, EVERYTHING, missing)],
+        },
+        {  # moved to another process: its series ends, another begins
+            "inputs": [
+                *up(**whole, evaluate="1x20 stale"),
+                series("evalstream_stage_up", "_x22 1x38", stage="evaluate", pod="b"),
+            ],
+            "alerts": [firing(minute, EVERYTHING) for minute in (20, 30, 60)],
+        },
+        {  # of the version before, which does not say its stages
+            "inputs": [series("evalstream_build_info", "1x60")],
+            "alerts": [firing(30, EVERYTHING)],
+        },
+    ]
+    run(tmp_path, configured(), cases)
+
+
+def test_rules_of_another_configuration_are_noticed(tmp_path: Path):
+    config = configured()
+    outdated = {"alertname": "EvalstreamRulesOutdated", "severity": "warning"}
+    cases = [
+        {
+            "inputs": [series("evalstream_rules_info", "1x30", hash=rules_hash(config))],
+            "alerts": [firing(29, "EvalstreamRulesOutdated")],
+        },
+        {
+            "inputs": [series("evalstream_rules_info", "1x30", hash="0123456789ab")],
+            "alerts": [firing(29, "EvalstreamRulesOutdated", outdated)],
+        },
+    ]
+    run(tmp_path, config, cases)
 
 
 def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Path):

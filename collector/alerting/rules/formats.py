@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -53,11 +53,17 @@ def grafana(rules: RuleSet, datasource: str = "prometheus") -> dict[str, Any]:
             "name": group.name,
             "folder": "evalstream",
             "interval": duration(group.interval),
-            "rules": [_grafana_rule(rule, rules, datasource) for rule in group.rules if isinstance(rule, AlertingRule)],
+            "rules": [_grafana_rule(rule, rules, datasource) for rule in _grafana_alerts(group)],
         }
         for group in rules.groups
     ]
     return {"apiVersion": 1, "groups": [group for group in groups if group["rules"]]}
+
+
+def _grafana_alerts(group: RuleGroup) -> Iterator[AlertingRule]:
+    """Grafana tells everybody of an alert that no route takes; the heartbeat is for Alertmanager."""
+    alerts = (rule for rule in group.rules if isinstance(rule, AlertingRule))
+    return (alert for alert in alerts if alert.severity != "heartbeat")
 
 
 def alertmanager(rules: RuleSet) -> dict[str, Any]:
@@ -69,6 +75,12 @@ def alertmanager(rules: RuleSet) -> dict[str, Any]:
     receiver: dict[str, Any] = {"name": "evalstream"}
     if rules.webhook is not None:
         receiver["webhook_configs"] = [{"url": rules.webhook, "send_resolved": True}]
+    heartbeat: list[dict[str, Any]] = []
+    receivers = [receiver]
+    if rules.heartbeat is not None:
+        often = {"group_wait": pause(0), "group_interval": pause(60), "repeat_interval": pause(60)}
+        heartbeat.append({"matchers": ['severity="heartbeat"'], "receiver": "heartbeat", **often})
+        receivers.append({"name": "heartbeat", "webhook_configs": [{"url": rules.heartbeat, "send_resolved": False}]})
     return {
         "route": {
             "receiver": "evalstream",
@@ -77,12 +89,13 @@ def alertmanager(rules: RuleSet) -> dict[str, Any]:
             "group_interval": pause(300),
             "repeat_interval": pause(4 * 3600),
             "routes": [
+                *heartbeat,
                 {"matchers": ['severity="page"'], "receiver": "evalstream", "group_wait": pause(10)},
                 {"matchers": ['severity="warning"'], "receiver": "evalstream"},
             ],
         },
         "inhibit_rules": [_inhibition(each) for each in rules.inhibitions],
-        "receivers": [receiver],
+        "receivers": receivers,
     }
 
 
@@ -126,7 +139,10 @@ def _alert(alert: AlertingRule, rules: RuleSet) -> dict[str, Any]:
 
 def _annotations(alert: AlertingRule, rules: RuleSet, value: Callable[[str], str]) -> dict[str, str]:
     def fill(template: str) -> str:
-        return _PLACE.sub(lambda m: f"{{{{ $labels.{m[2]} }}}}" if m[1] else value(m[2]), template)
+        return _PLACE.sub(lambda m: label(m[2]) if m[1] else value(m[2]), template)
+
+    def label(name: str) -> str:  # what a rule adds itself is not among the labels that its texts can show
+        return alert.labels.get(name) or f"{{{{ $labels.{name} }}}}"
 
     annotations = {
         "summary": fill(alert.summary),
@@ -152,7 +168,7 @@ def _prometheus_value(alert: AlertingRule, word: str) -> str:
     fact = alert.facts[word]
     fixed = "".join(f",{name}={quoted(value)}" for name, value in fact.labels.items())
     matchers = ",".join(f"{name}=%q" for name in fact.by) + fixed
-    arguments = " ".join(f"$labels.{name}" for name in fact.by)
+    arguments = " ".join(quoted(alert.labels[name]) if name in alert.labels else f"$labels.{name}" for name in fact.by)
     query = f"{fact.series}{{{matchers}}}".replace('"', '\\"')
     value = '{{ . | first | value | printf "%.3g" }}'
     return f'{{{{ with printf "{query}" {arguments} | query }}}}{value}{{{{ else }}}}?{{{{ end }}}}'

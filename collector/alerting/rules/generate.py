@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
 from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleSet, Timing
+from collector.alerting.rules.process import process_group
 from collector.alerting.rules.scores import BELOW, BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
 from collector.alerting.rules.targets import detector, segment_count, targets
@@ -30,6 +34,23 @@ INHIBITIONS = (
 def rules_of(config: Config, timing: Timing | None = None) -> RuleSet:
     """All rules of a configuration. `timing` is for tests that cannot wait for real windows."""
     timing = timing or Timing()
+    rules = _rules_of(config, timing)
+    process = process_group(_pipeline(config), rules_hash(config), config.settings.alerts, timing)
+    return replace(rules, groups=(*rules.groups, process))
+
+
+def rules_hash(config: Config) -> str:
+    """A hash of the rules of a configuration: by it rules notice that a service runs another configuration."""
+    return hashlib.sha256(repr(_rules_of(config, Timing())).encode()).hexdigest()[:12]
+
+
+def _pipeline(config: Config) -> list[str]:
+    """The stages without which no score comes, or nobody is told of it."""
+    watched = config.settings.alerts.watcher is not None
+    return ["receive", "assemble", "evaluate", *(["export"] * bool(config.exporters)), *(["watch"] * watched)]
+
+
+def _rules_of(config: Config, timing: Timing) -> RuleSet:
     alerts = config.settings.alerts
     configured = targets(config)
     by = (*series.BY, "segment") if _by_segment(config) else series.BY
@@ -49,6 +70,7 @@ def rules_of(config: Config, timing: Timing | None = None) -> RuleSet:
         dashboards=alerts.dashboards,
         labels=alerts.labels,
         webhook=alerts.webhook,
+        heartbeat=alerts.heartbeat,
         speed=timing.speed,
     )
 

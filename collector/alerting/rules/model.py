@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Severity = Literal["page", "warning"]
+Severity = Literal["page", "warning", "heartbeat"]
+"""`heartbeat` fires always: whoever stops hearing it knows that alerting itself is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class RuleSet:
     dashboards: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     webhook: str | None = None
+    heartbeat: str | None = None
+    """Whom Alertmanager calls as long as alerting works."""
     speed: float = 1.0
 
     def alerts(self) -> tuple[AlertingRule, ...]:

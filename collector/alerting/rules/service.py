@@ -159,19 +159,19 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
     Why not by the monitor's sampled turns: each evaluator may have a rate of its own, and a turn that two monitors give
     to one evaluator is evaluated for the first of them only.
     """
-    window = timing.text(900.0 + target.delay)
+    window, by = timing.text(900.0 + target.delay), "evaluator, monitor"
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
     begun = f"{EVALUATIONS_STARTED.name}{selector(**where)}"
     # a skip because of the turn itself (a missing field) shows that the evaluator works
     named = ",".join(f"{name}={quoted(value)}" for name, value in where.items())
     worked = f'{{{named},outcome=~"scored|skipped",reason!~"{_LOST}"}}'
     # the first must have started a window ago: scores take time
-    before = f"(sum by (monitor) (increase({begun}[{window}] offset {window})) > 0)"
+    before = f"(sum by ({by}) (increase({begun}[{window}] offset {window})) > 0)"
     return AlertingRule(
         name=STALE,
         board="trust",
-        expr=f"sum by (monitor) (increase({begun}[{window}])) > 0 and {before}"
-        f" unless on (monitor) sum by (monitor) (increase({EVALUATIONS.name}{worked}[{window}])) > 0",
+        expr=f"sum by ({by}) (increase({begun}[{window}])) > 0 and {before}"
+        f" unless sum by ({by}) (increase({EVALUATIONS.name}{worked}[{window}])) > 0",
         severity="page",
         labels=where,
         summary="{label:evaluator} of {label:monitor}: evaluations start, but none is scored",

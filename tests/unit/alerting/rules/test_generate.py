@@ -9,8 +9,8 @@ import yaml
 
 from collector.alerting.rules import series
 from collector.alerting.rules.detectability import alert_lines, smallest_detectable_drop
-from collector.alerting.rules.formats import FORMATS
-from collector.alerting.rules.generate import INHIBITIONS, rules_of
+from collector.alerting.rules.formats import FORMATS, text
+from collector.alerting.rules.generate import INHIBITIONS, rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule, duration, quoted
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.rules.write import render, write
@@ -40,11 +40,44 @@ def all_alerts(config: Config) -> list[AlertingRule]:
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
-    named = {alert.name for alert in all_alerts(configured(objectives={"exact": 0.9}))}
+    config = configured({"heartbeat": "https://switch.example"}, objectives={"exact": 0.9})
+    named = {alert.name for alert in all_alerts(config)}
     pages = {path.stem for path in (ROOT / "deploy" / "runbooks").glob("Evalstream*.md")}
     assert named == pages
     listed = (ROOT / "deploy" / "runbooks" / "README.md").read_text()
     assert all(f"{name}.md" in listed for name in named)
+
+
+def test_texts_show_labels_that_the_rule_itself_adds():
+    """Prometheus fills texts in from the labels of the expression: those of the rule would be empty."""
+    rules = rules_of(configured(objectives={"exact": 0.9}))
+    written = [alert for group in FORMATS["prometheus"][1](rules)["groups"] for alert in group["rules"]]
+    for alert in [each for each in written if "alert" in each]:
+        shown = set(re.findall(r"\$labels\.([a-z_]+)", " ".join(alert["annotations"].values())))
+        assert not shown & set(alert["labels"]), alert["alert"]
+    [stale] = [
+        each for each in written if each.get("alert") == "EvalstreamStale" and each["labels"]["evaluator"] == "exact"
+    ]
+    assert stale["annotations"]["summary"].startswith("exact of chatbot: ")
+
+
+def test_rules_are_outdated_when_a_target_or_a_name_changes():
+    evaluator = {"kind": "exact_match", "threshold": 0.77}
+    renamed = check({"evaluators": {"same": evaluator}, "monitors": {"chatbot": {"evaluators": ["same"]}}}, "test.yaml")
+    hashes = [rules_hash(each) for each in (configured(), configured(targets={"exact": 0.8}), renamed)]
+    assert len(set(hashes)) == 3
+    assert rules_hash(configured()) == hashes[0]
+    assert hashes[0] in text(FORMATS["prometheus"][1](rules_of(configured())))
+
+
+def test_a_heartbeat_is_called_every_minute_and_tells_nobody_else():
+    rules = rules_of(configured({"heartbeat": "https://switch.example"}))
+    routes = FORMATS["alertmanager"][1](rules)
+    assert routes["route"]["routes"][0]["receiver"] == "heartbeat"
+    assert routes["receivers"][1]["webhook_configs"][0]["url"] == "https://switch.example"
+    assert "EvalstreamWatchdog" in text(FORMATS["prometheus"][1](rules))
+    assert "EvalstreamWatchdog" not in text(FORMATS["grafana"][1](rules))
+    assert "EvalstreamWatchdog" not in text(FORMATS["prometheus"][1](rules_of(configured())))
 
 
 def test_rules_name_only_series_that_exist():
