@@ -15,12 +15,15 @@ from rich.table import Table
 from collector.config.loading import Config
 from collector.dead_letters import DeadLetter, append_letters, letters_in, record_of
 from collector.errors import BadInput, ConfigError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
+from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import parse
 from collector.receive.turn_ingest import ArrivalTimes, message_location, parse_turns
 from collector.redact.open_redactor import open_redactor
 from collector.redact.redactor import Redactor
 from collector.service.open_logs import Logs, open_logs
+from collector.service.own_items import own_items
 from collector.telemetry.logging import plain
 
 Print = Callable[[str], None]
@@ -99,8 +102,9 @@ async def redrive_letters(config: Config, wanted: LetterFilter, say: Print) -> i
         if unknown := sorted(set(wanted.ids) - {letter.letter_id for letter in every}):
             raise _unknown(unknown)
         letters = [letter for letter in every if wanted(letter)]
+        own = await own_items(await GeneratedStepsStore.open(logs.definitions))
         for letter in letters:
-            problem = await _redrive(letter, logs, redactor)
+            problem = await _redrive(letter, logs, redactor, own)
             outcomes["failed again" if problem else "redriven"] += 1
             if problem:
                 say(f"{letter.letter_id}: {plain(problem)}")
@@ -123,13 +127,13 @@ async def _letters(config: Config, wanted: LetterFilter) -> list[DeadLetter]:
         return [letter async for letter in letters_in(logs.dead_letters) if wanted(letter)]
 
 
-async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None) -> str | None:
+async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None, own: OwnItems) -> str | None:
     """Append the letter's record to the log that it is read from; returns the problem, None if there is none."""
     record = record_of(letter)
     if record is None:
         return "its value was not stored (dead_letters.keep_values); send it again from its source"
     try:
-        records = _received(letter, record, redactor) if letter.stage == "receive" else [record]
+        records = _received(letter, record, redactor, own) if letter.stage == "receive" else [record]
         if letter.stage in {"export", "watch", "page"}:
             return f"the {letter.source} log has it; `evalstream export --again` writes evaluations out again"
         target = _target(letter, logs)
@@ -149,11 +153,11 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None) ->
     return None
 
 
-def _received(letter: DeadLetter, record: Record, redactor: Redactor | None) -> Sequence[Record]:
+def _received(letter: DeadLetter, record: Record, redactor: Redactor | None, own: OwnItems) -> Sequence[Record]:
     if letter.signal == "turns":
         place = message_location(letter.source, letter.partition, letter.position)
         return parse_turns(record.value, place, at=partial(ArrivalTimes().next, letter.at), redactor=redactor).records
-    return parse(record.value, letter.signal or "traces", redactor=redactor).records
+    return parse(record.value, letter.signal or "traces", redactor=redactor, own=own).records
 
 
 def _target(letter: DeadLetter, logs: Logs) -> Log | None:

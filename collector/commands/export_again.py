@@ -12,10 +12,12 @@ from collector import plugins
 from collector.commands.replay.past_evaluations import EvaluationFilter
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable
 from collector.logs.log import Log
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs
+from collector.service.own_items import own_items
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural, unknown
 from evaluators.results import Evaluation
@@ -63,7 +65,8 @@ async def export_again(config: Config, options: ExportOptions, say: Callable[[st
         raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     async with AsyncExitStack() as stack:
         logs = await stack.enter_async_context(open_logs(config.settings.log))
-        context = ExportContext(telemetry=Telemetry())
+        own = await own_items(await GeneratedStepsStore.open(logs.definitions))
+        context = ExportContext(telemetry=Telemetry(), own=own)
         sent: dict[str, _Sent] = {}
         for name in names:
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)

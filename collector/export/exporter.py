@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from collector.errors import EvalstreamError
+from collector.otlp.own_items import OwnItems
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Scope
@@ -74,11 +75,15 @@ class MonitoredEvaluator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportContext:
-    """What the service gives to every exporter."""
+    """What the service gives to every exporter.
+
+    Spans and log records that `own` has signed are recognised when they come back as traffic.
+    """
 
     telemetry: Telemetry
     evaluators: tuple[MonitoredEvaluator, ...] = ()
     health: Health | None = None
+    own: OwnItems | None = None
 
 
 class ExporterSettings(BaseModel):

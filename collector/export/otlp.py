@@ -23,6 +23,7 @@ from collector.durations import Seconds
 from collector.export.exporter import ExportContext, ExporterSettings
 from collector.export.otlp_client import OtlpClient
 from collector.export.otlp_messages import events, spans
+from collector.otlp.own_items import OwnItems
 from evaluators.results import Evaluation
 
 
@@ -58,9 +59,10 @@ class OtlpExporter:
 
     Settings: ClassVar[type[OtlpExportSettings]] = OtlpExportSettings
 
-    def __init__(self, settings: OtlpExportSettings, client: OtlpClient) -> None:
+    def __init__(self, settings: OtlpExportSettings, client: OtlpClient, own: OwnItems | None = None) -> None:
         self._settings = settings
         self._client = client
+        self._own = own
 
     @classmethod
     @asynccontextmanager
@@ -79,7 +81,7 @@ class OtlpExporter:
                 backoff=backoff or Backoff(),
                 give_up_after=settings.give_up_after,
             )
-            yield cls(settings, client)
+            yield cls(settings, client, context.own)
 
     async def export(self, batch: Sequence[Evaluation]) -> int:
         """Send the batch; returns how many the endpoint refused for good, as events or as spans."""
@@ -92,7 +94,9 @@ class OtlpExporter:
         events_refused = spans_refused = 0
         service, explanation = self._settings.service_name, self._settings.explanation
         if self._settings.events:
-            events_refused = await self._client.send_logs(events(batch, service=service, explanation=explanation))
+            logs = events(batch, service=service, explanation=explanation, own=self._own)
+            events_refused = await self._client.send_logs(logs)
         if self._settings.spans:
-            spans_refused = await self._client.send_traces(spans(batch, service=service, explanation=explanation))
+            traces = spans(batch, service=service, explanation=explanation, own=self._own)
+            spans_refused = await self._client.send_traces(traces)
         return max(events_refused, spans_refused)

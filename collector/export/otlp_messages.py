@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
+from typing import TypeVar
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -15,36 +16,50 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from collector.export.attributes import EVENT_NAME, SPAN_NAME, Value, attributes
+from collector.otlp.own_items import OWN_SCOPE, OwnItems
 from evaluators.results import Evaluation
-
-SCOPE = "evalstream"
-"""The instrumentation scope of everything we emit, by which we know our own spans again and never judge them."""
 
 _REMOTE_PARENT = 0x301  # sampled; the parent is known to be in another process (SpanFlags of the protocol)
 
 
-def events(batch: Sequence[Evaluation], *, service: str, explanation: bool = True) -> ExportLogsServiceRequest:
-    """One `gen_ai.evaluation.result` event per evaluation, with the trace and span id of what was judged."""
-    records = [_event(each, explanation=explanation) for each in batch]
+def events(
+    batch: Sequence[Evaluation], *, service: str, explanation: bool = True, own: OwnItems | None = None
+) -> ExportLogsServiceRequest:
+    """One `gen_ai.evaluation.result` event per evaluation, with the trace and span id of what was judged.
+
+    Those that `own` signs are recognised when they come back.
+    """
+    records = [_signed(_event(each, explanation=explanation), own) for each in batch]
     scope = ScopeLogs(scope=_scope(), log_records=records)
     return ExportLogsServiceRequest(resource_logs=[ResourceLogs(resource=_resource(service), scope_logs=[scope])])
 
 
-def spans(batch: Sequence[Evaluation], *, service: str, explanation: bool = True) -> ExportTraceServiceRequest:
+def spans(
+    batch: Sequence[Evaluation], *, service: str, explanation: bool = True, own: OwnItems | None = None
+) -> ExportTraceServiceRequest:
     """One span per evaluation, child of the judged span; of a conversation, linked to every turn's span.
 
     Evaluations of what had no trace (ready-made turns) have no span: there is no trace for it to be in.
     """
-    own = [_span(each, explanation=explanation) for each in batch if _id(each.subject.trace_id, 16)]
-    if not own:
+    members = [_signed(_span(each, explanation=explanation), own) for each in batch if _id(each.subject.trace_id, 16)]
+    if not members:
         return ExportTraceServiceRequest()
-    scope = ScopeSpans(scope=_scope(), spans=own)
+    scope = ScopeSpans(scope=_scope(), spans=members)
     return ExportTraceServiceRequest(resource_spans=[ResourceSpans(resource=_resource(service), scope_spans=[scope])])
 
 
 def span_id(evaluation_id: str) -> bytes:
     """The span id of an evaluation: 8 bytes, the same however often it is exported."""
     return hashlib.sha256(evaluation_id.encode()).digest()[:8]
+
+
+_Item = TypeVar("_Item", LogRecord, Span)
+
+
+def _signed(item: _Item, own: OwnItems | None) -> _Item:
+    if own is not None:
+        own.sign(item)
+    return item
 
 
 def _event(evaluation: Evaluation, *, explanation: bool) -> LogRecord:
@@ -121,7 +136,7 @@ def _nanoseconds(time: datetime) -> int:
 
 
 def _scope() -> InstrumentationScope:
-    return InstrumentationScope(name=SCOPE, version=version("evalstream"))
+    return InstrumentationScope(name=OWN_SCOPE, version=version("evalstream"))
 
 
 def _resource(service: str) -> Resource:

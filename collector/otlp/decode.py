@@ -27,9 +27,6 @@ from evaluators.cases import Json
 Signal = Literal["traces", "logs"]
 Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest
 
-OWN_SCOPE = "evalstream"
-"""The instrumentation scope of everything this service emits: never judged, so that there is no loop."""
-
 MAX_DEPTH = 64
 """Deepest nesting of arrays and maps in an attribute; what lies deeper is left out."""
 
@@ -102,14 +99,13 @@ def _too_many(limit: int, signal: Signal) -> TooLarge:
 class Split(NamedTuple):
     """A request cut up by trace.
 
-    `pieces` are (trace id in hex, serialized request), `without_trace` how many items name no trace, `own` how many
-    this service has written itself; both are in no piece.
+    `pieces` are (trace id in hex, serialized request), `without_trace` how many items name no trace, and are in no
+    piece.
     """
 
     pieces: list[tuple[str, bytes]]
     items: int
     without_trace: int
-    self_emitted: int
 
 
 def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
@@ -123,13 +119,10 @@ def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
         BadInput: a piece cannot be serialized.
     """
     groups: dict[bytes, list[_Part]] = {}
-    items = own = 0
-    for resource, scope in _scopes(request):
+    items = 0
+    for resource, scope in scopes_of(request):
         members = _items(scope)
         items += len(members)
-        if scope.scope.name == OWN_SCOPE:
-            own += len(members)
-            continue
         by_trace: dict[bytes, list[Any]] = {}
         for item in members:
             by_trace.setdefault(item.trace_id, []).append(item)
@@ -137,10 +130,10 @@ def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
             groups.setdefault(trace_id, []).append((resource, scope, some))
     without = sum(len(some) for _, _, some in groups.pop(b"", ()))
     try:
-        if len(groups) == 1 and not without and not own:
+        if len(groups) == 1 and not without:
             whole = encoded if encoded is not None else request.SerializeToString()
-            return Split([(next(iter(groups)).hex(), whole)], items, 0, 0)
-        return Split(_pieces(groups, request.ByteSize()), items, without, own)
+            return Split([(next(iter(groups)).hex(), whole)], items, 0)
+        return Split(_pieces(groups, request.ByteSize()), items, without)
     except (EncodeError, ValueError):
         raise BadInput("the request is nested too deeply") from None
 
@@ -213,7 +206,8 @@ def _field(tag: bytes, content: bytes) -> bytes:
 _BYTES = [bytes((value,)) for value in range(256)]
 
 
-def _scopes(request: Any) -> Iterator[tuple[Any, Any]]:
+def scopes_of(request: Any) -> Iterator[tuple[Any, Any]]:
+    """The (resource, scope) pairs of a request."""
     if isinstance(request, ExportTraceServiceRequest):
         for resource in request.resource_spans:
             for scope in resource.scope_spans:
@@ -281,12 +275,10 @@ def any_value(value: AnyValue, depth: int = MAX_DEPTH) -> Json:
 
 
 def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -> list[Span]:
-    """The spans of a request, without this service's own; those not `wanted` come without attributes and events."""
+    """The spans of a request; those not `wanted` come without attributes and events."""
     spans: list[Span] = []
-    for resource, scope in _scopes(request):
+    for resource, scope in scopes_of(request):
         name = scope.scope.name
-        if name == OWN_SCOPE:
-            continue
         about = _about(resource.resource)
         spans.extend(_span(each, name, about, wanted) for each in scope.spans)
     return spans
@@ -325,12 +317,10 @@ def _events(message: SpanMessage) -> tuple[SpanEvent, ...]:
 
 
 def records_of(request: ExportLogsServiceRequest) -> list[LogRecord]:
-    """The log records of a request that belong to a trace, without this service's own."""
+    """The log records of a request that belong to a trace."""
     records: list[LogRecord] = []
-    for resource, scope in _scopes(request):
+    for resource, scope in scopes_of(request):
         name = scope.scope.name
-        if name == OWN_SCOPE:
-            continue
         about = _about(resource.resource)
         records.extend(_record(each, name, about) for each in scope.log_records if each.trace_id)
     return records

@@ -21,6 +21,7 @@ from collector.backoff import Backoff
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
+from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
@@ -102,6 +103,7 @@ async def read_files(
     *,
     backoff: Backoff | None = None,
     redactor: Redactor | None = None,
+    own: OwnItems | None = None,
 ) -> FileCount:
     """Read all files into the spans log, and ready-made turns into the turns log; returns when everything is durable.
 
@@ -113,7 +115,7 @@ async def read_files(
     """
     backoff = backoff or Backoff()
     reader = _Reader(
-        _Batch(spans, "trace", "spans", backoff), _Batch(turns, "turn", "turns", backoff), telemetry, redactor
+        _Batch(spans, "trace", "spans", backoff), _Batch(turns, "turn", "turns", backoff), telemetry, redactor, own
     )
     for path in files_in(paths):
         try:
@@ -167,12 +169,15 @@ class _Batch:
 class _Reader:
     """Reads files one after the other; turns of a chat that comes again are left out."""
 
-    def __init__(self, spans: _Batch, turns: _Batch, telemetry: Telemetry, redactor: Redactor | None) -> None:
+    def __init__(
+        self, spans: _Batch, turns: _Batch, telemetry: Telemetry, redactor: Redactor | None, own: OwnItems | None
+    ) -> None:
         self.requests = self.items = self.unreadable = 0
         self._spans = spans
         self._turns = turns
         self._telemetry = telemetry
         self._redactor = redactor
+        self._own = own
         self._known = RecentTurns()
         self._arrival_times = ArrivalTimes()
 
@@ -201,7 +206,7 @@ class _Reader:
 
     def _parse(self, request: FileRequest) -> ParsedRequest | ParsedTurns:
         if request.signal != "turns":
-            return parse(request.body, request.signal, request.form, redactor=self._redactor)
+            return parse(request.body, request.signal, request.form, redactor=self._redactor, own=self._own)
         known = self._known.__contains__
         try:
             return parse_turns(

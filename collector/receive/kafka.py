@@ -19,6 +19,7 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal
+from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
@@ -73,6 +74,7 @@ class KafkaReceiver:
         backoff: Backoff | None = None,
         on_unreadable: OnUnreadableMessage = _pass,
         redactor: Redactor | None = None,
+        own: OwnItems | None = None,
         where: Callable[[int], tuple[str, int]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -87,6 +89,7 @@ class KafkaReceiver:
         self._backoff = backoff or Backoff()
         self._on_unreadable = on_unreadable
         self._redactor = redactor
+        self._own = own
         self._where = where
         self._topic = topic
         self._clock = clock
@@ -146,7 +149,9 @@ class KafkaReceiver:
         )
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
-        return parse(message.value, signal, self._form, max_items=self._max_items, redactor=self._redactor)
+        return parse(
+            message.value, signal, self._form, max_items=self._max_items, redactor=self._redactor, own=self._own
+        )
 
     async def _append(self, records: list[Record]) -> None:
         if records:

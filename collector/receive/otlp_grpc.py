@@ -30,6 +30,7 @@ from collector.admission.fair_limit import Holding, address_key
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
+from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
 from collector.receive.body import GzipDecompressor
 from collector.receive.otlp_ingest import OtlpIngest
@@ -79,6 +80,7 @@ class OtlpGrpcReceiver:
         *,
         limits: SenderLimits | None = None,
         redactor: Redactor | None = None,
+        own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read tokens and certificates.
@@ -89,7 +91,7 @@ class OtlpGrpcReceiver:
         self._settings = settings
         self._credentials = _credentials(settings.tls) if settings.tls else None
         self._ingest = OtlpIngest(
-            "otlp_grpc", "OK", settings, spans, telemetry, limits=limits, redactor=redactor, clock=clock
+            "otlp_grpc", "OK", settings, spans, telemetry, limits=limits, redactor=redactor, own=own, clock=clock
         )
         self._tokens = (
             BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None

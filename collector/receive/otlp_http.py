@@ -20,6 +20,7 @@ from aiohttp.typedefs import Handler
 from collector.admission.http_server import serving
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
+from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.body import read_body
 from collector.receive.otlp_ingest import OtlpIngest
@@ -50,13 +51,14 @@ class OtlpHttpReceiver:
         guard: Guard | None = None,
         limits: SenderLimits | None = None,
         redactor: Redactor | None = None,
+        own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._guard = guard
         self._ssl_context = ssl_context_of(settings.tls, "receive.otlp_http") if settings.tls else None
         self._ingest = OtlpIngest(
-            "otlp_http", "200", settings, spans, telemetry, limits=limits, redactor=redactor, clock=clock
+            "otlp_http", "200", settings, spans, telemetry, limits=limits, redactor=redactor, own=own, clock=clock
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)

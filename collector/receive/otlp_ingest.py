@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collector.admission.fair_limit import Holding
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
+from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.rejection import Rejected
 from collector.receive.sender_limits import SenderLimits
@@ -43,6 +44,7 @@ class OtlpIngest:
         *,
         limits: SenderLimits | None = None,
         redactor: Redactor | None = None,
+        own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -51,6 +53,7 @@ class OtlpIngest:
         self._spans = spans
         self._telemetry = telemetry
         self._redactor = redactor
+        self._own = own
         self.clock = clock
         self._wall = wall
         self._stopping = False
@@ -98,7 +101,15 @@ class OtlpIngest:
             TimeoutError: it did not answer in time.
         """
         tenant = sender.tenant.name if sender.tenant else ""
-        parsed = parse(body, signal, form, max_items=self._settings.max_items, redactor=self._redactor, tenant=tenant)
+        parsed = parse(
+            body,
+            signal,
+            form,
+            max_items=self._settings.max_items,
+            redactor=self._redactor,
+            tenant=tenant,
+            own=self._own,
+        )
         self._limits.count_items(sender, parsed.items)
         if parsed.records:
             holding.add_bytes(sum(len(each.value) for each in parsed.records if each.value is not body))

@@ -19,8 +19,10 @@ from collector.otlp.decode import (
     read_request,
     request_from_json,
     request_from_protobuf,
+    scopes_of,
     split_by_trace,
 )
+from collector.otlp.own_items import OwnItems
 from collector.receive.rejection import NotRedacted
 from collector.records.tenants import trace_key
 from collector.redact.otlp_request import redact_request
@@ -85,10 +87,11 @@ def parse(
     max_items: int | None = None,
     redactor: Redactor | None = None,
     tenant: str = "",
+    own: OwnItems | None = None,
 ) -> ParsedRequest:
     """Parse a request and split it by trace; without a form it is detected. An empty body is an empty request.
 
-    `tenant` is the name of the sender, "" without one.
+    `tenant` is the name of the sender, "" without one. What `own` has signed is left out.
 
     Raises:
         TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.
@@ -98,11 +101,12 @@ def parse(
     if not body:
         return ParsedRequest(signal, [], 0, 0, 0)
     request = _read(body, signal, form, max_items)
+    self_emitted = own.remove_from(scopes_of(request)) if own is not None else 0
     if redactor is not None:
         _redact(request, redactor)
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
-    original = body if form == "protobuf" and redactor is None else None
-    return _parsed(signal, split_by_trace(request, original), _ended_at(request), tenant)
+    original = body if form == "protobuf" and redactor is None and not self_emitted else None
+    return _parsed(signal, split_by_trace(request, original), self_emitted, _ended_at(request), tenant)
 
 
 def _redact(request: Request, redactor: Redactor) -> None:
@@ -133,7 +137,7 @@ def _ended_at(request: Request) -> float | None:
     return None
 
 
-def _parsed(signal: Signal, split: Split, ended_at: float | None, tenant: str) -> ParsedRequest:
+def _parsed(signal: Signal, split: Split, self_emitted: int, ended_at: float | None, tenant: str) -> ParsedRequest:
     headers = (("signal", signal.encode()),)
     records: list[Record] = []
     without_trace = split.without_trace
@@ -142,6 +146,4 @@ def _parsed(signal: Signal, split: Split, ended_at: float | None, tenant: str) -
             records.append(Record(trace_key(trace_id, tenant), piece, headers))
         else:
             without_trace += split_by_trace(request_from_protobuf(piece, signal)).items
-    return ParsedRequest(
-        signal, records, split.items - without_trace - split.self_emitted, without_trace, split.self_emitted, ended_at
-    )
+    return ParsedRequest(signal, records, split.items - without_trace, without_trace, self_emitted, ended_at)

@@ -30,6 +30,7 @@ from collector.service.health_checks import start_health_checks
 from collector.service.link import start_link
 from collector.service.open_guard import open_guard
 from collector.service.open_logs import Logs, open_logs
+from collector.service.own_items import own_items
 from collector.service.page import start_page
 from collector.service.plan_builder import build_plan
 from collector.service.process import Process, open_tasks
@@ -149,21 +150,21 @@ async def running(
     async with AsyncExitStack() as stack:
         linking = config.settings.assemble.link is not None
         logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking, telemetry=telemetry))
-        judges = await stack.enter_async_context(
-            open_judges(config, await GeneratedStepsStore.open(logs.definitions), telemetry, resources.health)
-        )
+        steps = await GeneratedStepsStore.open(logs.definitions)
+        own = await own_items(steps)
+        judges = await stack.enter_async_context(open_judges(config, steps, telemetry, resources.health))
         plan = build_plan(config, judges)
         exporters: Sequence[ExportStage] = ()
         guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))
         if "export" in stages:
-            exporters = await stack.enter_async_context(open_exporters(config, plan, telemetry, resources.health))
+            exporters = await stack.enter_async_context(open_exporters(config, plan, telemetry, resources.health, own))
         else:
             await stack.enter_async_context(serving_metrics(config, telemetry, resources.health))
         stack.push_async_callback(resources.guardrails.close)
         tasks = await stack.enter_async_context(open_tasks(telemetry))
         process = Process(
             config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
-            guard=guard,
+            guard=guard, own=own,
         )  # fmt: skip
         start_health_checks(process)
         start_retention(process)

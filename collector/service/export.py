@@ -13,6 +13,7 @@ from collector.export.exporter import ExportContext, ExporterPlugin, MonitoredEv
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage
+from collector.otlp.own_items import OwnItems
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 
@@ -21,14 +22,14 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_exporters(
-    config: Config, plan: Plan, telemetry: Telemetry, health: Health
+    config: Config, plan: Plan, telemetry: Telemetry, health: Health, own: OwnItems
 ) -> AsyncGenerator[Sequence[ExportStage]]:
     """The stages of the exporters that are configured; each consumes the evaluations log by itself.
 
     Raises:
         ConfigError: an exporter cannot work here.
     """
-    context = ExportContext(telemetry=telemetry, evaluators=tuple(_watched(plan)), health=health)
+    context = ExportContext(telemetry=telemetry, evaluators=tuple(_watched(plan)), health=health, own=own)
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []
         for name, settings in config.exporters.items():

@@ -16,6 +16,7 @@ from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold
 from collector.logs.slewed_clock import SlewedClock
+from collector.otlp.own_items import OwnItems
 from collector.service.open_logs import Logs
 from collector.service.process_resources import ProcessResources
 from collector.telemetry.registry import Telemetry
@@ -94,6 +95,7 @@ class Process:
     tasks: Tasks
     stack: AsyncExitStack
     guard: Guard
+    own: OwnItems
     clock: Callable[[], float] = field(default_factory=SlewedClock)
 
     def guarded(self, stage: Stage, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:

@@ -66,7 +66,12 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         ConfigError: the address cannot be bound.
     """
     receiver = OtlpHttpReceiver(
-        settings, process.logs.spans, process.telemetry, limits=limits, redactor=process.resources.redactor
+        settings,
+        process.logs.spans,
+        process.telemetry,
+        limits=limits,
+        redactor=process.resources.redactor,
+        own=process.own,
     )
     try:
         return await process.stack.enter_async_context(receiver.serve())
@@ -85,7 +90,12 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
     from collector.receive.otlp_grpc import OtlpGrpcReceiver  # an extra, which need not be installed
 
     receiver = OtlpGrpcReceiver(
-        settings, process.logs.spans, process.telemetry, limits=limits, redactor=process.resources.redactor
+        settings,
+        process.logs.spans,
+        process.telemetry,
+        limits=limits,
+        redactor=process.resources.redactor,
+        own=process.own,
     )
     return await process.stack.enter_async_context(receiver.serve())
 
@@ -113,6 +123,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
             receiver = KafkaReceiver(
                 ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
                 on_unreadable=dead_letters.take_async, redactor=process.resources.redactor, where=source.where,
+                own=process.own,
             )  # fmt: skip
             group = f"{settings.group}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
@@ -121,5 +132,5 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
 
 async def _read_files(process: Process, paths: Sequence[Path]) -> None:
     logs, redactor = process.logs, process.resources.redactor
-    count = await read_files(paths, logs.spans, logs.turns, process.telemetry, redactor=redactor)
+    count = await read_files(paths, logs.spans, logs.turns, process.telemetry, redactor=redactor, own=process.own)
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.otlp.decode import OWN_SCOPE, Signal, request_from_protobuf, split_by_trace
+from collector.otlp.decode import Signal, request_from_protobuf, split_by_trace
 
 CAPTURED = Path(__file__).parents[2] / "golden" / "otlp"
 
@@ -28,7 +28,7 @@ def copied(request: Any) -> dict[str, Any]:
     for outer, resource in enumerate(request.resource_spans if spans else request.resource_logs):
         for inner, scope in enumerate(resource.scope_spans if spans else resource.scope_logs):
             for item in scope.spans if spans else scope.log_records:
-                if not item.trace_id or scope.scope.name == OWN_SCOPE:
+                if not item.trace_id:
                     continue
                 made = traces.setdefault(item.trace_id.hex(), (type(request)(), {}))
                 into = made[1].get((outer, inner))

@@ -193,11 +193,6 @@ class TestReading:
         assert not span.attributes
         assert not span.events
 
-    def test_own_spans_are_left_out(self) -> None:
-        trace = Trace().span(1, scope="evalstream").record(1, "gen_ai.evaluation.result", scope="evalstream")
-        assert spans_of(trace.spans) == []
-        assert records_of(trace.logs) == []
-
 
 class TestSplitting:
     def test_a_single_trace_keeps_its_bytes(self) -> None:
@@ -217,14 +212,13 @@ class TestSplitting:
             [("3", "b")],
         ]
         assert pieces[0][0].resource == {"service.name": "shop"}
-        assert (split.items, split.without_trace, split.self_emitted) == (3, 0, 0)
+        assert (split.items, split.without_trace) == (3, 0)
 
-    def test_what_names_no_trace_and_what_is_ours_is_counted_and_left_out(self) -> None:
+    def test_what_names_no_trace_is_counted_and_left_out(self) -> None:
         trace = Trace().record(1, "a")
         trace.logs.resource_logs[0].scope_logs[0].log_records.add(event_name="stray")
-        trace.record(1, "gen_ai.evaluation.result", scope="evalstream")
         split = split_by_trace(trace.logs)
-        assert (split.items, split.without_trace, split.self_emitted) == (3, 1, 1)
+        assert (split.items, split.without_trace) == (2, 1)
         assert [record.event_name for record in records_of(request_from_protobuf(split.pieces[0][1], "logs"))] == ["a"]
 
     def test_nothing(self) -> None:

@@ -6,6 +6,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otlp_samples import logs_request, trace_id, traces_request
 
 from collector.errors import BadInput, TooLarge
+from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import parse
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS
@@ -49,11 +50,13 @@ def test_log_records_without_a_trace_are_left_out_quietly():
     assert telemetry.counter(RECEIVE_ITEMS, "test", "logs", "ignored")._value.get() == 1
 
 
-def test_what_the_service_wrote_itself_is_left_out():
-    request = traces_request(ONE)
+def test_what_the_service_has_signed_is_left_out():
+    own, request = OwnItems(b"key"), traces_request(ONE, TWO)
     request.resource_spans[0].scope_spans[0].scope.name = "evalstream"
-    intake = parse(request.SerializeToString(), "traces", "protobuf")
-    assert (intake.records, intake.accepted, intake.self_emitted, intake.rejected) == ([], 0, 1, 0)
+    own.sign(request.resource_spans[0].scope_spans[0].spans[0])
+    intake = parse(request.SerializeToString(), "traces", "protobuf", own=own)
+    assert (intake.accepted, intake.self_emitted, intake.rejected, intake.items) == (1, 1, 0, 2)
+    assert [record.key for record in intake.records] == [TWO.hex().encode()]
 
 
 def test_an_empty_body_is_an_empty_request():

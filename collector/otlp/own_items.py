@@ -1,0 +1,54 @@
+"""What this deployment has exported itself, known by a signature that only it can make.
+
+The name of a scope is written by whoever sends: it says nothing about who did. So the exporter signs what it sends with
+a key of the deployment, and what comes back with a valid signature is left out: it is not to be judged.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from typing import Any
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+OWN_SCOPE = "evalstream"
+"""The instrumentation scope of everything this service emits."""
+
+SIGNATURE = "evalstream.signature"
+EVALUATION_ID = "evalstream.evaluation.id"
+_DIGEST_BYTES = 16
+
+
+class OwnItems:
+    """Signs spans and log records with the key of a deployment, and removes those from requests that it has signed."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def sign(self, item: Any) -> None:
+        """Add the signature to a span or log record that has its ids and attributes."""
+        value = AnyValue(string_value=self._signature(item))
+        item.attributes.append(KeyValue(key=SIGNATURE, value=value))
+
+    def remove_from(self, scopes: Iterator[tuple[Any, Any]]) -> int:
+        """Remove what is ours from the (resource, scope) pairs of a request; returns how much it was."""
+        removed = 0
+        for _, scope in scopes:
+            if scope.scope.name == OWN_SCOPE:
+                items = scope.spans if hasattr(scope, "spans") else scope.log_records
+                for index in reversed(range(len(items))):
+                    if self._is_own(items[index]):
+                        del items[index]
+                        removed += 1
+        return removed
+
+    def _is_own(self, item: Any) -> bool:
+        signatures = [pair.value.string_value for pair in item.attributes if pair.key == SIGNATURE]
+        return len(signatures) == 1 and hmac.compare_digest(signatures[0].encode(), self._signature(item).encode())
+
+    def _signature(self, item: Any) -> str:
+        """Of the kind of item, its ids, and the evaluation: what nobody on the way has reason to change."""
+        evaluation = "".join(pair.value.string_value for pair in item.attributes if pair.key == EVALUATION_ID)
+        signed = b"\x1f".join((type(item).__name__.encode(), item.trace_id, item.span_id, evaluation.encode()))
+        return hmac.digest(self._key, signed, "sha256")[:_DIGEST_BYTES].hex()
