@@ -45,7 +45,7 @@ def rules_hash(config: Config) -> str:
 
 
 def _pipeline(config: Config) -> list[str]:
-    """The stages without which no score comes, or nobody is told of it."""
+    """The stages without which no score comes, or nobody is notified."""
     watched = config.settings.alerts.watcher is not None
     return ["receive", "assemble", "evaluate", *(["export"] * bool(config.exporters)), *(["watch"] * watched)]
 
