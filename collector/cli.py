@@ -94,6 +94,15 @@ def _load(path: Path) -> Config:
     return config
 
 
+def _load_for_traffic(path: Path) -> Config:
+    """Read a configuration for what the service receives: what would read attributes that nothing has is refused."""
+    from collector.config.attribute_names import refuse_unknown_attributes
+
+    config = _load(path)
+    refuse_unknown_attributes(config)
+    return config
+
+
 def _version(letters: bool) -> None:
     if letters:
         from importlib.metadata import version
@@ -139,7 +148,7 @@ def run(
     ] = "receive,assemble,evaluate,export,watch,page",
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    checked = _load(config)
+    checked = _load_for_traffic(config)
     from collector.service.app import serve, stages_of
 
     serve(checked, stages_of(stages))
@@ -159,7 +168,7 @@ def check(
     from collector.commands.plan_json import plan_json
     from collector.commands.traffic import counts_of, traffic
 
-    checked = _load(config)
+    checked = _load_for_traffic(config)
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
+from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.identity import IdentityLookup
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
@@ -35,7 +36,8 @@ class ApplicationEvent(NamedTuple):
 class CollectedTrace(NamedTuple):
     """The spans of a trace and the log records that dialects read, each once and in an order of their own content.
 
-    Spans without evidence of a dialect or an identity have no attributes here: they only complete the tree. `events`
+    Spans without evidence of a dialect, an identity or a declared attribute have no attributes here: they only
+    complete the tree. `events`
     are the other events of all spans and log records, by time.
     """
 
@@ -45,7 +47,11 @@ class CollectedTrace(NamedTuple):
 
 
 def collect_trace(
-    pieces: Iterable[TracePiece], dialects: Dialects, identity: IdentityLookup, on_bad: Callable[[BadInput], None]
+    pieces: Iterable[TracePiece],
+    dialects: Dialects,
+    identity: IdentityLookup,
+    on_bad: Callable[[BadInput], None],
+    application: ApplicationAttributes | None = None,
 ) -> CollectedTrace | None:
     """Collect the pieces of a trace; None if nothing in them concerns a model.
 
@@ -58,7 +64,7 @@ def collect_trace(
     records = (
         _collect_records(_parse_requests(values["logs"], "logs", on_bad), dialects, events) if values["logs"] else []
     )
-    span_filter = _SpanFilter(dialects, identity, events)
+    span_filter = _SpanFilter(dialects, identity, events, application or None)
     spans: list[Span] = []
     for request in _parse_joined(values["traces"], on_bad):
         spans += spans_of(cast("Any", request), span_filter.find_evidence)
@@ -95,10 +101,17 @@ _NAME = re.compile(EVENT_NAME)
 class _SpanFilter:
     """Decides which spans are decoded; `matched` is the mask of all dialects that have evidence in the trace."""
 
-    __slots__ = ("_dialects", "_events", "_identity", "matched")
+    __slots__ = ("_application", "_dialects", "_events", "_identity", "matched")
 
-    def __init__(self, dialects: Dialects, identity: IdentityLookup, events: _EventCollector) -> None:
+    def __init__(
+        self,
+        dialects: Dialects,
+        identity: IdentityLookup,
+        events: _EventCollector,
+        application: ApplicationAttributes | None,
+    ) -> None:
         self.matched = 0
+        self._application = application
         self._dialects = dialects
         self._identity = identity
         self._events = events
@@ -112,7 +125,9 @@ class _SpanFilter:
         if mask:
             self.matched |= mask
             return mask << 1
-        return int(self._identity.concerns(keys))
+        return int(
+            self._identity.concerns(keys) or (self._application is not None and self._application.concerns(keys))
+        )
 
 
 def _parse_joined(values: set[bytes], on_bad: Callable[[BadInput], None]) -> Iterable[Request]:

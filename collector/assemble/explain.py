@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from collector.assemble.collect_trace import TracePiece, collect_trace
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.trace import Assembler, TraceAnalysis
+from collector.assemble.tree import SpanTree
+from collector.assemble.turns import AssembledTurn
 from collector.dialects.call import Call, Kind, find_conflicts
 from collector.errors import BadInput
 from collector.otlp.span import Span
-from evaluators.cases import Turn
+from collector.records.attributes import attributes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +39,14 @@ class ExplainedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedTurn:
-    """A turn of the trace; `incomplete` says why it cannot be judged."""
+    """A turn of the trace; `incomplete` says why it cannot be judged, `attributes` from where each one came."""
 
     turn_id: str
     span_id: str | None
     conversation_id: str | None
     failed: bool
     incomplete: str | None
+    attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class ExplainedTrace:
 def explain(trace_id: str, pieces: Iterable[TracePiece], assembler: Assembler) -> ExplainedTrace:
     """Explain how a trace is read; without spans, nothing in it concerns a model."""
     bad: list[BadInput] = []
-    trace = collect_trace(pieces, assembler.dialects, assembler.identity, bad.append)
+    trace = collect_trace(pieces, assembler.dialects, assembler.identity, bad.append, assembler.application)
     unreadable = [str(error) for error in bad]
     if trace is None:
         return ExplainedTrace(trace_id=trace_id, unreadable=unreadable, spans=(), records=0, events=(), turns=())
@@ -76,7 +79,7 @@ def explain(trace_id: str, pieces: Iterable[TracePiece], assembler: Assembler) -
         spans=[_explain_span(span, by_id.get(span.span_id), analysis, assembler) for span in trace.spans],
         records=len(trace.records),
         events=sorted({each.event_name for each in trace.records}),
-        turns=[_explain_turn(each.turn) for each in analysis.assembly.turns],
+        turns=[_explain_turn(each, analysis.tree) for each in analysis.assembly.turns],
     )
 
 
@@ -95,6 +98,7 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
         outcome = "failed" if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
         conversation = turn.conversation_id or "unknown"
         yield f"  turn {turn.turn_id} of span {turn.span_id}, conversation {conversation}: {outcome}"
+        yield from (f"    {name} from {origin}" for name, origin in turn.attributes.items())
 
 
 def _format_span(span: ExplainedSpan) -> Iterator[str]:
@@ -114,14 +118,46 @@ def _format_span(span: ExplainedSpan) -> Iterator[str]:
     yield f"    {span.outcome}"
 
 
-def _explain_turn(turn: Turn) -> ExplainedTurn:
+def _explain_turn(assembled: AssembledTurn, tree: SpanTree) -> ExplainedTurn:
+    turn = assembled.turn
     return ExplainedTurn(
         turn_id=turn.turn_id,
         span_id=turn.span_id,
         conversation_id=turn.conversation_id,
         failed=turn.error is not None,
         incomplete=turn.incomplete,
+        attributes=dict(_explain_attributes(assembled, tree)),
     )
+
+
+_OF_RESOURCE = {
+    "service": ("service.name",),
+    "service_version": ("service.version",),
+    "environment": ("deployment.environment.name", "deployment.environment"),
+}
+
+
+def _explain_attributes(assembled: AssembledTurn, tree: SpanTree) -> Iterator[tuple[str, str]]:
+    """The attributes that the turn's evaluations will have, each with the place that it came from."""
+    turn = assembled.turn
+    span = tree.spans.get(turn.span_id or "")
+    for name in attributes_of(turn, assembled.declared):
+        declared = assembled.declared.get(name)
+        if declared is not None:
+            place = f"span {declared.span_id}" if declared.span_id else "the resource"
+            yield name, f"{declared.key} of {place}"
+        elif name in _OF_RESOURCE:
+            keys = _OF_RESOURCE[name]
+            key = next((key for key in keys if span is not None and key in span.resource), keys[0])
+            yield name, f"{key} of the resource"
+        elif name == "language":
+            yield name, "the user's words"
+        elif name == "tools":
+            yield name, "the tools that were called"
+        elif name == "dialect":
+            yield name, "the attributes of the span"
+        else:
+            yield name, f"span {turn.span_id}, as read by {turn.dialect}"
 
 
 _WITHOUT_MESSAGES = frozenset({"tool", "retrieval", "other"})

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.feedback_and_events import add_events, add_feedback
@@ -43,17 +44,23 @@ class TraceAnalysis:
 
 
 class Assembler:
-    """Assembles traces, given the dialects in use and the attributes that identify conversations and users."""
+    """Assembles traces, given the dialects in use and the attributes of conversations, users and the application."""
 
-    def __init__(self, dialects: Dialects, identity: IdentityLookup | None = None) -> None:
+    def __init__(
+        self,
+        dialects: Dialects,
+        identity: IdentityLookup | None = None,
+        application: ApplicationAttributes | None = None,
+    ) -> None:
         self.dialects = dialects
         self.identity = identity or IdentityLookup()
+        self.application = application or ApplicationAttributes()
 
     def assemble(
         self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None
     ) -> Assembly:
         """Assemble the turns of one trace, in order of their ends. Invalid pieces are reported and left out."""
-        trace = collect_trace(pieces, self.dialects, self.identity, on_bad)
+        trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.application)
         return self.analyze(trace).assembly if trace is not None else Assembly()
 
     def analyze(self, trace: CollectedTrace) -> TraceAnalysis:
@@ -73,7 +80,7 @@ class Assembler:
     def _build_turns(
         self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
     ) -> list[AssembledTurn]:
-        builder = TurnBuilder(parsed_spans, tree, self.identity)
+        builder = TurnBuilder(parsed_spans, tree, self.identity, self.application)
         passages = PassageIndex(parsed_spans, tree)
         hints = find_question_hints(parsed_spans)
         turns: list[AssembledTurn] = []

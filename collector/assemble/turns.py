@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from collector.assemble.application_attributes import (
+    NO_VALUES,
+    ApplicationAttributes,
+    AttributeValue,
+    InheritedAttributes,
+    Values,
+)
 from collector.assemble.completeness import missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, parse_identifier
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
@@ -17,6 +24,7 @@ from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.messages import split_system_prompt
 from collector.otlp.span import Span
+from collector.records.attributes import LONGEST_LABEL, plain_value
 from evaluators.cases import Json, Message, TokenCount, Turn
 
 _NO_IDS: ConversationAndUser = (None, None)
@@ -25,20 +33,29 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class AssembledTurn:
-    """A turn and the ids of the spans that it was built from."""
+    """A turn, the ids of the spans that it was built from, and from where it has the declared attributes."""
 
     turn: Turn
     spans: frozenset[str]
+    declared: Values = field(default_factory=dict[str, AttributeValue])
 
 
 class TurnBuilder:
     """Builds the turns of one trace."""
 
-    def __init__(self, parsed_spans: Sequence[ParsedSpan], tree: SpanTree, identity: IdentityLookup) -> None:
+    def __init__(
+        self,
+        parsed_spans: Sequence[ParsedSpan],
+        tree: SpanTree,
+        identity: IdentityLookup,
+        application: ApplicationAttributes | None = None,
+    ) -> None:
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
         self._identity = identity
+        self._inherited = InheritedAttributes(application, tree.spans) if application else None
         self._ordinals: dict[tuple[str, ...], int] = {}
+        self._ids: dict[str, ConversationAndUser] = {}
         self._trace_identity: ConversationAndUser | None = None
 
     def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
@@ -50,6 +67,7 @@ class TurnBuilder:
         answer = None if draft.error is not None or incomplete else draft.answer or ""
         system, history = _split_history(draft)
         conversation, user = self._find_identity(draft, span)
+        declared = self._find_declared(draft, span) if self._inherited else NO_VALUES
         turn = Turn(
             turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,
@@ -73,9 +91,9 @@ class TurnBuilder:
             error=draft.error,
             incomplete=incomplete,
             trace_state=span.trace_state or None,
-            attributes=_collect_attributes(draft, span, call),
+            attributes=_collect_attributes(draft, span, call, declared),
         )
-        return AssembledTurn(turn, _collect_span_ids(draft))
+        return AssembledTurn(turn, _collect_span_ids(draft), declared)
 
     def _identify(self, span: Span, draft: TurnDraft, question: str | None, answer: str | None) -> str:
         """32 hex digits: a hash of question and answer if both are known, else of the span.
@@ -98,13 +116,28 @@ class TurnBuilder:
             if isinstance(each, Call):
                 ids: ConversationAndUser = (parse_identifier(each.conversation_id), parse_identifier(each.user_id))
             else:
-                ids = self._identity.find(each.attributes) if each.attributes else _NO_IDS
+                ids = self._find_ids(each) if each.attributes else _NO_IDS
             conversation, user = conversation or ids[0], user or ids[1]
             if conversation and user:
                 return conversation, user
         for ids in (self._find_trace_identity(), self._identity.find(span.resource)):
             conversation, user = conversation or ids[0], user or ids[1]
         return conversation, user
+
+    def _find_declared(self, draft: TurnDraft, span: Span) -> Values:
+        """Find the application's own attributes: on the model's span, its ancestors, the resource."""
+        assert self._inherited is not None
+        own = [each.span for each in draft.last.parsed_spans] if draft.last else []
+        own += [draft.enclosing_span.span] if draft.enclosing_span else []
+        others = [each for each in own if each.span_id != span.span_id]
+        return self._inherited.of(span, self._tree.ancestors(span.span_id), others)
+
+    def _find_ids(self, span: Span) -> ConversationAndUser:
+        """Find the ids that a span has; once, since many turns may be below a span with long texts."""
+        ids = self._ids.get(span.span_id)
+        if ids is None:
+            ids = self._ids[span.span_id] = self._identity.find(span.attributes)
+        return ids
 
     def _iterate_nearest_sources(self, draft: TurnDraft, span: Span) -> Iterable[Span | Call]:
         """The draft's own spans, then their ancestors, nearest first."""
@@ -125,7 +158,7 @@ class TurnBuilder:
             if len(self._tree.spans) == 1:
                 self._trace_identity = _NO_IDS
                 return _NO_IDS
-            identities = [self._identity.find(span.attributes) for span in self._tree.spans.values() if span.attributes]
+            identities = [self._find_ids(span) for span in self._tree.spans.values() if span.attributes]
             conversation_ids = {each[0] for each in identities} - {None}
             user_ids = {each[1] for each in identities} - {None}
             self._trace_identity = (
@@ -195,10 +228,11 @@ def _as_nonempty_text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _collect_attributes(draft: TurnDraft, span: Span, call: Call) -> dict[str, Json]:
+def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Values) -> dict[str, Json]:
     """The attributes by which monitors may select turns, beside a turn's fields."""
     enclosing_span = draft.enclosing_span
     resource = span.resource
+    own_spans = (span, enclosing_span.span) if enclosing_span else (span,)
     attributes = {
         "span_name": span.name,
         "scope": span.scope,
@@ -210,9 +244,38 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call) -> dict[str, J
             resource.get("deployment.environment.name", resource.get("deployment.environment"))
         ),
         "service_version": _as_nonempty_text(resource.get("service.version")),
+        "prompt": _find_label(own_spans, _PROMPT),
+        "prompt_version": _find_label(own_spans, _PROMPT_VERSION),
     }
     uncertain = {"input_uncertain": True} if call.uncertain else {}
-    return {**{name: value for name, value in attributes.items() if value}, **uncertain}
+    standard = {**{name: value for name, value in attributes.items() if value}, **uncertain}
+    return {**standard, **{name: each.value for name, each in declared.items()}} if declared else standard
+
+
+_PROMPT = (
+    "gen_ai.prompt.name",
+    "langfuse.observation.prompt.name",
+    "traceloop.prompt.key",
+    "langsmith.metadata.lc_hub_repo",
+)
+_PROMPT_VERSION = (
+    "gen_ai.prompt.version",
+    "langfuse.observation.prompt.version",
+    "traceloop.prompt.version",
+    "langsmith.metadata.lc_hub_commit_hash",
+    "llm.prompt_template.version",
+)
+
+
+def _find_label(spans: Iterable[Span], keys: Sequence[str]) -> str | None:
+    """The name or number under the first of the keys that a span has."""
+    for span in spans:
+        for key in keys:
+            if key in span.attributes:
+                value = plain_value(span.attributes[key])
+                if value is not None:
+                    return str(value)[:LONGEST_LABEL]
+    return None
 
 
 def _collect_span_ids(draft: TurnDraft) -> frozenset[str]:

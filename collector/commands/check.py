@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from collector.alerting.rules.detectability import alert_lines
 from collector.commands.capacity import capacity_lines
@@ -17,6 +19,8 @@ from collector.config.settings import (
     LogSettings,
     MonitorSettings,
 )
+from collector.export.prometheus import PrometheusSettings
+from collector.export.segments import count_segments
 from collector.golden.cases import read_cases
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import chain_text
@@ -40,6 +44,7 @@ def report(config: Config) -> Iterator[str]:
         yield f"receive    {line}"
     yield f"assemble   a trace is assembled {_time(settings.assemble.idle_timeout)} after its last span"
     yield f"           {_link(settings.assemble.link)}"
+    yield from (f"           {line}" for line in _attributes(settings.assemble.declared_attributes))
     yield from _judges(config)
     for name, jury in settings.juries.items():
         yield f"jury       {name}: {jury.combine} of {listed(jury.judges)}"
@@ -49,7 +54,7 @@ def report(config: Config) -> Iterator[str]:
     yield from (f"all        {line}" for line in _budget(settings.evaluate.budget))
     yield ""
     for name in settings.export:
-        yield f"export     {name}"
+        yield f"export     {name}{_segments(config.exporters[name])}"
     if settings.page is not None:
         note = "" if settings.page.show_text else "; texts are hidden"
         yield f"page       http://{settings.page.host}:{settings.page.port}/{note}"
@@ -115,6 +120,23 @@ def _link(link: LinkSettings | None) -> str:
     services = "any service" if EVERY in link.services else listed(link.services)
     apart = f"at most {_time(link.idle_timeout)} apart"
     return f"traces of {services} without a conversation id are linked by history, {apart}"
+
+
+def _attributes(declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for name, keys in declared.items():
+        source = "" if list(keys) == [name] else f" from {' or '.join(keys)}"
+        yield f"attribute {name}{source}, nearest to the model's span"
+
+
+def _segments(exporter: BaseModel) -> str:
+    if not isinstance(exporter, PrometheusSettings) or not exporter.dimensions:
+        return ""
+    parts = [
+        f"{each.attribute} ({f'{each.most} most frequent values' if each.most else listed(each.values)}, else other)"
+        for each in exporter.dimensions
+    ]
+    count = count_segments(exporter.dimensions)
+    return f": segments by {' and '.join(parts)}: at most {plural(count, 'segment')} at a time for each evaluator"
 
 
 def _access(settings: OtlpSettings) -> str:

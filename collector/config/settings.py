@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
@@ -19,6 +20,7 @@ from collector.otlp.span import EVENT_NAME
 from collector.page.settings import PageSettings
 from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
+from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
 
 _EVENT_NAME = re.compile(EVENT_NAME)
@@ -145,8 +147,12 @@ class LinkSettings(Section):
     )
 
 
+AttributeName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
+AttributeKey = Annotated[str, Field(min_length=1, max_length=200)]
+
+
 class AssembleSettings(Section):
-    """When a trace is complete, and which traces belong together."""
+    """When a trace is complete, which traces belong together, and what else is noted of a turn."""
 
     idle_timeout: Seconds = Field(
         default=10.0, description="A trace is assembled when nothing of it arrived for this time."
@@ -155,9 +161,31 @@ class AssembleSettings(Section):
         default=60.0, description="How long late spans of a trace are still combined with the rest."
     )
     identity: IdentitySettings = IdentitySettings()
+    attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
+        default_factory=list[str],
+        max_length=32,
+        description="The application's own attributes of turns: a list of names, each its own key, or keys by name: "
+        "{tier: [app.tier, user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource; "
+        "there an attribute, then metadata, tags and baggage.",
+    )
     link: LinkSettings | None = Field(
         default=None, description="Without it, a trace without a conversation id is a conversation of its own."
     )
+
+    @field_validator("attributes")
+    @classmethod
+    def _not_ours(cls, attributes: list[str] | dict[str, list[str]]) -> list[str] | dict[str, list[str]]:
+        for name in attributes:
+            if is_reserved(name):
+                raise ValueError(f"{name} has a meaning of its own in every turn or evaluation; choose another name")
+        return attributes
+
+    @property
+    def declared_attributes(self) -> Mapping[str, Sequence[str]]:
+        """The keys of each declared attribute, best first."""
+        if isinstance(self.attributes, dict):
+            return {name: keys or [name] for name, keys in self.attributes.items()}
+        return {name: [name] for name in self.attributes}
 
 
 class BreakerSettings(Section):

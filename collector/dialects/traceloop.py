@@ -46,13 +46,17 @@ _OPERATIONS: dict[str, Kind] = {
 }
 
 
+_MESSAGE = re.compile(r"gen_ai\.(?:prompt|completion)\.\d")
+"""The beginning of a message's attribute. The conventions have `gen_ai.prompt.name`, which is none."""
+
+
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     """Read a span that has indexed messages, a request type, or an entity."""
     attributes = span.attributes
     if span.scope == "litellm":
         return None  # uses the same names
     request = find_text(attributes, "llm.request.type")
-    if request or any(key.startswith((PROMPT, COMPLETION)) for key in attributes):
+    if request or any(_MESSAGE.match(key) for key in attributes):
         return _read_model(span, _REQUESTS.get(request or "chat", "model"))
     kind = find_text(attributes, _KIND)
     if kind is not None:

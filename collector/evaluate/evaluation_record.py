@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collector.evaluate.plan import Job
+from collector.records.attributes import attributes_of
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result
 from evaluators.evaluation_record import make_record
@@ -26,9 +27,10 @@ def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evalua
         sampling=job.sampling,
         supersedes=job.supersedes,
         retry=job.retry,
-        attributes=_attributes(job),
+        attributes=_attributes(job, case),
     )
 
 
-def _attributes(job: Job) -> dict[str, Any]:
-    return {**job.attributes, FALLBACK_ATTRIBUTE: job.judge.model} if job.fallback else dict(job.attributes)
+def _attributes(job: Job, case: Turn | Conversation) -> dict[str, Any]:
+    fallback = {FALLBACK_ATTRIBUTE: job.judge.model} if job.fallback else {}
+    return {**attributes_of(case, job.monitor.attributes), **job.attributes, **fallback}

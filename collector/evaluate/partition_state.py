@@ -25,9 +25,10 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import is_retry_request, parse_retry_request
 from collector.evaluate.sampling.population import Population
 from collector.logs.log import StoredRecord
+from collector.records.attributes import with_declared
 from collector.records.json import turn_from_json
 from collector.records.whole_conversation import conversation_fields
-from evaluators.cases import Conversation, Turn
+from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate
 from evaluators.judge import NoJudge
 from evaluators.results import Evaluation, Sampling, Score
@@ -132,6 +133,7 @@ class PartitionState:
         except BadInput as error:
             self.on_bad_record(record, error)
             return []
+        turn = with_declared(turn, self._plan.attributes) if self._plan.attributes else turn
         happened_at = min(_event_time(turn, record.timestamp), record.timestamp)
         jobs = list(self._advance(happened_at, record.offset))
         matching = [monitor for monitor in self._plan.monitors if monitor.matches(turn)]
@@ -307,7 +309,7 @@ class PartitionState:
         attributes: dict[str, Any] = {"closed_by": result.closed_by, "turns": len(result.turns)}
         if result.missing_messages:
             attributes |= {"gaps": result.missing_messages, "incomplete": True}
-        case = _unpacker(result, attributes)
+        case = _unpacker(result, attributes, monitor.attributes)
         size = sum(len(packed.data) for _, packed in result.turns)
         for each in monitor.of_scope("conversation"):
             selected = self._is_selected(monitor, each, result.conversation_id, result.closed_revision)
@@ -414,7 +416,9 @@ def _evaluation_id(assignment: Assignment, conversation_id: str, revision: Close
     return assignment.evaluation_id(conversation_id, revision.digest, fallback=fallback)
 
 
-def _unpacker(result: WindowResult, attributes: dict[str, Any]) -> Callable[[], Conversation]:
+def _unpacker(
+    result: WindowResult, attributes: dict[str, Any], declared: tuple[str, ...]
+) -> Callable[[], Conversation]:
     """A function that unpacks the conversation.
 
     Called when the job has a slot: an unpacked conversation takes several times the memory of a waiting one.
@@ -428,7 +432,12 @@ def _unpacker(result: WindowResult, attributes: dict[str, Any]) -> Callable[[], 
             turns=turns,
             closed_by=result.closed_by,
             revision=result.revision,
-            attributes=attributes,
+            attributes={**_declared_of(turns, declared), **attributes},
         )
 
     return unpack
+
+
+def _declared_of(turns: Iterable[Turn], declared: tuple[str, ...]) -> dict[str, Json]:
+    """The declared attributes of a conversation: each as its latest turn with it has it."""
+    return {name: turn.attributes[name] for turn in turns for name in declared if name in turn.attributes}

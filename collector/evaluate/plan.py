@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args
@@ -13,6 +13,7 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.sampling.draw import draw, inclusion
 from collector.evaluate.sampling.strata import Strata
 from collector.evaluate.sampling.trust import UpstreamTrust
+from collector.records.attributes import turn_language
 from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluator import Evaluator
@@ -93,6 +94,8 @@ class Monitor:
     end_rule: EndRule = field(default_factory=EndRule)
     strata: Strata = field(default_factory=Strata)
     budget: Budget = field(default_factory=Budget)
+    attributes: tuple[str, ...] = ()
+    """Names of the application's own attributes, which its evaluations have, too."""
 
     def of_scope(self, scope: Scope) -> tuple[Assignment, ...]:
         """The assignments whose evaluators judge turns, or conversations."""
@@ -129,6 +132,8 @@ class Plan:
     budget: Budget = field(default_factory=Budget)
     """The budget of all monitors together."""
     trust: UpstreamTrust = field(default_factory=UpstreamTrust)
+    attributes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """The application's own attributes of turns, and the keys under which ready-made turns may have them."""
 
     @property
     def judge_names(self) -> frozenset[str]:
@@ -184,9 +189,11 @@ def conversation_key(turn: Turn) -> str:
 
 
 def text_at(turn: Turn, path: str) -> str:
-    """A turn's field, its `tenant`, or `attributes.<name>`, as text; "" where there is none."""
+    """A turn's field, its `tenant` or `language`, or `attributes.<name>`, as text; "" where there is none."""
     if path == "tenant":
         return tenant_of(turn)
+    if path in {"language", "attributes.language"}:
+        return turn_language(turn) or ""
     if path.startswith("attributes."):
         value = turn.attributes.get(path.removeprefix("attributes."))
     else:

@@ -8,7 +8,9 @@ is under `evalstream.*`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
+from evaluators.cases import Json
 from evaluators.results import Evaluation, Subject
 
 EVENT_NAME = "gen_ai.evaluation.result"
@@ -52,13 +54,18 @@ def _own(evaluation: Evaluation) -> Iterator[tuple[str, Value | None]]:
     yield "evalstream.reason", evaluation.reason
     yield "evalstream.passed", evaluation.passed
     yield "evalstream.method", evaluation.method
-    yield "evalstream.range", evaluation.range
+    yield "evalstream.range", evaluation.range and tuple(map(float, evaluation.range))
     yield "evalstream.raw_score", _number(evaluation.raw_score)
     yield "evalstream.kept_mass", _number(evaluation.kept_mass)
     yield "evalstream.sampling.probability", float(evaluation.sampling.probability)
     yield "evalstream.sampling.stratum", evaluation.sampling.stratum
     yield "evalstream.sampling.unit", evaluation.sampling.unit
     yield "evalstream.cost_usd", _number(evaluation.cost_usd)
+    for name, value in evaluation.attributes.items():
+        if isinstance(value, (str, bool, int, float)):
+            yield f"evalstream.attributes.{name}", value
+        elif isinstance(value, (list, tuple)):
+            yield f"evalstream.attributes.{name}", tuple(map(str, cast("list[Json]", value)))
     if judge := evaluation.judge:
         yield "evalstream.judge.model", judge.model
         yield "evalstream.judge.fingerprint", judge.fingerprint

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.estimator import Clusters
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.scrape import serve_metrics
+from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     ESTIMATOR_W,
@@ -30,7 +31,6 @@ from collector.telemetry.series import (
     JUDGE_MODEL_CHANGES,
     JUDGE_TOKENS,
     LAST_SUCCESS,
-    OTHER,
     SAMPLING_PROBABILITY,
     SCORE,
     TARGET_SCORE,
@@ -40,7 +40,6 @@ from collector.telemetry.series import (
 from evaluators.results import Evaluation, Sampling
 
 _ESTIMATOR = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
-_ALL = "all"
 _MODELS = 1000
 """Names and fingerprints remembered of one judge."""
 
@@ -50,11 +49,13 @@ class PrometheusSettings(ExporterSettings):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
-    segment_by: str | None = Field(
-        default=None, description="The evaluation's attribute that gives the `segment` label; none: `all`."
+    segment_by: str | list[str] | dict[str, Annotated[int, Field(ge=1, le=100)] | list[str]] | None = Field(
+        default=None,
+        description="Attributes that give the `segment` label: a name; several; or for each its values, or how many "
+        "of its most frequent values (10, if left out). The rest is `other`. Without it: `all`.",
     )
     segments: tuple[str, ...] = Field(
-        default=(), max_length=100, description="The values of that attribute that become labels; the rest is `other`."
+        default=(), max_length=100, description="The values of the one attribute of `segment_by`, if it is a name."
     )
     max_conversations: int = Field(
         default=100_000, ge=1, description="Conversations remembered for the error of the mean, about 400 bytes each."
@@ -62,6 +63,23 @@ class PrometheusSettings(ExporterSettings):
     conversation_window: Seconds = Field(
         default=3600.0, description="Scores of a conversation count as dependent within this time of the first."
     )
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """The attributes that tell segments apart."""
+        return dimensions_of(self.segment_by, self.segments)
+
+    @model_validator(mode="after")
+    def _few_segments(self) -> Self:
+        count = count_segments(self.dimensions)
+        if count > MOST_SEGMENTS:
+            raise ValueError(
+                f"segment_by: makes {count:,} combinations, each a series of every metric of every evaluator; at most "
+                f"{MOST_SEGMENTS} are allowed: name fewer attributes or values"
+            )
+        if self.segments and not isinstance(self.segment_by, str):
+            raise ValueError("segments: are the values of one attribute; write segment_by: {name: [values]} instead")
+        return self
 
 
 class PrometheusExporter:
@@ -79,9 +97,8 @@ class PrometheusExporter:
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
         for each in context.evaluators:
             _reserve_labels(context.telemetry, each)
-        for each in context.evaluators:
-            for segment in _segments(settings):
-                _create_series(context.telemetry, each, segment)
+        self._evaluators = context.evaluators
+        self._segments = Segments(settings.dimensions, self._create_segment)
 
     @classmethod
     @asynccontextmanager
@@ -114,7 +131,7 @@ class PrometheusExporter:
             evaluation.evaluator,
             evaluation.evaluator_version,
             evaluation.monitor,
-            self._segment(evaluation),
+            self._segments.of(evaluation.attributes),
         )
         self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, _reason(evaluation)).inc()
         if evaluation.retry is None:
@@ -179,11 +196,10 @@ class PrometheusExporter:
             self._telemetry.counter(JUDGE_MODEL_CHANGES, *key).inc()
         known.add(model)
 
-    def _segment(self, evaluation: Evaluation) -> str:
-        if self._settings.segment_by is None:
-            return _ALL
-        value = str(evaluation.attributes.get(self._settings.segment_by))
-        return value if value in self._settings.segments else OTHER
+    def _create_segment(self, segment: str) -> None:
+        self._telemetry.reserve("segment", segment)
+        for each in self._evaluators:
+            _create_series(self._telemetry, each, segment)
 
 
 def _own_weight(sampling: Sampling) -> float:
@@ -202,10 +218,6 @@ def _reason(evaluation: Evaluation) -> str:
 def _exemplar(evaluation: Evaluation) -> dict[str, str] | None:
     trace = evaluation.subject.trace_id
     return {"trace_id": trace} if trace and len(trace) == 32 else None
-
-
-def _segments(settings: PrometheusSettings) -> tuple[str, ...]:
-    return (_ALL,) if settings.segment_by is None else (*settings.segments, OTHER)
 
 
 def _reserve_labels(telemetry: Telemetry, watched: MonitoredEvaluator) -> None:

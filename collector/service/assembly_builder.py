@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.trace import Assembler
 from collector.config.settings import AssembleSettings, LinkSettings
@@ -18,7 +19,8 @@ from evaluators.cases import Turn
 def build_assembler(settings: AssembleSettings) -> Assembler:
     """The assembler with every dialect that is installed."""
     where = settings.identity
-    return Assembler(Dialects.installed(), IdentityLookup(where.conversation, where.user, where.ignore))
+    identity = IdentityLookup(where.conversation, where.user, where.ignore)
+    return Assembler(Dialects.installed(), identity, ApplicationAttributes(settings.declared_attributes))
 
 
 def build_router(settings: AssembleSettings, turns: Log, unlinked: Log | None) -> TurnRouter:

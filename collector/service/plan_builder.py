@@ -26,7 +26,13 @@ def build_plan(config: Config, judges: Mapping[str, Judge]) -> Plan:
     monitors = tuple(_monitor(name, each, config, judges) for name, each in config.settings.monitors.items())
     evaluate = config.settings.evaluate
     trust = _trust(config.settings.receive.trust_tracestate)
-    return Plan(monitors, salt=evaluate.sampling_salt, budget=_limits(evaluate.budget), trust=trust)
+    return Plan(
+        monitors,
+        salt=evaluate.sampling_salt,
+        budget=_limits(evaluate.budget),
+        trust=trust,
+        attributes=config.settings.assemble.declared_attributes,
+    )
 
 
 def _trust(believed: Literal["never", "always"] | list[str]) -> UpstreamTrust:
@@ -55,6 +61,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
         ),
         strata=_strata(settings.boost, config.evaluators),
         budget=_limits(settings.budget),
+        attributes=tuple(config.settings.assemble.declared_attributes),
     )
 
 

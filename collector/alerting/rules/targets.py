@@ -9,6 +9,7 @@ from collector.alerting.detection import SCORES_PER_CONVERSATION, DropDetector, 
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.loading import Config
 from collector.export.prometheus import PrometheusSettings
+from collector.export.segments import count_segments
 from evaluators.cases import Scope
 
 
@@ -74,7 +75,7 @@ def segment_count(config: Config) -> int:
     prometheus = config.exporters.get("prometheus")
     if not config.settings.alerts.by_segment or not isinstance(prometheus, PrometheusSettings):
         return 1
-    return 1 if prometheus.segment_by is None else len(prometheus.segments) + 1
+    return count_segments(prometheus.dimensions)
 
 
 def detector(

@@ -36,6 +36,7 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.past_subjects import Turns, by_conversation, case_of, turns_in_log
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log, LogError, LogUnavailable, Record
+from collector.records.attributes import with_declared
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment
@@ -224,7 +225,12 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
 async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], options: ReplayOptions) -> Turns:
     if options.paths:
         return by_conversation(turns_in(options.paths, config))
-    return await turns_in_log(logs.turns, {each.evaluation.subject.conversation_id for each in past})
+    stored = await turns_in_log(logs.turns, {each.evaluation.subject.conversation_id for each in past})
+    declared = config.settings.assemble.declared_attributes
+    return {
+        conversation: {turn_id: with_declared(turn, declared) for turn_id, turn in turns.items()}
+        for conversation, turns in stored.items()
+    }
 
 
 def _jobs(past: Sequence[PastEvaluation], turns: Turns, assignments: Mapping[str, Assignment]) -> list[PastJob]:

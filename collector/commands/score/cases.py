@@ -10,12 +10,13 @@ from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.identity import turns_digest
 
-MONITOR = Monitor(name="score", assignments=(), match={})
-"""The monitor in the records of file evaluations."""
 
+def jobs_of(turns: Iterable[Turn], assignments: Sequence[Assignment], declared: tuple[str, ...] = ()) -> Iterator[Job]:
+    """Every evaluation to be made: each evaluator on each turn, or on each conversation, once.
 
-def jobs_of(turns: Iterable[Turn], assignments: Sequence[Assignment]) -> Iterator[Job]:
-    """Every evaluation to be made: each evaluator on each turn, or on each conversation, once."""
+    `declared` are the names of the application's own attributes.
+    """
+    monitor = Monitor(name="score", assignments=(), match={}, attributes=declared)
     of_turns = [each for each in assignments if each.evaluator.scope == "turn"]
     of_conversations = [each for each in assignments if each.evaluator.scope == "conversation"]
     conversations: dict[str, dict[str, Turn]] = {}
@@ -23,21 +24,21 @@ def jobs_of(turns: Iterable[Turn], assignments: Sequence[Assignment]) -> Iterato
         if of_conversations:
             conversations.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
         for each in of_turns:
-            yield _job(each, each.evaluation_id(turn.turn_id), turn)
+            yield _job(monitor, each, each.evaluation_id(turn.turn_id), turn)
     for conversation_id, members in conversations.items():
         ordered = tuple(sorted(members.values(), key=_start))
         conversation = Conversation(
             **conversation_fields(ordered), conversation_id=conversation_id, turns=ordered, closed_by="end_of_file"
         )
         for each in of_conversations:
-            yield _job(each, each.evaluation_id(conversation_id, turns_digest(members)), conversation)
+            yield _job(monitor, each, each.evaluation_id(conversation_id, turns_digest(members)), conversation)
 
 
-def _job(assignment: Assignment, evaluation_id: str, case: Turn | Conversation) -> Job:
+def _job(monitor: Monitor, assignment: Assignment, evaluation_id: str, case: Turn | Conversation) -> Job:
     attributes = {"closed_by": case.closed_by} if isinstance(case, Conversation) else {}
     return Job(
         evaluation_id=evaluation_id,
-        monitor=MONITOR,
+        monitor=monitor,
         assignment=assignment,
         case=lambda: case,
         replay_point=ReplayPoint(0),

@@ -21,6 +21,7 @@ from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges
+from collector.records.attributes import with_declared
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import build_plan
@@ -81,7 +82,8 @@ def limit_message(made: RunResult, max_usd: float | None, output: Path | None) -
 def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:
     """The turns of files, directories and globs; `-` is standard input, read like a .jsonl file."""
     settings = config.settings.assemble
-    yield from link_turns(_unlinked(paths, build_assembler(settings)), settings)
+    for turn in link_turns(_unlinked(paths, build_assembler(settings)), settings):
+        yield with_declared(turn, settings.declared_attributes)
 
 
 def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
@@ -100,7 +102,7 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
             if options.max_usd is not None:
                 require_prices(config, judges_of(config, assignments))
             return await run_jobs(
-                list(jobs_of(turns, assignments)),
+                list(jobs_of(turns, assignments, tuple(config.settings.assemble.declared_attributes))),
                 output=options.output,
                 concurrency=config.settings.evaluate.concurrency,
                 run=run,

@@ -1,0 +1,184 @@
+"""The application's own attributes: values of declared names, from wherever the application wrote them.
+
+The nearest place to the model's span wins: the span itself, its ancestors one by one, the resource. At one place the
+keys of a name are tried in order, each as an attribute, then in metadata (`metadata.tier`, or `tier` in the JSON of
+`metadata`), among tags (`tier:gold`), and in baggage that was written down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
+from urllib.parse import unquote
+
+from collector.dialects.decode import as_dict, decode_json
+from collector.otlp.span import Attributes, Span
+from collector.records.attributes import plain_value
+from evaluators.cases import Json
+
+_METADATA = (
+    "metadata",
+    "langfuse.trace.metadata",
+    "langfuse.observation.metadata",
+    "traceloop.association.properties",
+    "langsmith.metadata",
+    "ai.telemetry.metadata",
+    "ai.settings.context",
+    "mastra.metadata",
+    "metadata.requester_metadata",
+    "braintrust.metadata",
+    "baggage",
+)
+"""Attributes below which libraries write what they are passed about a request, or that have it as JSON."""
+_TAGS = ("tag.tags", "langfuse.trace.tags", "langsmith.span.tags", "braintrust.tags", "tags")
+"""Attributes with tags: a list, JSON of one, or a text with commas."""
+_BAGGAGE = ("baggage", "http.request.header.baggage")
+"""Attributes with W3C baggage as in its header: `tier=gold,region=eu`."""
+
+_LONGEST_LIST = 65_536
+"""Characters of tags or of baggage that are looked through."""
+
+
+class AttributeValue(NamedTuple):
+    """A value, the attribute that it was under, and the span with it: its id, or "" for the resource."""
+
+    value: Json
+    key: str
+    span_id: str
+
+
+Values = Mapping[str, AttributeValue]
+NO_VALUES: Values = {}
+
+
+class ApplicationAttributes:
+    """Finds the values of declared names; `declared` maps each to its keys, best first."""
+
+    def __init__(self, declared: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._declared = {name: tuple(keys) for name, keys in (declared or {}).items()}
+        keys = {key for each in self._declared.values() for key in each}
+        self._direct = {key: (key, *(f"{carrier}.{key}" for carrier in _METADATA)) for key in keys}
+        wanted = {place for places in self._direct.values() for place in places}
+        self._known = wanted.union(_METADATA, _TAGS, _BAGGAGE) if keys else frozenset[str]()
+
+    def __bool__(self) -> bool:
+        return bool(self._declared)
+
+    def concerns(self, keys: Iterable[str]) -> bool:
+        """Whether one of these attribute names may have a value."""
+        return not self._known.isdisjoint(keys)
+
+    def find(self, attributes: Attributes, span_id: str = "") -> Values:
+        """The values that one span or resource has."""
+        if not attributes or self._known.isdisjoint(attributes):
+            return NO_VALUES
+        values: dict[str, AttributeValue] = {}
+        metadata = _Metadata(attributes)
+        for name, keys in self._declared.items():
+            for key in keys:
+                value, source = self._value(key, attributes, metadata)
+                if value is not None:
+                    values[name] = AttributeValue(value, source, span_id)
+                    break
+        return values
+
+    def _value(self, key: str, attributes: Attributes, metadata: _Metadata) -> tuple[Json, str]:
+        for place in self._direct[key]:
+            value = plain_value(attributes[place]) if place in attributes else None
+            if value is not None:
+                return value, place
+        return metadata.value(key)
+
+
+class InheritedAttributes:
+    """The values of the spans of one trace, each with those of its ancestors that are not its own."""
+
+    def __init__(self, reader: ApplicationAttributes, spans: Mapping[str, Span]) -> None:
+        self._reader = reader
+        self._spans = spans
+        self._known: dict[str, Values] = {}
+
+    def of(self, span: Span, ancestors: Sequence[str], others: Sequence[Span] = ()) -> Values:
+        """The values for the model's span, from it and `others` that describe the same call, then its ancestors."""
+        if not self._reader:
+            return NO_VALUES
+        inherited = self._of_line(ancestors)
+        for each in (*reversed(others), span):
+            inherited = _over(self._reader.find(each.attributes, each.span_id), inherited)
+        return _over(inherited, self._of_resource(span))
+
+    def _of_line(self, ancestors: Sequence[str]) -> Values:
+        """The values of ancestors, parent first; each span is read once, however many turns are below it."""
+        unread: list[str] = []
+        values = NO_VALUES
+        for span_id in ancestors:
+            if span_id in self._known:
+                values = self._known[span_id]
+                break
+            unread.append(span_id)
+        for span_id in reversed(unread):
+            span = self._spans.get(span_id)
+            own = self._reader.find(span.attributes, span_id) if span else NO_VALUES
+            values = self._known[span_id] = _over(own, values)
+        return values
+
+    def _of_resource(self, span: Span) -> Values:
+        key = f"resource {id(span.resource)}"  # as spans of one resource share it; it lives as long as the trace
+        if key not in self._known:
+            self._known[key] = self._reader.find(span.resource)
+        return self._known[key]
+
+
+def _over(nearer: Values, farther: Values) -> Values:
+    return {**farther, **nearer} if nearer and farther else nearer or farther
+
+
+class _Metadata:
+    """What the metadata, tags and baggage of one span hold, read when it is first asked for."""
+
+    def __init__(self, attributes: Attributes) -> None:
+        self._attributes = attributes
+        self._documents: dict[str, Mapping[str, Json]] = {}
+        self._listed: dict[str, tuple[str, str]] | None = None
+
+    def value(self, key: str) -> tuple[Json, str]:
+        for carrier in _METADATA:
+            raw = self._attributes.get(carrier)
+            if isinstance(raw, dict) or (isinstance(raw, str) and key in raw):
+                if carrier not in self._documents:
+                    self._documents[carrier] = as_dict(decode_json(raw))
+                value = plain_value(self._documents[carrier].get(key))
+                if value is not None:
+                    return value, f"{carrier}{{{key}}}"
+        if self._listed is None:
+            self._listed = dict(_listed(self._attributes))
+        return self._listed.get(key, (None, ""))
+
+
+def _listed(attributes: Attributes) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Names with values in baggage and tags; the last one of a name counts, so tags come after baggage."""
+    for carrier in _BAGGAGE:
+        for pair in _texts(attributes.get(carrier)):
+            name, equals, value = pair.partition(";")[0].partition("=")
+            if equals and value.strip():
+                yield unquote(name.strip()), (unquote(value.strip()), carrier)
+    for carrier in _TAGS:
+        for tag in _texts(attributes.get(carrier)):
+            name, value = _TAG.split(tag, 1) if _TAG.search(tag) else (tag, "true")
+            if name.strip() and value.strip():
+                yield name.strip(), (value.strip(), carrier)
+
+
+_TAG = re.compile("[:=]")
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        text = value[:_LONGEST_LIST]
+        listed = decode_json(text) if text.lstrip()[:1] == "[" else None
+        value = cast("list[Json]", listed) if isinstance(listed, list) else text.split(",")
+    if isinstance(value, list):
+        for each in cast("list[Json]", value)[:1000]:
+            if isinstance(each, str):
+                yield from each[:_LONGEST_LIST].split(",") if "," in each else (each,)

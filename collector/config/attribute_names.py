@@ -1,0 +1,92 @@
+"""Attributes that a configuration reads: each must be one that turns or evaluations have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from collector.config.loading import Config
+from collector.config.settings import MonitorSettings
+from collector.errors import ConfigError
+from collector.export.prometheus import PrometheusSettings
+from collector.records.attributes import OF_EVALUATIONS, RECORDED, STANDARD, is_undeclared
+from collector.wording import suggestion
+from evaluators.cases import Turn
+
+_PREFIX = "attributes."
+_FIELDS = {each.name for each in fields(Turn)} - {"attributes"} | {"tenant", "language"}
+
+
+def refuse_unknown_attributes(config: Config) -> None:
+    """Refuse what would see nothing.
+
+    Ready-made turns may have any attribute: where a configuration receives some, names of theirs are not refused.
+
+    Raises:
+        ConfigError: with one line per name that no turn or evaluation has.
+    """
+    mistakes = list(_mistakes(config))
+    if mistakes:
+        raise ConfigError("\n".join(f"{config.source}: {mistake}" for mistake in mistakes))
+
+
+def receives_ready_made(config: Config) -> bool:
+    """Whether ready-made turns may come, which have attributes of their own."""
+    receive = config.settings.receive
+    return bool(receive.files) or any(each.turns for each in receive.kafka)
+
+
+def _mistakes(config: Config) -> Iterator[str]:
+    declared = set(config.settings.assemble.declared_attributes)
+    for name, monitor in config.settings.monitors.items():
+        for where, path in _paths(name, monitor):
+            yield from _path_mistake(where, path, declared, config)
+    if not receives_ready_made(config):
+        yield from _evaluator_mistakes(config, declared)
+    prometheus = config.exporters.get("prometheus")
+    for each in prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else ():
+        known = {*STANDARD, *OF_EVALUATIONS, *declared}
+        if each.attribute not in known:
+            yield f"export.prometheus.segment_by: {_unknown(each.attribute, known)}"
+
+
+def _paths(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str]]:
+    for path in monitor.match:
+        yield f"monitors.{name}.match", path
+    for each in monitor.boost.matching:
+        yield f"monitors.{name}.boost.matching", each.field
+    for attribute in monitor.end_markers.attributes:
+        yield f"monitors.{name}.end_markers.attributes", f"{_PREFIX}{attribute}"
+
+
+def _path_mistake(where: str, path: str, declared: set[str], config: Config) -> Iterator[str]:
+    if not path.startswith(_PREFIX):
+        if path not in _FIELDS:
+            hint = f"{_PREFIX}{path}" if path in {*declared, *RECORDED} else ""
+            advice = f"write {hint}" if hint else suggestion(path, sorted(_FIELDS))
+            yield f"{where}: a turn has no field {path!r}; {advice}"
+        return
+    attribute = path.removeprefix(_PREFIX)
+    if attribute in {*declared, "language"} or is_undeclared(attribute) or receives_ready_made(config):
+        return
+    if attribute in _FIELDS:
+        yield f"{where}: {attribute} is a field, not an attribute; write {attribute}"
+    else:
+        yield f"{where}: {_unknown(attribute, {*declared, *RECORDED, 'language'})}"
+
+
+def _evaluator_mistakes(config: Config, declared: set[str]) -> Iterator[str]:
+    used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
+    for name in sorted(used):
+        for path in sorted(config.evaluators[name].evaluator.requires):
+            attribute = path.removeprefix("turns.").removeprefix(_PREFIX)
+            is_attribute = path.removeprefix("turns.").startswith(_PREFIX)
+            if is_attribute and attribute not in declared and not is_undeclared(attribute):
+                yield f"evaluators.{name}: {_unknown(attribute, {*declared, *RECORDED})}"
+
+
+def _unknown(attribute: str, known: set[str]) -> str:
+    return (
+        f"no turn has the attribute {attribute!r}; {suggestion(attribute, sorted(known))}; the application's own are "
+        "declared under assemble.attributes"
+    )

@@ -1,0 +1,125 @@
+"""The attributes of an evaluation: what is known of its turn or conversation, by names out of a closed set.
+
+They are for counting, comparing and finding. Values are a stranger's: short texts and numbers, never the judged texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import cast
+
+from collector.dialects.attributes import is_masked
+from collector.records.language import language_of
+from collector.records.tenants import tenant_of
+from evaluators.cases import Conversation, Json, Turn
+
+FIELDS = ("service", "model", "dialect")
+"""Fields of a turn that are attributes of its evaluations."""
+RECORDED = ("service_version", "environment", "provider", "agent", "prompt", "prompt_version")
+"""Attributes of a turn that are there without being declared, and also attributes of its evaluations."""
+DERIVED = ("tools", "language", "tenant")
+"""What is derived from a turn when it is judged."""
+STANDARD = (*FIELDS, *RECORDED, *DERIVED)
+
+_OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain")
+OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", "replay_of")
+_NAMESPACES = ("evalstream.", "conversation.")
+
+LONGEST_VALUE = 16_384
+"""Characters of a declared attribute of a turn, which an evaluator may read; what is longer is cut."""
+LONGEST_LABEL = 200
+"""Characters of an evaluation's attribute."""
+_MOST_ITEMS = 16
+_MOST_TOOLS = 16
+_LONGEST_INPUT = 1000
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name cannot be declared, since it has another meaning in turns or evaluations."""
+    return name in {*FIELDS, "tools", "tenant", *_OF_TURNS, *OF_EVALUATIONS} or name.startswith(_NAMESPACES)
+
+
+def is_undeclared(name: str) -> bool:
+    """Whether turns may have an attribute of this name although it is not declared."""
+    return name in {*RECORDED, *_OF_TURNS} or name.startswith(_NAMESPACES)
+
+
+def plain_value(value: Json) -> Json:
+    """A value as a text or a number; None if it is empty, masked or an object. A list becomes a text with commas."""
+    match value:
+        case str():
+            text = value[: LONGEST_VALUE + 2].strip()
+            if len(text) > 2 and text[0] == text[-1] == '"':
+                text = text[1:-1]  # some libraries write texts as JSON
+            return text[:LONGEST_VALUE] if text and not is_masked(text) else None
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return value if abs(value) < 1 << 63 else str(value)[:LONGEST_LABEL]
+        case float():
+            return value if isfinite(value) else None
+        case list() | tuple():
+            members = cast("list[Json]", value)[:_MOST_ITEMS]
+            items = [plain_value(each) for each in members if not isinstance(each, (list, tuple))]
+            return ",".join(str(each) for each in items if each is not None)[:LONGEST_VALUE] or None
+        case _:
+            return None
+
+
+def with_declared(turn: Turn, declared: Mapping[str, Sequence[str]]) -> Turn:
+    """The turn with its declared attributes under their names: a ready-made one may have them under other keys."""
+    changes: dict[str, Json] = {}
+    for name, keys in declared.items():
+        if name not in turn.attributes:
+            values = (plain_value(turn.attributes[key]) for key in keys if key in turn.attributes)
+            value = next((each for each in values if each is not None), None)
+            if value is not None:
+                changes[name] = value
+    return replace(turn, attributes={**turn.attributes, **changes}) if changes else turn
+
+
+def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> dict[str, Json]:
+    """The attributes of what is judged, without those that are unknown.
+
+    Those of a conversation are those of its latest turn that has them; its tools are those of all turns.
+    """
+    turns = (case,) if isinstance(case, Turn) else case.turns
+    result: dict[str, Json] = {}
+    for turn in turns:
+        result.update(_named(turn, declared))
+    tools = sorted({each.name[:LONGEST_LABEL] for turn in turns for each in turn.tools_called if each.name})
+    if tools:
+        result["tools"] = tools[:_MOST_TOOLS]
+    if "language" not in result and (language := language_of(_words(turns))) is not None:
+        result["language"] = language
+    return result
+
+
+def turn_language(turn: Turn) -> str | None:
+    """The language of a turn's user: as declared, else by the words."""
+    declared = _short(turn.attributes.get("language"))
+    return str(declared) if declared is not None else language_of(_words((turn,)))
+
+
+def _named(turn: Turn, declared: Iterable[str]) -> Iterator[tuple[str, Json]]:
+    for name in FIELDS:
+        if value := _short(getattr(turn, name)):
+            yield name, value
+    for name in (*RECORDED, "language", *declared):
+        if (value := _short(turn.attributes.get(name))) is not None:
+            yield name, value
+    if tenant := tenant_of(turn):
+        yield "tenant", tenant[:LONGEST_LABEL]
+
+
+def _short(value: Json) -> Json:
+    plain = plain_value(value) if value is not None else None
+    return plain[:LONGEST_LABEL] if isinstance(plain, str) else plain
+
+
+def _words(turns: Iterable[Turn]) -> str:
+    """The user's words, as many as are looked at, the latest first."""
+    texts = [turn.input for turn in turns if turn.input]
+    return "\n".join(text[:_LONGEST_INPUT] for text in reversed(texts[-8:]))[: 2 * _LONGEST_INPUT]

@@ -1,0 +1,113 @@
+"""The language of a user's words, by script and by frequent words: small, offline, and linear in the text.
+
+It names a language only where the words are clear, since a wrong segment is worse than none. Scripts of one language
+name it; languages in Latin, Cyrillic or Arabic letters are told apart by words and letters that few others have. Models
+of text classification know more languages, but need 75 to 100 MB (measurements: deploy/docs/attributes.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+LONGEST = 2000
+"""Characters that are looked at."""
+
+_SCRIPTS = re.compile(
+    "(?P<kana>[\u3040-\u30ff])|(?P<han>[\u4e00-\u9fff])|(?P<ko>[\uac00-\ud7af])|(?P<th>[\u0e00-\u0e7f])"
+    "|(?P<el>[\u0370-\u03ff])|(?P<he>[\u0590-\u05ff])|(?P<hi>[\u0900-\u097f])|(?P<bn>[\u0980-\u09ff])"
+    "|(?P<ta>[\u0b80-\u0bff])|(?P<te>[\u0c00-\u0c7f])|(?P<ka>[\u10a0-\u10ff])|(?P<hy>[\u0530-\u058f])"
+    "|(?P<arabic>[\u0600-\u06ff])|(?P<cyrillic>[\u0400-\u04ff])"
+)
+_LATIN_LETTER = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_NOT_PROSE = frozenset("@\\/_{}<>=`#")
+
+_CYRILLIC = frozenset({"ru", "uk", "bg"})
+_ARABIC = frozenset({"ar", "fa", "ur"})
+
+_ENOUGH = 1.0
+"""Evidence that names a language, of two words or letters: a word counts 1, shared among those that have it."""
+_LEAD = 1.5
+"""How many times the next language's evidence."""
+
+
+class _FrequentWords(NamedTuple):
+    """The languages of each frequent word, the language of each letter that few have, and those with Latin letters."""
+
+    languages_of: Mapping[str, tuple[str, ...]]
+    of_letter: Mapping[str, str]
+    letters: re.Pattern[str]
+    latin: frozenset[str]
+
+
+@cache
+def _frequent_words() -> _FrequentWords:
+    languages_of: dict[str, tuple[str, ...]] = {}
+    of_letter: dict[str, str] = {}
+    languages: set[str] = set()
+    for line in (Path(__file__).parent / "frequent_words.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        language, _, rest = line.partition(": ")
+        words, _, letters = rest.partition(" | ")
+        languages.add(language)
+        of_letter.update(dict.fromkeys(letters, language))
+        for word in words.split():
+            languages_of[word] = (*languages_of.get(word, ()), language)
+    pattern = re.compile(f"[{''.join(of_letter)}]")
+    return _FrequentWords(languages_of, of_letter, pattern, frozenset(languages) - _CYRILLIC - _ARABIC)
+
+
+def language_of(text: str) -> str | None:
+    """The ISO 639-1 code of the language; None if the words are too few or unclear."""
+    words = _CODE.sub(" ", text[:LONGEST]).split()
+    prose = " ".join([word for word in words if _NOT_PROSE.isdisjoint(word)])  # no code, addresses and markup
+    scripts = Counter(match.lastgroup or "" for match in _SCRIPTS.finditer(prose))
+    latin = len(_LATIN_LETTER.findall(prose))
+    if not scripts:
+        return _by_words(prose, _frequent_words().latin) if latin else None
+    script, letters = scripts.most_common(1)[0]
+    if scripts["kana"] and scripts["kana"] + scripts["han"] >= letters:
+        script, letters = "ja", scripts["kana"] + scripts["han"]
+    if letters * 2 < latin and script not in {"ja", "han", "ko"}:  # one character of those is a word's worth
+        return _by_words(prose, _frequent_words().latin)
+    if letters * 6 < latin:
+        return _by_words(prose, _frequent_words().latin)
+    match script:
+        case "han":
+            return "zh" if letters > 1 else None
+        case "cyrillic":
+            return _by_words(prose, _CYRILLIC)
+        case "arabic":
+            return _by_words(prose, _ARABIC)
+        case _:
+            return script if letters > 2 else None
+
+
+def _by_words(prose: str, among: frozenset[str]) -> str | None:
+    evidence: dict[str, float] = {}
+    pieces: Counter[str] = Counter()
+    known = _frequent_words()
+    lowered = prose.lower().replace("\u2019", "'")
+    for word in _WORD.findall(lowered):
+        languages = known.languages_of.get(word, ())
+        for language in languages:
+            evidence[language] = evidence.get(language, 0.0) + 1.0 / len(languages)
+            pieces[language] += 1
+    for letter in known.letters.findall(lowered):
+        language = known.of_letter[letter]
+        evidence[language] = evidence.get(language, 0.0) + 0.5
+        pieces[language] += 1
+    ranked = [(amount, language) for language, amount in evidence.items() if language in among]
+    if not ranked:
+        return None
+    ranked.sort(reverse=True)
+    amount, best = ranked[0]
+    second = ranked[1][0] if len(ranked) > 1 else 0.0
+    return best if pieces[best] > 1 and amount >= _ENOUGH and amount >= _LEAD * second else None
