@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.endpoints import checked_endpoint
@@ -200,6 +200,33 @@ class BreakerSettings(Section):
     max_pause: Seconds | None = Field(default=None, ge=0, description="pause: longest wait; then the evaluations fail.")
 
 
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+
+_OWN_PARAMETERS = {
+    **dict.fromkeys(("model", "temperature", "max_tokens"), "write it as the judge's key of this name"),
+    "max_completion_tokens": "write max_tokens as a key of the judge",
+    **dict.fromkeys(("logprobs", "top_logprobs"), "write top_logprobs as a key of the judge"),
+    **dict.fromkeys(("messages", "n", "stream", "response_format"), "leave it out"),
+}
+"""Parameters of a request that `extra_body` cannot have, and what to do instead."""
+
+
+class JudgeTlsSettings(Section):
+    """Certificates for a judge's endpoint."""
+
+    ca: str | None = Field(
+        default=None, min_length=1, description="PEM file of the authorities to trust; the machine's if left out."
+    )
+    certificate: str | None = Field(default=None, min_length=1, description="PEM file of the client's certificate.")
+    key: str | None = Field(default=None, min_length=1, description="PEM file of its private key, without a password.")
+
+    @model_validator(mode="after")
+    def _pair(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together; write both, or neither")
+        return self
+
+
 class JudgeSettings(Section):
     """A model behind any OpenAI-compatible endpoint."""
 
@@ -218,6 +245,28 @@ class JudgeSettings(Section):
         default=None, ge=0, description="The price of a prompt; without both prices cost is not counted."
     )
     usd_per_million_output_tokens: float | None = Field(default=None, ge=0, description="The price of an answer.")
+    usd_per_million_cached_input_tokens: float | None = Field(
+        default=None,
+        ge=0,
+        description="The price of what the provider's prompt cache had; that of a prompt if left out.",
+    )
+    headers: dict[HeaderName, SecretStr] = Field(
+        default_factory=dict[str, SecretStr], description="Sent with each request: {api-key: '${env:NAME}'}."
+    )
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict[str, Any],
+        description="Parameters of the endpoint's own, put into each request as they are.",
+    )
+    seed: int | None = Field(default=None, description="Makes answers repeatable where the endpoint can.")
+    reasoning_effort: str | None = Field(
+        default=None, min_length=1, description="How much a reasoning model thinks: minimal, low, medium, high."
+    )
+    service_tier: str | None = Field(default=None, min_length=1, description="The provider's class of service: flex.")
+    tls: JudgeTlsSettings | None = None
+    proxy: SecretStr | None = Field(
+        default=None,
+        description="HTTP proxy to the endpoint, as http://host:port; that of the environment if left out.",
+    )
     breaker: BreakerSettings = BreakerSettings()
     fallback: str | None = Field(default=None, description="A cheaper judge that takes over near a budget's end.")
     requests_per_minute: int | None = Field(
@@ -232,6 +281,27 @@ class JudgeSettings(Section):
     @classmethod
     def _a_place_for_judged_text(cls, url: str) -> str:
         return checked_endpoint(url)
+
+    @field_validator("extra_body")
+    @classmethod
+    def _not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        for name in extra:
+            if name in _OWN_PARAMETERS:
+                raise ValueError(f"{name} is what evalstream itself writes; {_OWN_PARAMETERS[name]}")
+        return extra
+
+    @field_validator("proxy")
+    @classmethod
+    def _a_proxy(cls, proxy: SecretStr | None) -> SecretStr | None:
+        if proxy is not None and not re.match(r"https?://[^/]", proxy.get_secret_value()):
+            raise ValueError("is not the URL of an HTTP proxy; write it like http://host:3128")
+        return proxy
+
+    @property
+    def optional(self) -> dict[str, int | str]:
+        """Parameters that are left out for good once the endpoint refuses them by name."""
+        named = {"seed": self.seed, "reasoning_effort": self.reasoning_effort, "service_tier": self.service_tier}
+        return {name: value for name, value in named.items() if value is not None}
 
     @property
     def priced(self) -> bool:

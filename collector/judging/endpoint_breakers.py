@@ -13,7 +13,7 @@ from evaluators.judges.circuit_breaker import CircuitBreaker, State
 
 
 class EndpointBreakers:
-    """The breakers of a process. Judges with the same base URL, model and key share one.
+    """The breakers of a process. Judges with the same base URL, model, key and headers share one.
 
     Another model or another key at the same address may be in order where this one is refused.
     """
@@ -21,11 +21,12 @@ class EndpointBreakers:
     def __init__(self, telemetry: Telemetry, policy: ReportPolicy) -> None:
         self._telemetry = telemetry
         self._policy = policy
-        self._by_endpoint: dict[tuple[str, str, str], CircuitBreaker] = {}
+        self._by_endpoint: dict[tuple[object, ...], CircuitBreaker] = {}
 
     def breaker(self, name: str, settings: JudgeSettings) -> CircuitBreaker:
         """The breaker of a judge's endpoint. The settings of the first judge at an endpoint apply."""
-        endpoint = (settings.base_url, settings.model, settings.api_key.get_secret_value())
+        headers = tuple(sorted((header, value.get_secret_value()) for header, value in settings.headers.items()))
+        endpoint = (settings.base_url, settings.model, settings.api_key.get_secret_value(), headers)
         breaker = self._by_endpoint.get(endpoint)
         if breaker is None:
             breaker = self._by_endpoint[endpoint] = CircuitBreaker(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from collector.config.loading import Config
-from collector.config.settings import JudgeSettings
+from collector.config.settings import JudgeSettings, JudgeTlsSettings
+from collector.errors import ConfigError
 from collector.judging.endpoint_breakers import EndpointBreakers
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped
@@ -62,7 +64,7 @@ async def open_judges(
                 breaker=breakers.breaker(name, settings),
                 unavailable=unavailable,
             )
-            judge = await stack.enter_async_context(_openai(settings, limiters[endpoint]))
+            judge = await stack.enter_async_context(_openai(name, settings, limiters[endpoint]))
             judges[name] = wrapped(judge, context, limits[endpoint])
         yield judges | _juries(config, judges)
 
@@ -87,7 +89,7 @@ def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     }
 
 
-def _openai(settings: JudgeSettings, limiter: EndpointLimiter) -> OpenAIJudge:
+def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> OpenAIJudge:
     return OpenAIJudge(
         settings.model,
         base_url=settings.base_url,
@@ -98,8 +100,28 @@ def _openai(settings: JudgeSettings, limiter: EndpointLimiter) -> OpenAIJudge:
         top_logprobs=settings.top_logprobs,
         input_price=settings.usd_per_million_input_tokens,
         output_price=settings.usd_per_million_output_tokens,
+        cached_input_price=settings.usd_per_million_cached_input_tokens,
+        headers={header: value.get_secret_value() for header, value in settings.headers.items()},
+        extra_body=settings.extra_body,
+        optional=settings.optional,
+        ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
+        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         on_headers=limiter.observe_headers,
     )
+
+
+def _ssl_context(name: str, tls: JudgeTlsSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        if tls.certificate:
+            context.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:  # ssl.SSLError is one
+        files = ", ".join(each for each in (tls.ca, tls.certificate, tls.key) if each)
+        why = error.strerror or str(error)
+        raise ConfigError(
+            f"judges.{name}.tls: {files}: {why}; name readable PEM files, a key without a password"
+        ) from error
+    return context
 
 
 def _to_terminal(report: str) -> None:

@@ -26,10 +26,15 @@ class Capabilities:
     temperature: bool = True
     several: bool = True
     """Whether one request may ask for several answers."""
+    optional: tuple[str, ...] = ()
+    """Names of further parameters that it takes, of those that may be left out."""
 
     def without(self, complaint: str) -> Capabilities | None:
         """The features without the one that a refusal complains of; None if it names none that is left."""
         complaint = complaint.lower()
+        for name in self.optional:
+            if name in complaint:
+                return replace(self, optional=tuple(each for each in self.optional if each != name))
         if "max_tokens" in complaint or "max_completion_tokens" in complaint:
             return self._without_limit()
         if "top_logprobs" in complaint and self.top_logprobs:

@@ -25,11 +25,23 @@ _JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identit
 class Connection:
     """Posts chat completion requests. Made in any thread, used in one event loop. Close it with `aclose`."""
 
-    def __init__(self, base_url: str, api_key: str, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        headers: Mapping[str, str],
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+    ) -> None:
         # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
         # judge's alone, for the client's would start again with each packet.
         self._http = DefaultAioHttpClient(
-            timeout=None, follow_redirects=False, event_hooks={"response": [_limit_body]}, base_url=base_url
+            timeout=None,
+            follow_redirects=False,
+            event_hooks={"response": [_limit_body]},
+            base_url=base_url,
+            verify=ssl_context or True,
+            proxy=proxy,
         )
         self._client = AsyncOpenAI(
             base_url=base_url,

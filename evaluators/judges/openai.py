@@ -23,6 +23,8 @@ from evaluators.reply_parser import parse_reply
 from evaluators.schemas import schema_of
 
 if TYPE_CHECKING:
+    import ssl
+
     from evaluators.judges.connection import Connection
 
 _OPENAI = "https://api.openai.com/v1"
@@ -59,6 +61,9 @@ class OpenAIJudge:
         cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
         headers: sent with each request.
         extra_body: parameters of the endpoint's own, put into each request as they are.
+        optional: more of them (`seed`, `reasoning_effort`); one that the endpoint refuses by name is left out.
+        ssl_context: certificates to trust and to show; the usual authorities if None.
+        proxy: the HTTP proxy to connect through; that of the environment if None.
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
 
     The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
@@ -85,6 +90,9 @@ class OpenAIJudge:
         cached_input_price: float | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Json] | None = None,
+        optional: Mapping[str, Json] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
         on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
     ) -> None:
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
@@ -98,9 +106,12 @@ class OpenAIJudge:
         self._prices = Prices(input_price, output_price, cached_input_price)
         self._extra_body = dict(extra_body or {})
         self._on_headers = on_headers
-        self._features = self._hoped_for = Capabilities(top_logprobs=top_logprobs)
+        self._optional = dict(optional or {})
+        self._features = self._hoped_for = Capabilities(top_logprobs=top_logprobs, optional=tuple(self._optional))
         self._proven = False
-        self._connect: Callable[[], Connection] = lambda: _connection_class()(base_url, api_key, headers or {})
+        self._connect: Callable[[], Connection] = lambda: _connection_class()(
+            base_url, api_key, headers or {}, ssl_context, proxy
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
@@ -161,6 +172,7 @@ class OpenAIJudge:
             form=reply.__name__,
             schema=schema_of(reply),
             extra=self._extra_body,
+            optional=self._optional,
         )
 
     async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:

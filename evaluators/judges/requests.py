@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evaluators.cases import Json
 from evaluators.judge import Prompt
@@ -28,6 +28,7 @@ class Request:
     form: str
     schema: Mapping[str, Json]
     extra: Mapping[str, Json]
+    optional: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def body(self, chat: Chat, features: Capabilities, samples: int) -> dict[str, Json]:
         """The request's JSON."""
@@ -45,6 +46,7 @@ class Request:
             body["response_format"] = {"type": "json_schema", "json_schema": described}
         elif features.format == "json_object":
             body["response_format"] = {"type": "json_object"}
+        body |= {name: self.optional[name] for name in features.optional}
         return body | dict(self.extra)
 
 

@@ -1,0 +1,176 @@
+"""What the configuration says of a judge's endpoint, seen from the endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from chat_server import ChatServer, completion, rating, refusal, serving
+from test_access import make_certificates
+
+from collector.config.loading import Config, check
+from collector.errors import ConfigError
+from collector.judging.open_judges import open_judges
+from evaluators.errors import JudgeError
+from evaluators.judge import Judge, Prompt
+from evaluators.scale import Scale
+
+REPLY = Scale(0, 10).reply
+PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answer"})
+PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "judges.md"
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLES = [settings for block in BLOCKS for settings in yaml.safe_load(block)["judges"].values()]
+
+
+class NoStore:
+    async def load(self, key: str) -> str | None:
+        raise AssertionError(key)
+
+    async def save(self, key: str, text: str) -> str:
+        raise AssertionError(key, text)
+
+
+def configured(settings: dict[str, Any]) -> Config:
+    return check(
+        {
+            "judges": {"main": {"model": "m", **settings}},
+            "evaluators": {"polite": {"kind": "toxicity", "judge": "main"}},
+            "monitors": {"all": {"evaluators": ["polite"]}},
+        },
+        "here",
+    )
+
+
+@asynccontextmanager
+async def closing(server: TestServer) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def judging(**settings: Any) -> AsyncGenerator[Judge]:
+    async with open_judges(configured(settings), NoStore()) as judges:
+        yield judges["main"]
+
+
+@pytest.mark.parametrize("settings", EXAMPLES, ids=[each["model"] for each in EXAMPLES])
+async def test_endpoints_of_the_page_get_what_they_want(settings: dict[str, Any]) -> None:
+    settings = {name: value for name, value in settings.items() if name not in {"tls", "proxy"}}
+    async with (
+        serving(lambda body, n: rating()) as server,
+        judging(**settings | {"base_url": server.base_url}) as judge,
+    ):
+        verdict = await judge.ask(PROMPT, REPLY)
+    [request], [headers] = server.requests, server.headers
+    assert request["model"] == settings["model"]
+    parameters = {name: settings[name] for name in ("seed", "reasoning_effort", "service_tier") if name in settings}
+    assert request == request | parameters | settings.get("extra_body", {})
+    assert headers == headers | settings.get("headers", {})
+    assert headers["Authorization"] == f"Bearer {settings.get('api_key', 'none')}"
+    assert verdict.cost_usd == (0.00045 if "service_tier" in settings else None)
+
+
+async def test_a_refused_parameter_is_left_out_from_then() -> None:
+    def respond(body: dict[str, Any], number: int) -> Any:
+        return refusal(400, "Unrecognized request argument supplied: seed") if "seed" in body else rating()
+
+    async with serving(respond) as server, judging(base_url=server.base_url, seed=7, reasoning_effort="low") as judge:
+        for _ in range(2):
+            await judge.ask(PROMPT, REPLY)
+    assert ["seed" in each for each in server.requests] == [True, False, False]
+    assert all(each["reasoning_effort"] == "low" for each in server.requests)
+
+
+async def test_what_the_prompt_cache_had_has_its_own_price() -> None:
+    def respond(body: dict[str, Any], number: int) -> Any:
+        answer = completion(rating())
+        return answer | {"usage": answer["usage"] | {"prompt_tokens_details": {"cached_tokens": 800}}}
+
+    prices = {"input": 1.0, "output": 2.0, "cached_input": 0.1}
+    settings = {f"usd_per_million_{name}_tokens": price for name, price in prices.items()}
+    async with serving(respond) as server, judging(base_url=server.base_url, **settings) as judge:
+        verdict = await judge.ask(PROMPT, REPLY)
+    assert verdict.cost_usd == pytest.approx((200 * 1.0 + 800 * 0.1 + 100 * 2.0) / 1e6)
+
+
+async def test_an_endpoint_that_wants_our_certificate_and_has_one_of_our_authority(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ours-ca.pem"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(tmp_path / "ours.pem", tmp_path / "ours.key")
+    chat = ChatServer(lambda body, n: rating())
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat.handle)
+    tls = {"ca": "ours-ca.pem", "certificate": "ours.pem", "key": "ours.key"}
+    ours = {name: str(tmp_path / file) for name, file in tls.items()}
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    async with closing(server):
+        url = str(server.make_url("/v1"))
+        async with judging(base_url=url, tls=ours) as judge:
+            assert (await judge.ask(PROMPT, REPLY)).answers
+        async with judging(base_url=url) as judge:
+            with pytest.raises(JudgeError, match="TLS failed"):
+                await judge.ask(PROMPT, REPLY)
+    assert len(chat.requests) == 1
+
+
+async def test_through_a_proxy() -> None:
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split(b"\r\n")[0])
+        answer = orjson.dumps(completion(rating()))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+        writer.close()
+
+    listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, judging(base_url="http://judge.example/v1", proxy=f"http://127.0.0.1:{port}") as judge:
+        await judge.ask(PROMPT, REPLY)
+    [line] = asked
+    assert line == b"POST http://judge.example/v1/chat/completions HTTP/1.1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (
+            {"extra_body": {"temperature": 1}},
+            "temperature is what evalstream itself writes; write it as the judge's key",
+        ),
+        ({"extra_body": {"stream": True}}, "stream is what evalstream itself writes; leave it out"),
+        ({"proxy": "proxy:3128"}, "is not the URL of an HTTP proxy; write it like http://host:3128"),
+        ({"headers": {"a b": "x"}}, "headers"),
+        ({"tls": {"certificate": "c.pem"}}, "certificate and key belong together"),
+    ],
+)
+def test_mistakes_have_a_sentence(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        configured(settings)
+
+
+async def test_files_that_are_no_certificates_end_the_start(tmp_path: Path) -> None:
+    (tmp_path / "prose.pem").write_text("not a certificate")
+    for file, why in ((tmp_path / "none.pem", "No such file"), (tmp_path / "prose.pem", "name readable PEM files")):
+        with pytest.raises(ConfigError, match=re.escape(str(file)) + f".*{why}"):
+            async with judging(tls={"ca": str(file)}):
+                pass
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = configured({"headers": {"api-key": "s3cret"}, "proxy": "http://me:s3cret@proxy:3128"}).settings
+    assert "s3cret" not in repr(settings) + settings.model_dump_json()
