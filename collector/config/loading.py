@@ -227,6 +227,13 @@ def _note_mistakes(settings: Settings) -> Iterator[str]:
             )
 
 
+def _tenant_redaction_mistakes(settings: Settings) -> Iterator[str]:
+    known = sorted(settings.receive.tenants)
+    for name in settings.redact.tenants:
+        if name not in known:
+            yield f"redact.tenants: {unknown('tenant', name, known)}"
+
+
 def _trust_mistakes(settings: Settings) -> Iterator[str]:
     believed, known = settings.receive.trust_tracestate, sorted(settings.receive.tenants)
     for name in believed if isinstance(believed, list) else ():
@@ -250,6 +257,7 @@ def _whole_mistakes(settings: Settings) -> list[str]:
     mistakes += _note_mistakes(settings)
     mistakes += _source_mistakes(settings)
     mistakes += _trust_mistakes(settings)
+    mistakes += _tenant_redaction_mistakes(settings)
     if settings.page is not None and settings.page_auth is None and not settings.page.closed:
         mistakes.append(
             f"page.host: {settings.page.host} is reachable from other machines without authentication; set page.auth: "

@@ -12,8 +12,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from collector.evaluate.budget.controller import BudgetReservation, Unlimited
+from collector.records.tenants import tenant_of
 from collector.redact.cases import redact_case
-from collector.redact.redactor import RedactionFailed, Redactor
+from collector.redact.open_redactor import Redactors
+from collector.redact.redactor import RedactionFailed
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CANARIES, CANARY_COST
 from evaluators.cases import Conversation, Turn
@@ -45,12 +47,12 @@ class EvaluationGuardrails:
         self,
         telemetry: Telemetry,
         *,
-        redactor: Redactor | None = None,
+        redactors: Redactors | None = None,
         canary: CanarySettings | None = None,
         store_text: bool = True,
     ) -> None:
         self._telemetry = telemetry
-        self._redactor = redactor
+        self._redactors = redactors or Redactors()
         self._settings = canary or CanarySettings()
         self._store_text = store_text
         self._canaries: set[asyncio.Task[None]] = set()
@@ -69,9 +71,10 @@ class EvaluationGuardrails:
         `reservation` is that of the evaluation. A canary run has its own, and is skipped where that is not granted.
         """
         started = now()
-        if self._redactor is not None and evaluator.needs_judge:
+        redactor = self._redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
+        if redactor is not None and evaluator.needs_judge:
             try:
-                case = redact_case(case, self._redactor)
+                case = redact_case(case, redactor)
             except RedactionFailed as error:
                 failure = Failure(type="redaction_failed", message=f"not sent to the judge: {error}")
                 return Result(

@@ -39,7 +39,7 @@ from collector.receive.responses import success
 from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings
 from collector.receive.tenants import Sender, sender_of, tenant_with
-from collector.redact.redactor import Redactor
+from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -79,7 +79,7 @@ class OtlpGrpcReceiver:
         telemetry: Telemetry,
         *,
         limits: SenderLimits | None = None,
-        redactor: Redactor | None = None,
+        redactors: Redactors | None = None,
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,7 +91,7 @@ class OtlpGrpcReceiver:
         self._settings = settings
         self._credentials = _credentials(settings.tls) if settings.tls else None
         self._ingest = OtlpIngest(
-            "otlp_grpc", "OK", settings, spans, telemetry, limits=limits, redactor=redactor, own=own, clock=clock
+            "otlp_grpc", "OK", settings, spans, telemetry, limits=limits, redactors=redactors, own=own, clock=clock
         )
         self._tokens = (
             BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None

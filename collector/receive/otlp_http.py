@@ -29,7 +29,7 @@ from collector.receive.responses import accepted, form_of, rejected
 from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpHttpSettings
 from collector.receive.tenants import Sender, Tenant, sender_of, subjects_of, tenant_with
-from collector.redact.redactor import Redactor
+from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 
 Guard = Callable[[web.BaseRequest], Awaitable[None]]
@@ -50,7 +50,7 @@ class OtlpHttpReceiver:
         *,
         guard: Guard | None = None,
         limits: SenderLimits | None = None,
-        redactor: Redactor | None = None,
+        redactors: Redactors | None = None,
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,7 +58,7 @@ class OtlpHttpReceiver:
         self._guard = guard
         self._ssl_context = ssl_context_of(settings.tls, "receive.otlp_http") if settings.tls else None
         self._ingest = OtlpIngest(
-            "otlp_http", "200", settings, spans, telemetry, limits=limits, redactor=redactor, own=own, clock=clock
+            "otlp_http", "200", settings, spans, telemetry, limits=limits, redactors=redactors, own=own, clock=clock
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)

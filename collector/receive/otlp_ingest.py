@@ -15,7 +15,7 @@ from collector.receive.rejection import Rejected
 from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender
-from collector.redact.redactor import Redactor
+from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
     RECEIVE_BYTES,
@@ -43,7 +43,7 @@ class OtlpIngest:
         telemetry: Telemetry,
         *,
         limits: SenderLimits | None = None,
-        redactor: Redactor | None = None,
+        redactors: Redactors | None = None,
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -52,7 +52,7 @@ class OtlpIngest:
         self._settings = settings
         self._spans = spans
         self._telemetry = telemetry
-        self._redactor = redactor
+        self._redactors = redactors or Redactors()
         self._own = own
         self.clock = clock
         self._wall = wall
@@ -106,7 +106,7 @@ class OtlpIngest:
             signal,
             form,
             max_items=self._settings.max_items,
-            redactor=self._redactor,
+            redactor=self._redactors.of(tenant),
             tenant=tenant,
             own=self._own,
         )

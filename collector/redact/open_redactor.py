@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from collector import plugins
@@ -11,8 +14,8 @@ from collector.redact.patterns import configured
 from collector.redact.redactor import Count, Fail, Redactor
 
 
-class RedactSettings(BaseModel):
-    """What is taken out of texts before they are stored in a log, and again before a judge sees them."""
+class TextRedactSettings(BaseModel):
+    """How one sender's texts are redacted; what is not written is as for everybody."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,7 +32,51 @@ class RedactSettings(BaseModel):
     )
 
 
-def open_redactor(settings: RedactSettings, count: Count, fail: Fail) -> Redactor | None:
+class RedactSettings(TextRedactSettings):
+    """What is taken out of texts before they are stored in a log, and again before a judge sees them."""
+
+    tenants: dict[str, TextRedactSettings] = Field(
+        default_factory=dict[str, TextRedactSettings],
+        description="Other redaction for the texts of named tenants (receive.*.auth.tenants); what is not written is "
+        "as for everybody.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Redactors:
+    """The redactor of everybody's texts, and those of tenants that have another; None where nothing is redacted."""
+
+    everybody: Redactor | None = None
+    by_tenant: Mapping[str, Redactor | None] = field(default_factory=dict[str, "Redactor | None"])
+
+    def of(self, tenant: str) -> Redactor | None:
+        """The redactor of a sender; `tenant` is "" for one without a name."""
+        return self.by_tenant.get(tenant, self.everybody)
+
+    @property
+    def redacts(self) -> bool:
+        """Whether anybody's texts are redacted."""
+        return self.everybody is not None or any(each is not None for each in self.by_tenant.values())
+
+
+def open_redactors(
+    settings: RedactSettings, count: Count = lambda _kind, _count: None, fail: Fail = lambda: None
+) -> Redactors:
+    """The redactors of a configuration. `count` and `fail` count what they do.
+
+    Raises:
+        ConfigError: a plug-in does not exist, or a pattern makes no sense.
+    """
+    everybody = open_redactor(settings, count, fail)
+    general = settings.model_dump(exclude={"tenants"})
+    tenants = {
+        name: TextRedactSettings.model_validate(general | each.model_dump(exclude_unset=True))
+        for name, each in settings.tenants.items()
+    }
+    return Redactors(everybody, {name: open_redactor(each, count, fail) for name, each in tenants.items()})
+
+
+def open_redactor(settings: TextRedactSettings, count: Count, fail: Fail) -> Redactor | None:
     """The redactor; None if nothing is to be redacted.
 
     Raises:

@@ -8,7 +8,7 @@ from collector.config.loading import Config
 from collector.dead_letters import DeadLetterWriter, Stage
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.records.ready_made import Incoming
-from collector.redact.open_redactor import open_redactor
+from collector.redact.open_redactor import open_redactors
 from collector.service.open_logs import Logs
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
@@ -16,7 +16,7 @@ from collector.telemetry.series import REDACTION_FAILURES, REDACTIONS
 
 
 class ProcessResources:
-    """The redactor (None if nothing is redacted), the guardrails of evaluations, the health of the process."""
+    """The redactors, the guardrails of evaluations, the health of the process."""
 
     def __init__(self, config: Config, telemetry: Telemetry) -> None:
         """Load the redactors.
@@ -28,13 +28,13 @@ class ProcessResources:
         self._settings = settings
         self._telemetry = telemetry
         self.health = Health(telemetry)
-        self.redactor = open_redactor(
+        self.redactors = open_redactors(
             settings.redact,
             lambda kind, count: telemetry.counter(REDACTIONS, kind).inc(count),
             telemetry.counter(REDACTION_FAILURES).inc,
         )
         self.guardrails = EvaluationGuardrails(
-            telemetry, redactor=self.redactor, canary=settings.canary, store_text=settings.store_text
+            telemetry, redactors=self.redactors, canary=settings.canary, store_text=settings.store_text
         )
 
     def dead_letters(
@@ -52,6 +52,6 @@ class ProcessResources:
             logs.dead_letters,
             self._telemetry,
             self._settings.dead_letters,
-            keep=self._settings.store_text and self.redactor is None,
+            keep=self._settings.store_text and not self.redactors.redacts,
             signal=signal,
         )

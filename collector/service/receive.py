@@ -70,7 +70,7 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         process.logs.spans,
         process.telemetry,
         limits=limits,
-        redactor=process.resources.redactor,
+        redactors=process.resources.redactors,
         own=process.own,
     )
     try:
@@ -94,7 +94,7 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
         process.logs.spans,
         process.telemetry,
         limits=limits,
-        redactor=process.resources.redactor,
+        redactors=process.resources.redactors,
         own=process.own,
     )
     return await process.stack.enter_async_context(receiver.serve())
@@ -122,8 +122,8 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
             dead_letters = process.resources.dead_letters("receive", source.where, logs, signal=kind)
             receiver = KafkaReceiver(
                 ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
-                on_unreadable=dead_letters.take_async, redactor=process.resources.redactor, where=source.where,
-                own=process.own,
+                on_unreadable=dead_letters.take_async, where=source.where,
+                redactor=process.resources.redactors.everybody, own=process.own,
             )  # fmt: skip
             group = f"{settings.group}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
@@ -131,6 +131,6 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
 
 
 async def _read_files(process: Process, paths: Sequence[Path]) -> None:
-    logs, redactor = process.logs, process.resources.redactor
+    logs, redactor = process.logs, process.resources.redactors.everybody
     count = await read_files(paths, logs.spans, logs.turns, process.telemetry, redactor=redactor, own=process.own)
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)

@@ -16,7 +16,7 @@ from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job
 from collector.evaluate.scheduling.dispatch import utc_now
-from collector.redact.open_redactor import open_redactor
+from collector.redact.open_redactor import open_redactors
 from collector.telemetry.registry import Telemetry
 from evaluators.evaluation import Result
 from evaluators.progress import progress_bar
@@ -39,8 +39,8 @@ class RunResult:
 async def guarded_run(config: Config) -> AsyncGenerator[Run]:
     """The evaluation function of a command: texts are redacted as in the service, and there are no canaries."""
     settings = config.settings
-    redactor = open_redactor(settings.redact, lambda _kind, _count: None, lambda: None)
-    safeguards = EvaluationGuardrails(Telemetry(), redactor=redactor, store_text=settings.store_text)
+    redactors = open_redactors(settings.redact)
+    safeguards = EvaluationGuardrails(Telemetry(), redactors=redactors, store_text=settings.store_text)
     try:
         yield safeguards.run
     finally:
