@@ -22,6 +22,7 @@ from collector.commands.plot import plot_svg
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import StoredRecord
+from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import evaluator_version_in
@@ -106,12 +107,13 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
     scored: list[_Scored] = []
     others = 0
     async with open_logs(config.settings.log) as logs:
-        async for record in IncrementalReader(logs.evaluations).records():
-            if (result := _of_evaluator(record, version[0])) is not None:
-                if result.evaluator_version == version[1]:
-                    scored.append(_scored(result))
-                else:
-                    others += 1
+        for partition in range(logs.evaluations.partitions):
+            async for record in valid_evaluations(logs.evaluations, partition):
+                if (result := _of_evaluator(record, version[0])) is not None:
+                    if result.evaluator_version == version[1]:
+                        scored.append(_scored(result))
+                    else:
+                        others += 1
         async for record in IncrementalReader(logs.labels).records():
             book.add(record)
     return _Ledger(tuple(scored), others, book)

@@ -15,6 +15,7 @@ from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.export.exporter import ExportContext, Exporter, ExporterPlugin, ExportUnavailable
 from collector.logs.log import Log
+from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import open_logs
 from collector.service.own_items import own_items
@@ -97,17 +98,14 @@ async def _batches(log: Log, selection: EvaluationFilter) -> AsyncIterator[Seque
     for partition in range(log.partitions):
         seen: set[str] = set()
         batch: list[Evaluation] = []
-        async for records in log.read(partition, 0):
-            for record in records:
-                if record.is_tick or record.headers:  # a decision of the evaluate stage
-                    continue
-                try:
-                    evaluation = evaluation_from_json(record.value)
-                except BadInput:
-                    continue  # the exporters report it
-                if selection.covers(evaluation) and evaluation.evaluation_id not in seen:
-                    seen.add(evaluation.evaluation_id)
-                    batch.append(evaluation)
+        async for record in valid_evaluations(log, partition):
+            try:
+                evaluation = evaluation_from_json(record.value)
+            except BadInput:
+                continue  # the exporters report it
+            if selection.covers(evaluation) and evaluation.evaluation_id not in seen:
+                seen.add(evaluation.evaluation_id)
+                batch.append(evaluation)
             if len(batch) >= _BATCH:
                 yield batch
                 batch = []

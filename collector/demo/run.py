@@ -24,6 +24,7 @@ from collector.demo.judge import MODEL, serve_judge
 from collector.demo.screen import Scene, render, summary
 from collector.demo.state import DemoState
 from collector.logs.log import Committed, StoredRecord
+from collector.records.epochs import fenced
 from collector.records.json import evaluation_from_json, turn_from_json
 from collector.service.app import Running, running
 
@@ -191,7 +192,7 @@ async def _watch(service: Running, board: DemoState, elapsed: Callable[[], float
         see_turn = opening(lambda record: board.add_turn(turn_from_json(record.value)))
         see_evaluation = opening(lambda record: board.add_evaluation(evaluation_from_json(record.value), elapsed()))
         tasks.create_task(service.logs.turns.follow("demo", see_turn))
-        tasks.create_task(service.logs.evaluations.follow("demo", see_evaluation))
+        tasks.create_task(service.logs.evaluations.follow("demo", fenced(service.logs.evaluations, see_evaluation)))
 
 
 async def _show(board: DemoState, scene: Scene, console: Console, elapsed: Callable[[], float]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
@@ -18,6 +19,9 @@ from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Committed, Log, StoredRecord
+
+GROUP = "evaluate"
+"""The group under which the stage consumes the turns log."""
 
 
 class EvaluateStage:
@@ -82,6 +86,8 @@ class EvaluateStage:
         previous_end = 0 if self._turns is None else await end_offset(self._turns, partition)
         ledger = Ledger(self._evaluations, partition, previous_end=previous_end, read_costs=self._budget is not None)
         await ledger.read_back(metadata.ledger_offset)
+        if self._turns is not None and self._turns.shared:
+            await ledger.claim(partial(self._turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
         if self._budget is not None:
             self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs)
         state = PartitionState(self._plan, metadata.replay_point, ledger.control_records)

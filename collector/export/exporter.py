@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from collector.errors import EvalstreamError
+from collector.logs.log import Confirm, certain
 from collector.otlp.own_items import OwnItems
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
@@ -78,12 +79,15 @@ class ExportContext:
     """What the service gives to every exporter.
 
     Spans and log records that `own` has signed are recognised when they come back as traffic.
+    `confirm` waits until this process certainly is the one that exports. An exporter that tries again by itself calls
+    it before each attempt: while the process stood still, another one may have taken over.
     """
 
     telemetry: Telemetry
     evaluators: tuple[MonitoredEvaluator, ...] = ()
     health: Health | None = None
     own: OwnItems | None = None
+    confirm: Confirm = certain
 
 
 class ExporterSettings(BaseModel):

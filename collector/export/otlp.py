@@ -80,6 +80,7 @@ class OtlpExporter:
                 gzip=settings.gzip,
                 backoff=backoff or Backoff(),
                 give_up_after=settings.give_up_after,
+                confirm=context.confirm,
             )
             yield cls(settings, client, context.own)
 

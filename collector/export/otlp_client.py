@@ -23,6 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
+from collector.logs.log import Confirm, certain
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
 
@@ -37,6 +38,7 @@ class OtlpClient:
     """Posts to `{endpoint}/v1/logs` and `/v1/traces`, protobuf, until each request is taken or refused for good.
 
     `give_up_after` (s) is how long a request is tried again that is refused for a reason that an operator may mend.
+    `confirm` is called before each attempt: see `ExportContext`.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class OtlpClient:
         backoff: Backoff,
         give_up_after: float = 3600.0,
         exporter: str = "otlp",
+        confirm: Confirm = certain,
     ) -> None:
         self._session = session
         self._endpoint = endpoint.rstrip("/")
@@ -57,6 +60,7 @@ class OtlpClient:
         self._backoff = backoff
         self._give_up_after = give_up_after
         self._exporter = exporter
+        self._confirm = confirm
 
     async def send_logs(self, request: ExportLogsServiceRequest) -> int:
         """Send log records; returns how many were refused for good."""
@@ -77,6 +81,7 @@ class OtlpClient:
 
         async def attempt() -> int:
             nonlocal give_up
+            await self._confirm()
             try:
                 return self._count_rejected(rejected(await self._post(path, body, headers)))
             except _Refused as error:

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager
 from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.export.exporter import Exporter, ExportUnavailable
-from collector.logs.log import Committed, StoredRecord
+from collector.logs.log import Committed, Confirm, Log, OpenFold, StoredRecord, certain
+from collector.records.epochs import fenced
 from collector.records.json import evaluation_from_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_EVALUATIONS, EXPORT_FAILURES, EXPORT_LAG
@@ -26,8 +27,16 @@ REMEMBERED = 10_000
 OnBadRecord = Callable[[StoredRecord, BadInput], None]
 
 
+def group_of(name: str) -> str:
+    """The group under which the cursor of the exporter with this name is stored."""
+    return f"export.{name}"
+
+
 class ExportStage:
-    """Opens the folds that feed one exporter. `name` is the exporter's in the configuration."""
+    """Opens the folds that feed one exporter. `name` is the exporter's in the configuration.
+
+    Before each attempt `confirm` waits until this process certainly is the one that exports.
+    """
 
     def __init__(
         self,
@@ -38,6 +47,7 @@ class ExportStage:
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.time,
         on_bad_record: OnBadRecord = lambda _record, _error: None,
+        confirm: Confirm = certain,
     ) -> None:
         self._name = name
         self._exporter = exporter
@@ -45,13 +55,18 @@ class ExportStage:
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._on_bad_record = on_bad_record
+        self._confirm = confirm
         self.problem: str | None = None
         """Why the exporter cannot export now; None if it can, as far as is known."""
 
     @property
     def group(self) -> str:
         """The group under which this exporter's cursor is stored."""
-        return f"export.{self._name}"
+        return group_of(self._name)
+
+    def folds(self, evaluations: Log) -> OpenFold:
+        """Open the folds of the evaluations log: they are not given what is void."""
+        return fenced(evaluations, self.open_fold, lambda number: self.count("void", number))
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ExportFold]:
@@ -61,8 +76,13 @@ class ExportStage:
 
     async def deliver(self, batch: Sequence[Evaluation]) -> None:
         """Export a batch, with retries until the exporter has accepted it; count what was exported and what not."""
+
+        async def attempt() -> int | None:
+            await self._confirm()
+            return await self._exporter.export(batch)
+
         rejected = await self._backoff.repeat(
-            lambda: self._exporter.export(batch),
+            attempt,
             ExportUnavailable,
             action=f"exporting to {self._name}",
             on_failure=self._failed,

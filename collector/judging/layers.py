@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collector.config.settings import JudgeSettings
+from collector.judging.confirmed import ConfirmedJudge
 from collector.judging.endpoint_limits import EndpointLimits
 from collector.judging.instrumented import InstrumentedJudge
 from collector.judging.outage_reporter import OutageReporter, ReportPolicy
+from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import JUDGE_ABANDONED_REQUESTS, JUDGE_CACHE_REQUESTS, JUDGE_PAUSED_REQUESTS
 from evaluators.judge import Judge
@@ -31,6 +33,7 @@ class LayerContext:
     """What the layers of one judge work with. `limiter` and `breaker` are shared by judges of the same endpoint.
 
     `unavailable` has the names of all judges that are unavailable now.
+    `confirm` waits until this process certainly owns what it evaluates.
     """
 
     name: str
@@ -41,6 +44,7 @@ class LayerContext:
     limiter: EndpointLimiter
     breaker: CircuitBreaker
     unavailable: set[str]
+    confirm: Confirm
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ def layers_of(settings: JudgeSettings, limits: EndpointLimits) -> Sequence[Layer
         # The breaker is inside the rate limit: what waited for a slot while the breaker opened is not sent any more.
         Layer(f"rate limit ({limits.text})", _limit_rate),
         Layer(f"circuit breaker ({settings.breaker.failures} failures)", _break_circuit),
+        Layer("ownership check", _confirm_ownership),
         Layer("outage reports", _report_outages),
         Layer("metrics", _instrument),
     ]
@@ -136,6 +141,10 @@ def _limit_rate(judge: Judge, context: LayerContext) -> Judge:
 
 def _break_circuit(judge: Judge, context: LayerContext) -> Judge:
     return CircuitBreakerJudge(judge, context.breaker)
+
+
+def _confirm_ownership(judge: Judge, context: LayerContext) -> Judge:
+    return ConfirmedJudge(judge, context.confirm)
 
 
 def _report_outages(judge: Judge, context: LayerContext) -> Judge:

@@ -15,6 +15,7 @@ from collector.judging.endpoint_breakers import EndpointBreakers
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import LayerContext, wrapped
 from collector.judging.outage_reporter import ReportPolicy
+from collector.logs.log import Confirm, certain
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.judge import Judge
@@ -31,12 +32,17 @@ REPEAT_TO_TERMINAL, REPEAT_TO_LOG = 60.0, 600.0
 
 @asynccontextmanager
 async def open_judges(
-    config: Config, definitions: AnswerStore, telemetry: Telemetry | None = None, health: Health | None = None
+    config: Config,
+    definitions: AnswerStore,
+    telemetry: Telemetry | None = None,
+    health: Health | None = None,
+    confirm: Confirm = certain,
 ) -> AsyncGenerator[Mapping[str, Judge]]:
     """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
 
     Without `telemetry` a command asks, and a person waits for its end: questions to an unavailable endpoint fail
-    instead of waiting for it, and outages are reported on stderr instead of in the log. `health` gets a check.
+    instead of waiting for it, and outages are reported on stderr instead of in the log. `health` gets a check. Before
+    each request `confirm` waits until this process certainly owns what it evaluates.
     """
     policy = _FOR_COMMANDS if telemetry is None else _FOR_SERVICE
     telemetry = telemetry or Telemetry()
@@ -63,6 +69,7 @@ async def open_judges(
                 limiter=limiters[endpoint],
                 breaker=breakers.breaker(name, settings),
                 unavailable=unavailable,
+                confirm=confirm,
             )
             judge = await stack.enter_async_context(_openai(name, settings, limiters[endpoint]))
             judges[name] = wrapped(judge, context, limits[endpoint])

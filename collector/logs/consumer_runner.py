@@ -11,7 +11,18 @@ from typing import Protocol
 
 from collector.backoff import Backoff, FailureLog
 from collector.errors import first_of
-from collector.logs.log import TICK, Committed, Fold, LogUnavailable, OpenFold, Record, StoredRecord, UnreadableRecords
+from collector.logs.log import (
+    TICK,
+    Committed,
+    Confirm,
+    Fold,
+    LogUnavailable,
+    OpenFold,
+    Record,
+    StoredRecord,
+    UnreadableRecords,
+    certain,
+)
 from collector.logs.slewed_clock import SlewedClock
 
 TICK_PATIENCE = 10.0
@@ -72,15 +83,25 @@ class PartitionFeed:
     """
 
     def __init__(
-        self, partition: int, committed: Committed | None, start: int, stream: Stream, timing: ConsumerTiming
+        self,
+        partition: int,
+        committed: Committed | None,
+        start: int,
+        stream: Stream,
+        timing: ConsumerTiming,
+        confirm: Confirm = certain,
     ) -> None:
-        """`start` is the offset of the oldest record, for a group that has committed nothing."""
+        """`start` is the offset of the oldest record, for a group that has committed nothing.
+
+        Before each delivery `confirm` waits until this process certainly owns the partition.
+        """
         self.partition = partition
         self._committed = committed
         self._offset = committed.offset if committed else start
         self._replayed = committed is None or committed.low_watermark >= committed.offset
         self._stream = stream
         self._timing = timing
+        self._confirm = confirm
         self._fold: Fold | None = None
         self._delivering = False
         self._state: Committed | None = None
@@ -144,6 +165,7 @@ class PartitionFeed:
             records = records[old:]
             self._replayed = batch.end_offset >= self._offset
         if records:
+            await self._confirm()
             await fold.deliver(records)
             self._adjust_ticks(fold, records)
         self._offset = max(self._offset, batch.end_offset)

@@ -13,7 +13,7 @@ beside the log, and it leaves one thing to keep durable instead of two that must
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -119,6 +119,14 @@ OpenFold = Callable[[int, Committed | None], AbstractAsyncContextManager[Fold]]
 """Opens the fold of a partition on assignment, given what the group has committed for it; closed on revocation."""
 
 
+Confirm = Callable[[], Awaitable[None]]
+"""Waits until it is certain that this process owns what it works on: see `Log.confirm`."""
+
+
+async def certain() -> None:
+    """Wait for nothing: no other process can own it."""
+
+
 class Log(Protocol):
     """An ordered, durable, partitioned sequence of records."""
 
@@ -164,6 +172,19 @@ class Log(Protocol):
 
         Raises:
             GroupInUse: another process has it.
+        """
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether processes share the partitions: then the owner of one may stand still, and another take over."""
+        ...
+
+    async def confirm(self, group: str, *, newly: bool = False) -> None:
+        """Wait until it is certain that this process still owns what its open folds of the group consume.
+
+        Returns at once, but after the process stood still; does not return for what another process owns by then: its
+        folds are closed first. With `newly` it asks, however certain it is. Returns at once without such folds.
         """
         ...
 

@@ -123,6 +123,14 @@ class MemoryLog:
     async def claim(self, group: str) -> None:
         """Nobody else has this memory."""
 
+    @property
+    def shared(self) -> bool:
+        """Only this process has it."""
+        return False
+
+    async def confirm(self, group: str, *, newly: bool = False) -> None:
+        """Nobody else has this memory."""
+
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of all partitions until cancelled.
 

@@ -113,6 +113,14 @@ class SqliteLog:
         """Reserve the group for this process."""
         await self._file.claim(self._name, group)
 
+    @property
+    def shared(self) -> bool:
+        """A group has one process, which holds a lock as long as it lives."""
+        return False
+
+    async def confirm(self, group: str, *, newly: bool = False) -> None:
+        """Nobody else gets the group while this process holds its lock."""
+
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of all partitions until cancelled.
 

@@ -32,6 +32,7 @@ from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP, P
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.receive.access import ssl_context_of
 from collector.receive.rejection import Rejected
+from collector.records.epochs import fenced
 from collector.records.json import label_to_json
 
 MOST_CONNECTIONS = 256
@@ -89,7 +90,7 @@ class Page:
         """Keep the view up to date with all three logs until cancelled. `guarded` wraps the folds of each."""
         folds = [
             (self._turns, TURNS_GROUP, self.stage.open_turns),
-            (self._evaluations, EVALUATIONS_GROUP, self.stage.open_evaluations),
+            (self._evaluations, EVALUATIONS_GROUP, fenced(self._evaluations, self.stage.open_evaluations)),
             (self._labels, LABELS_GROUP, self.stage.open_labels),
         ]
         async with asyncio.TaskGroup() as tasks:

@@ -13,12 +13,14 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from collector.config.loading import Config
 from collector.errors import ConfigError
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.stage import GROUP
 from collector.export.stage import ExportStage
 from collector.judging.open_judges import open_judges
 from collector.logs.journal.stall_watchdog import exit_stalled
@@ -152,12 +154,16 @@ async def running(
         logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking, telemetry=telemetry))
         steps = await GeneratedStepsStore.open(logs.definitions)
         own = await own_items(steps)
-        judges = await stack.enter_async_context(open_judges(config, steps, telemetry, resources.health))
+        judges = await stack.enter_async_context(
+            open_judges(config, steps, telemetry, resources.health, partial(logs.turns.confirm, GROUP))
+        )
         plan = build_plan(config, judges)
         exporters: Sequence[ExportStage] = ()
         guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))
         if "export" in stages:
-            exporters = await stack.enter_async_context(open_exporters(config, plan, telemetry, resources.health, own))
+            exporters = await stack.enter_async_context(
+                open_exporters(config, plan, telemetry, resources.health, own, logs.evaluations)
+            )
         else:
             await stack.enter_async_context(serving_metrics(config, telemetry, resources.health))
         stack.push_async_callback(resources.guardrails.close)
@@ -169,7 +175,7 @@ async def running(
         start_health_checks(process)
         start_retention(process)
         for exporter in exporters:
-            guarded = process.guarded("export", exporter.group, logs.evaluations, exporter.open_fold)
+            guarded = process.guarded("export", exporter.group, logs.evaluations, exporter.folds(logs.evaluations))
             tasks.follow(logs.evaluations, exporter.group, guarded)
         watching = await start_watch(process) if "watch" in stages else Watching()
         budgets = BudgetController(plan, logs.turns.partitions) if "evaluate" in stages else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from collector.config.settings import EvaluateSettings
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_processor import StateLimits
 from collector.evaluate.scheduling.bulkhead import BulkheadLimits
 from collector.evaluate.scheduling.dispatch import Dispatcher
-from collector.evaluate.stage import EvaluateStage
+from collector.evaluate.stage import GROUP, EvaluateStage
 from collector.service.gauges import show_budgets, show_bulkheads, show_evaluate
 from collector.service.process import Process
 
@@ -27,6 +29,7 @@ def start_evaluate(process: Process, budgets: BudgetController) -> None:
         budget=budgets,
         shed_after=settings.shed_after,
         guard=process.guard,
+        confirm=partial(logs.turns.confirm, GROUP),
     )
     stage = EvaluateStage(
         process.plan,
@@ -44,7 +47,7 @@ def start_evaluate(process: Process, budgets: BudgetController) -> None:
     show_budgets(process.telemetry, process.plan, budgets, process.clock)
     show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
     show_evaluate(process.telemetry, stage)
-    process.tasks.follow(logs.turns, "evaluate", dead_letters.wrap(stage.open_fold, process.guard))
+    process.tasks.follow(logs.turns, GROUP, dead_letters.wrap(stage.open_fold, process.guard))
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

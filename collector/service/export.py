@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 
 from collector import plugins
 from collector.config.loading import Config
@@ -12,7 +14,8 @@ from collector.evaluate.plan import Plan
 from collector.export.exporter import ExportContext, ExporterPlugin, MonitoredEvaluator
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
-from collector.export.stage import ExportStage
+from collector.export.stage import ExportStage, group_of
+from collector.logs.log import Log
 from collector.otlp.own_items import OwnItems
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
@@ -22,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_exporters(
-    config: Config, plan: Plan, telemetry: Telemetry, health: Health, own: OwnItems
+    config: Config, plan: Plan, telemetry: Telemetry, health: Health, own: OwnItems, evaluations: Log
 ) -> AsyncGenerator[Sequence[ExportStage]]:
     """The stages of the exporters that are configured; each consumes the evaluations log by itself.
 
@@ -34,8 +37,9 @@ async def open_exporters(
         opened: list[ExportStage] = []
         for name, settings in config.exporters.items():
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
-            exporter = await stack.enter_async_context(plugin.open(settings, context))
-            opened.append(ExportStage(name, exporter, telemetry))
+            confirm = partial(evaluations.confirm, group_of(name))
+            exporter = await stack.enter_async_context(plugin.open(settings, replace(context, confirm=confirm)))
+            opened.append(ExportStage(name, exporter, telemetry, confirm=confirm))
         health.add("exporters", lambda: "; ".join(each.problem for each in opened if each.problem) or None, vital=False)
         yield opened
 

@@ -25,6 +25,7 @@ from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView
+from collector.records.epochs import fenced
 from collector.service.process import Process
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
@@ -59,7 +60,9 @@ async def start_watch(process: Process) -> Watching:
     stage = _stage(process, interval=watcher.interval, memory=watcher.history, has_shifted=has_shifted)
     session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
-    tasks.follow(evaluations, "watch", process.guarded("watch", "watch", evaluations, stage.open_fold))
+    tasks.follow(
+        evaluations, "watch", process.guarded("watch", "watch", evaluations, fenced(evaluations, stage.open_fold))
+    )
     tasks.start(stage.run(notifier))
     return Watching(stage, has_shifted)
 
@@ -71,7 +74,7 @@ def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequen
         stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, has_shifted=watching.has_shifted)
         if stage.targets:
             evaluations = process.logs.evaluations
-            guarded = process.guarded("watch", "page.watch", evaluations, stage.open_fold)
+            guarded = process.guarded("watch", "page.watch", evaluations, fenced(evaluations, stage.open_fold))
             process.tasks.follow(evaluations, "page.watch", guarded)
             process.tasks.start(stage.run())
     return lambda: [_page_alert(each) for each in _gravest(stage.firing)]

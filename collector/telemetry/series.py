@@ -486,7 +486,7 @@ EXPORT_EVALUATIONS = Series(
     "evalstream_export_evaluations_total",
     "counter",
     "Evaluation records that an exporter consumed, by result: exported, rejected (refused by the destination for good, "
-    "or until the exporter gave up), duplicate, unreadable.",
+    "or until the exporter gave up), duplicate, unreadable, void (written by a former owner of its partition).",
     ("exporter", "result"),
 )
 EXPORT_FAILURES = Series(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from traffic import trace_id
 
 from collector.logs.log import Log, LogUnavailable
+from collector.records.epochs import Fence
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
 
@@ -25,6 +26,8 @@ class LedgerWatch:
         self._log = log
         self._numbers: Mapping[str, int] = {trace_id(number).hex(): number for number in range(turns)}
         self._next = [0] * log.partitions
+        self._fences = [Fence() for _ in range(log.partitions)]
+        self.void = 0
 
     @property
     def distinct(self) -> int:
@@ -36,7 +39,9 @@ class LedgerWatch:
             try:
                 async for batch in self._log.read(partition, self._next[partition]):
                     for record in batch:
-                        if not record.headers:  # a decision, or a label
+                        counts = self._fences[partition].admits(record)
+                        self.void += not counts
+                        if counts and not record.headers:  # else a decision, or a label
                             self._take(evaluation_from_json(record.value), record.timestamp)
                     self._next[partition] = batch[-1].offset + 1
             except LogUnavailable:

@@ -49,6 +49,7 @@ from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.page.requests import append_label
+from collector.records.epochs import claim_record, epoch_of, owner_of, stamped
 from collector.records.json import (
     conversation_from_json,
     conversation_to_json,
@@ -300,6 +301,14 @@ def test_a_decision(written: bytes) -> None:
     decision = DECISIONS[written]
     assert decision.to_record(5) == Record(None, written, (("decision", b"1"),), 5)
     assert parse_control_record(written) == decision
+
+
+def test_a_claim_and_what_its_owner_writes() -> None:
+    claim = b'{"epoch":3,"at":17,"owner":"one"}'
+    assert claim_record("one", 3, 5, turns=17) == Record(None, claim, (("decision", b"1"),), 5)
+    assert owner_of(StoredRecord(5, 0, 0.0, None, claim, (("decision", b"1"),))) == "one"
+    assert stamped(b'{"evaluation_id":"a"}', 3) == b'{"epoch":3,"evaluation_id":"a"}'
+    assert epoch_of(b'{"epoch":3,"evaluation_id":"a"}') == 3
 
 
 def test_the_account_of_a_budget() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from collector.durations import seconds
 from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, StoredRecord
+from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
 
@@ -98,23 +99,20 @@ def _subject(evaluation: Evaluation) -> tuple[Hashable, ...]:
 
 
 async def read_log(log: Log) -> list[PastEvaluation]:
-    """Every evaluation of the evaluations log."""
+    """Every evaluation of the evaluations log that counts."""
     return [
         PastEvaluation(evaluation, partition)
         for partition in range(log.partitions)
-        async for batch in log.read(partition, 0)
-        for record in batch
+        async for record in valid_evaluations(log, partition)
         if (evaluation := _evaluation(record)) is not None
     ]
 
 
 def _evaluation(record: StoredRecord) -> Evaluation | None:
-    if record.is_tick:
-        return None
     try:
         return evaluation_from_json(record.value)
     except BadInput:
-        return None  # a control record, or one that the exporters report
+        return None  # the exporters report it
 
 
 def read_file(path: Path) -> Iterator[PastEvaluation]:

@@ -18,10 +18,8 @@ import orjson
 
 from collector.errors import BadInput
 from collector.evaluate.budget.rates import Rates
-from collector.logs.log import Headers, Record
-
-CONTROL_HEADERS: Headers = (("decision", b"1"),)
-"""The headers of a control record: not an evaluation, and not exported."""
+from collector.logs.log import Record
+from collector.records.epochs import CONTROL_HEADERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

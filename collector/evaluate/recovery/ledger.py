@@ -8,16 +8,18 @@ time depend on the recent past and not on all that was ever judged.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
 from collector.backoff import Backoff
 from collector.errors import BadInput
-from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord, parse_control_record
-from collector.logs.log import Log, LogUnavailable, Record, StoredRecord
+from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
+from collector.logs.log import Confirm, Log, LogUnavailable, Record, StoredRecord
+from collector.records.epochs import CONTROL_HEADERS, Fence, claim_record, fence_at, owner_of, stamped
 from collector.records.json import evaluation_from_json
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,11 @@ class Ledger:
         self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
         self._checkpoints: deque[_Checkpoint] = deque()
         self._end = 0
+        self._next = 0
+        self._fence = Fence()
+        self._claims: dict[int, str] = {}  # the owner of each epoch
+        self.epoch: int | None = None
+        """The epoch of this process as the partition's owner; None where no other process can own it."""
         self.control_records: list[ControlRecord] = []
         """The control records that were read back."""
         self.costs: list[tuple[str, float, float]] = []
@@ -88,22 +95,55 @@ class Ledger:
     async def read_back(self, start: int, backoff: Backoff = RETRY) -> None:
         """Read ids and control records from an offset to the end of the log; retries while it is unavailable."""
         self._checkpoints.append(_Checkpoint(time=0.0, turns=0, evaluations=start))
-        await backoff.repeat(lambda: self._read(start), LogUnavailable, action="reading the evaluations log back")
+        self._end = self._next = start
+        self._fence = await backoff.repeat(
+            lambda: fence_at(self._evaluations, self._partition, start),
+            LogUnavailable,
+            action="reading the evaluations log back",
+        )
+        await self._read_on(backoff)
 
-    async def _read(self, start: int) -> None:
-        self._end = start
-        self._ids.clear()
-        self.control_records.clear()
-        self.costs.clear()
-        async for batch in self._evaluations.read(self._partition, start):
+    async def claim(self, confirm: Confirm, turns: int, owner: str | None = None, backoff: Backoff = RETRY) -> None:
+        """Claim the partition: from then on nothing counts that a former owner writes, and `epoch` is this process's.
+
+        `confirm` waits until a broker says that this process owns the partition; `turns` is the next turn's offset.
+        Reads on what former owners wrote meanwhile.
+        """
+        owner = owner or uuid.uuid4().hex
+        while self.epoch is None:
+            # A process that stood still may claim late: after this look at the log and before the next one. Then its
+            # epoch is taken already by the owner that came after it, and its claim is void.
+            await confirm()
+            epoch = self._fence.epoch + 1
+            record = claim_record(owner, epoch, self._partition, turns)
+            await append_with_retry(self._evaluations, record, backoff, since=self._next)
+            await self._read_on(backoff)
+            while epoch not in self._claims:  # a broker may show a little later what it has acknowledged
+                await backoff.sleep(backoff.first)
+                await self._read_on(backoff)
+            if self._claims[epoch] == owner:
+                self.epoch = epoch
+
+    async def _read_on(self, backoff: Backoff) -> None:
+        """Read what was appended since the last reading."""
+        await backoff.repeat(self._read, LogUnavailable, action="reading the evaluations log back")
+
+    async def _read(self) -> None:
+        async for batch in self._evaluations.read(self._partition, self._next):
             for record in batch:
-                if record.headers == CONTROL_HEADERS:
-                    self._read_control_record(record)
+                counts = self._fence.admits(record)
+                if owner := owner_of(record):
+                    self._claims.setdefault(self._fence.epoch if counts else 0, owner)
+                elif record.headers == CONTROL_HEADERS:
+                    if counts:
+                        self._read_control_record(record)
                 elif record.key is not None:
-                    self._ids[record.key.decode()] = record.offset
-                    if self._read_costs:
+                    if counts:
+                        self._ids[record.key.decode()] = record.offset
+                    if self._read_costs:  # of a void one, too: its judge was paid
                         self._read_cost(record)
                 self._end = record.offset
+                self._next = record.offset + 1
 
     def _read_control_record(self, record: StoredRecord) -> None:
         try:
@@ -135,7 +175,7 @@ class Ledger:
 
     async def append(self, record: Record) -> None:
         """Append a control record; retries while the log is unavailable."""
-        await append_with_retry(self._evaluations, record)
+        await append_with_retry(self._evaluations, replace(record, value=stamped(record.value, self.epoch)))
 
     def add(self, evaluation_id: str) -> None:
         """An evaluation was appended to the log."""
@@ -203,6 +243,7 @@ async def _was_appended(log: Log, record: Record, since: int, backoff: Backoff) 
     await log.end_offset(record.partition)
     await backoff.sleep(backoff.cap)  # the log answers again: what had reached it before is written after this wait
     async for batch in log.read(record.partition, since):
-        if any(each.key == record.key for each in batch):
+        # Not by its key: an evaluation of a former owner may have the same, and be void.
+        if any(each.key == record.key and each.value == record.value for each in batch):
             return True
     return False

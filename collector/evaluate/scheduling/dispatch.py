@@ -15,7 +15,8 @@ from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import RETRY, append_with_retry
 from collector.evaluate.scheduling.bulkhead import BulkheadLimits, Bulkheads
 from collector.logs.journal.guard import Guard
-from collector.logs.log import Log, Record
+from collector.logs.log import Confirm, Log, Record, certain
+from collector.records.epochs import stamped
 from collector.records.json import evaluation_to_json
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result
@@ -36,6 +37,7 @@ class Dispatcher:
     written the job keeps its slot and retries by the `backoff`. A job that waited longer than `shed_after` seconds, or
     that would exceed a hard cap of the `budget`, is skipped with that reason. `now` is for the records; `clock` (s
     since the epoch) measures waiting and spending, and should not jump.
+    `confirm` waits until this process certainly owns its partitions: what it has in hand of others is not done.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Dispatcher:
         budget: BudgetController | None = None,
         shed_after: float | None = None,
         guard: Guard | None = None,
+        confirm: Confirm = certain,
     ) -> None:
         self.bulkheads = Bulkheads(limits)
         self._evaluations = evaluations
@@ -60,6 +63,7 @@ class Dispatcher:
         self._budget = budget
         self._shed_after = shed_after
         self._guard = guard or Guard()
+        self._confirm = confirm
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None is indefinitely."""
@@ -79,9 +83,14 @@ class Dispatcher:
             result = Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
         return evaluation_of(job, case, result)
 
-    async def write(self, evaluation: Evaluation, partition: int, since: int) -> None:
+    async def confirm(self) -> None:
+        """Wait until this process certainly owns its partitions."""
+        await self._confirm()
+
+    async def write(self, evaluation: Evaluation, partition: int, since: int, epoch: int | None = None) -> None:
         """Append an evaluation behind the offset `since` of the evaluations log; durable on return."""
-        record = Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=partition)
+        value = stamped(evaluation_to_json(evaluation), epoch)
+        record = Record(evaluation.evaluation_id.encode(), value, partition=partition)
         await append_with_retry(self._evaluations, record, self._backoff, since=since)
 
     def _reservation(self, job: Job, partition: int) -> BudgetReservation | Unlimited:

@@ -111,9 +111,11 @@ class PartitionJobs:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
+            await self._dispatcher.confirm()
             evaluation = await self._dispatcher.execute(job, self._partition, has_slot=has_slot)
+            await self._dispatcher.confirm()
             self._writing.add(task)
-            await self._dispatcher.write(evaluation, self._partition, self._ledger.end_offset)
+            await self._dispatcher.write(evaluation, self._partition, self._ledger.end_offset, self._ledger.epoch)
             self._ledger.add(job.evaluation_id)
             del self._pending[job.evaluation_id]  # not in a `finally`: a cancelled job keeps the low watermark
             self._count_outcome(evaluation)

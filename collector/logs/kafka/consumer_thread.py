@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -37,6 +38,7 @@ from collector.logs.kafka.workarounds import (
     give_back_parked_records,
     keep_joining,
     position_after_reset,
+    report_heartbeats,
     report_out_of_range,
 )
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
@@ -95,6 +97,7 @@ class ConsumerThread:
         self._decoding = RecordDecoder(settings.max_batch_bytes, self._topics.number_of)
         self._watchdog = Watchdog(f"reading for group {subscription.group}", settings.stall_timeout, on_stall)
         self._consumer: Any = None
+        self._send_heartbeat: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._commands: deque[_CommitCommand] = deque()
         self._unanswered: set[Callable[[LogError | None], None]] = set()
@@ -126,6 +129,11 @@ class ConsumerThread:
             done(LogUnavailable("the consumer has ended"))
         else:
             self._commands.append(_CommitCommand(states, done))
+
+    def ask_membership(self) -> None:
+        """Send a heartbeat now, if there is a connection; the first one goes out in any case."""
+        if self._send_heartbeat is not None:
+            self._send_heartbeat()
 
     def _run(self) -> None:
         failure: LogError | None = None
@@ -167,6 +175,7 @@ class ConsumerThread:
             else:
                 self._decoding.install(consumer)
                 report_out_of_range(consumer, self._set_out_of_range)
+                self._send_heartbeat = report_heartbeats(consumer, partial(self._call, self._listener.confirmed))
                 consumer.subscribe(topics=self._topics.names, listener=_Listener(self))
                 return consumer
         return None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collector.logs.consumer_runner import Append, Batch, ConsumerRunner, ConsumerTiming, PartitionFeed
 from collector.logs.kafka.consumer_thread import ConsumerThread
 from collector.logs.kafka.losses import OnLost
+from collector.logs.kafka.membership import Membership
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable
 from collector.logs.kafka.settings import KafkaSettings
@@ -86,6 +87,11 @@ class GroupConsumer:
             on_stall=on_stall,
             on_refused=on_refused,
         )
+        self._membership = Membership(subscription.group, settings.session_timeout, self._thread.ask_membership)
+
+    async def confirm(self, *, newly: bool = False) -> None:
+        """See `Log.confirm`."""
+        await self._membership.confirm(newly=newly)
 
     async def run(self, open_fold: OpenFold) -> None:
         """Consume until cancelled."""
@@ -109,6 +115,7 @@ class GroupConsumer:
                 runner.assign(self._feeds[change.partition])
             return
         await asyncio.gather(*map(runner.revoke, change))
+        self._membership.closed()
 
     def assigned(self, assigned: Assigned) -> None:
         """A partition was assigned: queue its records from now on; its fold opens when the one before is closed."""
@@ -116,12 +123,13 @@ class GroupConsumer:
         self._streams[assigned.partition] = stream
         self._epochs[assigned.partition] = assigned.epoch
         self._feeds[assigned.partition] = PartitionFeed(
-            assigned.partition, assigned.committed, assigned.start, stream, self._timing
+            assigned.partition, assigned.committed, assigned.start, stream, self._timing, self.confirm
         )
         self._changes.put_nowait(assigned)
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """Partitions were revoked."""
+        self._membership.revoked()
         for partition in partitions:
             stream = self._streams.pop(partition, None)
             if stream is not None:
@@ -136,6 +144,10 @@ class GroupConsumer:
             stream = self._streams.get(each.partition)
             if stream is not None:
                 stream.put(each)
+
+    def confirmed(self, sent_at: float) -> None:
+        """A broker has answered a heartbeat."""
+        self._membership.confirmed(sent_at)
 
     def failed(self, error: LogError) -> None:
         """The thread has ended."""

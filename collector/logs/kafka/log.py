@@ -64,6 +64,7 @@ class KafkaLog:
         self._on_lost = on_lost
         self._on_stall = on_stall
         self._partitioner = Partitioner(name, partitions, settings.max_record_bytes)
+        self._consumers: dict[str, GroupConsumer] = {}
         self._closed = False
         self._refused: dict[str, LogRefused] = {}
         """Why brokers refuse the consumers of this process now, by group."""
@@ -155,6 +156,17 @@ class KafkaLog:
     async def claim(self, group: str) -> None:
         """Processes share the partitions."""
 
+    @property
+    def shared(self) -> bool:
+        """Brokers give the partitions of a process that stands still to others."""
+        return True
+
+    async def confirm(self, group: str, *, newly: bool = False) -> None:
+        """Wait until a broker has confirmed within the session that this process is a member of the group."""
+        consumer = self._consumers.get(group)
+        if consumer is not None:
+            await consumer.confirm(newly=newly)
+
     async def follow(self, group: str, open_fold: OpenFold) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 
@@ -182,9 +194,11 @@ class KafkaLog:
             on_stall=self._on_stall,
             on_refused=partial(self._note_refused, group),
         )
+        self._consumers[group] = consumer
         try:
             await consumer.run(open_fold)
         finally:
+            del self._consumers[group]
             self._refused.pop(group, None)
 
     def _note_refused(self, group: str, refused: LogRefused | None) -> None:

@@ -79,6 +79,10 @@ class GroupListener(Protocol):
         """Records were fetched."""
         ...
 
+    def confirmed(self, sent_at: float) -> None:
+        """A broker has confirmed the membership, by its answer to a heartbeat of that time (s since boot)."""
+        ...
+
     def failed(self, error: LogError) -> None:
         """The thread has ended."""
         ...

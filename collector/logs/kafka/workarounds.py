@@ -6,19 +6,22 @@ and `replace_decoding` refuses another one at the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka import structs
 from kafka.consumer import fetcher as fetching
 from kafka.consumer import subscription_state
+from kafka.coordinator import heartbeat as heartbeats
 from kafka.net.compat import KafkaNetClient
 
 from collector.logs.log import LogError
+from collector.logs.slewed_clock import since_boot
 
 _Fetcher: Any = fetching.Fetcher
 _EARLIEST: int = vars(subscription_state)["OffsetResetStrategy"].EARLIEST
 _REBALANCING: Any = vars(structs)["MemberState"].REBALANCING
+_Heartbeat: Any = heartbeats.Heartbeat
 FetchedRecords: Any = _Fetcher.PartitionRecords
 """What decodes one partition of one fetch. The library is untyped."""
 
@@ -126,6 +129,51 @@ def keep_joining(consumer: Any) -> None:
     """
     if consumer.group_metadata().state == _REBALANCING:
         consumer._coordinator.request_rejoin()  # noqa: SLF001 - see the module
+
+
+class ReportedHeartbeat(_Heartbeat):
+    """The heartbeats of a consumer; `report` is called, in kafka-python's thread, when one was answered.
+
+    It is given the time at which that one was sent, by a clock that also counts while the machine is suspended. The
+    library knows when an answer came, which says nothing: it may have waited in a socket while the process stood still.
+    Can go when the consumer tells the time until which it is a member.
+    """
+
+    def __init__(self, report: Callable[[float], None], config: Mapping[str, Any]) -> None:
+        super().__init__(**config)  # pyright: ignore[reportUnknownMemberType] - untyped, here and below
+        self.wanted = True
+        """Whether one is to be sent now."""
+        self._report = report
+        self._sent_at = 0.0
+
+    def time_to_next_heartbeat(self) -> float:
+        """The wait in seconds."""
+        if self.wanted and not self.heartbeat_failed:
+            return 0.0
+        return float(super().time_to_next_heartbeat())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+    def sent_heartbeat(self) -> None:
+        """One is being sent."""
+        self.wanted = False  # before the time is read: what is wanted from now on is a later one
+        self._sent_at = since_boot()
+        super().sent_heartbeat()  # pyright: ignore[reportUnknownMemberType]
+
+    def received_heartbeat(self) -> None:
+        """It was answered, and this consumer is a member."""
+        super().received_heartbeat()  # pyright: ignore[reportUnknownMemberType]
+        self._report(self._sent_at)
+
+
+def report_heartbeats(consumer: Any, report: Callable[[float], None]) -> Callable[[], None]:
+    """Call `report` for each heartbeat that is answered; returns what sends one now. See `ReportedHeartbeat`."""
+    coordinator = consumer._coordinator  # noqa: SLF001 - see the module
+    coordinator.heartbeat = heartbeat = ReportedHeartbeat(report, coordinator.config)
+
+    def send_now() -> None:
+        heartbeat.wanted = True
+        coordinator._heartbeat_wakeup.notify()  # noqa: SLF001
+
+    return send_now
 
 
 def give_back_parked_records(consumer: Any) -> None:

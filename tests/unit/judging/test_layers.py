@@ -16,7 +16,7 @@ from evaluators.judges.wrapper import JudgeWrapper
 
 WRAPPERS = [
     "AnswerCache", "DefinitionCache", "QueueWhileOpen", "Retrying", "RateLimited", "CircuitBreakerJudge",
-    "OutageReporter", "InstrumentedJudge",
+    "ConfirmedJudge", "OutageReporter", "InstrumentedJudge",
 ]  # fmt: skip
 
 
@@ -72,8 +72,8 @@ def text(**settings: Any) -> str:
 def test_the_chain_in_words_has_every_layer_with_its_setting() -> None:
     assert text(cache_size=1000, deadline=600, concurrency=8, requests_per_minute=60) == (
         "answer cache (1,000) → definition cache → queue while the breaker is open → retry until 600 s → "
-        "rate limit (8 at once, 60 requests/min) → circuit breaker (20 failures) → outage reports → metrics → "
-        "request (timeout 60 s)"
+        "rate limit (8 at once, 60 requests/min) → circuit breaker (20 failures) → ownership check → "
+        "outage reports → metrics → request (timeout 60 s)"
     )
     assert text().startswith("definition cache → queue"), "a layer that does nothing is not there"
     assert "→ fail while the breaker is open →" in text(breaker={"when_open": "shed"})

@@ -14,6 +14,7 @@ from collector.evaluate.outcomes import NullOutcomes
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.scheduling.bulkhead import Bulkhead
 from collector.evaluate.scheduling.jobs import LazyMinHeap, PartitionJobs, PendingJob
+from collector.logs.log import certain
 
 NO_BULKHEAD = cast("Bulkhead", None)
 
@@ -111,7 +112,11 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         """At once."""
 
     dispatcher = SimpleNamespace(
-        bulkheads=SimpleNamespace(of=lambda _name: slots), queue_timeout=lambda _job: None, execute=execute, write=write
+        bulkheads=SimpleNamespace(of=lambda _name: slots),
+        queue_timeout=lambda _job: None,
+        confirm=certain,
+        execute=execute,
+        write=write,
     )
     named = SimpleNamespace(name="m", evaluator=SimpleNamespace(name="e"))
     submitted = SimpleNamespace(
@@ -124,7 +129,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         trigger_offset=100,
     )
     added: list[str] = []
-    ledger = SimpleNamespace(add=added.append, end_offset=0)
+    ledger = SimpleNamespace(add=added.append, end_offset=0, epoch=None)
     async with asyncio.TaskGroup() as group:
         mine = PartitionJobs(0, cast("Any", ledger), cast("Any", dispatcher), group, NullOutcomes())
         await mine.wait_for_oldest(1000, 10)

@@ -1,0 +1,53 @@
+"""What a process knows about its membership of a consumer group: until when nobody else can own its partitions.
+
+A broker removes a member that it has not heard of for `session_timeout`. So a member is certain of its partitions for
+that long after it sent a heartbeat that was answered, by a clock that also counts while the process stands still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from collector.backoff import FailureLog
+from collector.logs.broadcast import Broadcast
+from collector.logs.slewed_clock import since_boot
+
+
+class Membership:
+    """Of one consumer, in its event loop. `ask` sends a heartbeat now, if a broker is there to take it."""
+
+    def __init__(
+        self, group: str, session_timeout: float, ask: Callable[[], None], clock: Callable[[], float] = since_boot
+    ) -> None:
+        self._session_timeout = session_timeout
+        self._ask = ask
+        self._clock = clock
+        self._confirmed_at = -math.inf
+        self._closing = 0
+        self._changed = Broadcast()
+        self._uncertain = FailureLog(f"confirming that this process is a member of group {group}")
+
+    def confirmed(self, sent_at: float) -> None:
+        """A heartbeat was answered that was sent at this time of the clock."""
+        self._confirmed_at = max(self._confirmed_at, sent_at)
+        self._uncertain.succeeded()
+        self._changed.notify()
+
+    def revoked(self) -> None:
+        """Partitions were revoked: nothing is certain until their folds are closed."""
+        self._closing += 1
+
+    def closed(self) -> None:
+        """The folds of partitions that were revoked are closed."""
+        self._closing -= 1
+        self._changed.notify()
+
+    async def confirm(self, *, newly: bool = False) -> None:
+        """Wait until this process is certain of its partitions: with `newly`, by a heartbeat from now on."""
+        since = self._clock() if newly else -math.inf
+        while self._closing or self._confirmed_at < max(since, self._clock() - self._session_timeout):
+            if -math.inf < self._confirmed_at < self._clock() - self._session_timeout:
+                self._uncertain.failed("it stood still for longer than its session, or no broker answers")
+            self._ask()
+            await self._changed.wait()

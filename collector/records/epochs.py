@@ -1,0 +1,151 @@
+"""Epochs: which of a partition's former owners wrote a record of the evaluations log, and whether it counts.
+
+Kafka gives a partition to another process when its owner stands still. The owner that wakes up again does not know, and
+what it had in hand still reaches the log. So each owner begins with a *claim*, a control record with an epoch one above
+the last, and stamps what it writes with that epoch. What comes behind the claim of a later owner is void, for every
+reader: a `Fence` reads the records of a partition in order and says which ones count.
+
+Records without an epoch always count: those of older releases, of logs that only one process can consume, and of
+commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+
+from collector.backoff import Backoff
+from collector.logs.fold_wrapper import FoldWrapper
+from collector.logs.log import Committed, Fold, Headers, Log, LogUnavailable, OpenFold, Record, StoredRecord
+
+CONTROL_HEADERS: Headers = (("decision", b"1"),)
+"""The headers of a control record of the evaluate stage: not an evaluation, and not exported."""
+
+LOOK_BACK = (1_000, 20_000)
+"""Records before a reader's start that are searched for an epoch: those of a former owner are few, the owner's many.
+
+The second step is for stretches without epochs.
+"""
+
+_RETRY = Backoff(cap=1.0)
+_STAMP = re.compile(rb'\{"epoch":(\d{1,18})[,}]')
+
+
+def stamped(value: bytes, epoch: int | None) -> bytes:
+    """A JSON object with the epoch before its first field; without an epoch as it is."""
+    if epoch is None:
+        return value
+    return b'{"epoch":%d%s%s' % (epoch, b"" if value == b"{}" else b",", value[1:])
+
+
+def epoch_of(value: bytes) -> int | None:
+    """The epoch that a value is stamped with."""
+    match = _STAMP.match(value)
+    return int(match[1]) if match else None
+
+
+def claim_record(owner: str, epoch: int, partition: int, turns: int) -> Record:
+    """The claim of an owner. `turns` is the next offset of the turns log: an older release reads a decision from it."""
+    claim = {"at": turns, "owner": owner}
+    return Record(None, stamped(orjson.dumps(claim), epoch), CONTROL_HEADERS, partition)
+
+
+def owner_of(record: StoredRecord) -> str | None:
+    """The owner whose claim a record is; None if it is not a claim."""
+    if record.headers != CONTROL_HEADERS or epoch_of(record.value) is None:
+        return None
+    try:
+        claim: Any = orjson.loads(record.value)
+    except orjson.JSONDecodeError:
+        return None
+    owner = claim.get("owner")
+    return owner if isinstance(owner, str) else None
+
+
+class Fence:
+    """Tells which records of a partition count. It must see all of them from its start on, in order."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        """The newest epoch so far."""
+
+    def admits(self, record: StoredRecord) -> bool:
+        """Whether a record counts: no later owner had claimed the partition before it was written."""
+        epoch = epoch_of(record.value)
+        if epoch is None:
+            return True
+        # Two processes may claim one epoch. The first claim decides, and the other process writes nothing with it.
+        self.epoch = max(self.epoch, epoch)
+        return epoch == self.epoch
+
+
+async def fence_at(log: Log, partition: int, start: int) -> Fence:
+    """A fence for a reader that begins at `start`: it knows the epoch there. Raises LogUnavailable."""
+    fence = Fence()
+    for records in LOOK_BACK if start else ():
+        async for batch in log.read(partition, max(0, start - records)):
+            for record in batch:
+                if record.offset >= start:
+                    break
+                fence.admits(record)
+            if batch[-1].offset >= start - 1:
+                break
+        if fence.epoch or records >= start:
+            break
+    return fence
+
+
+async def valid_evaluations(log: Log, partition: int, start: int = 0) -> AsyncIterator[StoredRecord]:
+    """The records with evaluations that count, from `start` up to the end as it was at the first step.
+
+    Raises:
+        LogUnavailable: the log cannot be read now.
+    """
+    fence = await fence_at(log, partition, start)
+    async for batch in log.read(partition, start):
+        for record in batch:
+            if fence.admits(record) and not record.headers:  # else a decision of the evaluate stage, or a tick
+                yield record
+
+
+def fenced(log: Log, open_fold: OpenFold, on_void: Callable[[int], None] = lambda _number: None) -> OpenFold:
+    """The same folds over the evaluations log, without what is void; `on_void` is called with its number when new."""
+
+    @asynccontextmanager
+    async def opened(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
+        start = committed.low_watermark if committed else 0
+        fence = await _RETRY.repeat(
+            lambda: fence_at(log, partition, start), LogUnavailable, action=f"reading {log.name} back"
+        )
+        async with open_fold(partition, committed) as fold:
+            yield _FencedFold(fold, fence, on_void)
+
+    return opened
+
+
+class _FencedFold(FoldWrapper):
+    """A fold that does not see what is void."""
+
+    def __init__(self, fold: Fold, fence: Fence, on_void: Callable[[int], None]) -> None:
+        super().__init__(fold)
+        self._fence = fence
+        self._on_void = on_void
+
+    @property
+    def takes_unreadable(self) -> bool:
+        return getattr(self._fold, "takes_unreadable", False)
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        if valid := [each for each in records if self._fence.admits(each)]:
+            await super().replay(valid)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        valid = [each for each in records if self._fence.admits(each)]
+        if len(valid) < len(records):
+            self._on_void(len(records) - len(valid))
+        if valid:
+            await super().deliver(valid)
