@@ -156,8 +156,9 @@ async def frozen_in_turn(broker: Broker, folder: Path, freezes: int, seconds: fl
         looking = tasks.create_task(workers.look_forever())
         sending = tasks.create_task(workers.send_forever(most))
         async with asyncio.timeout(60):
-            while not all(ids(each) for each in workers.workers):
+            while {call.worker for call in workers.judge.asked} != {each.name for each in workers.workers}:
                 await asyncio.sleep(0.3)
+        await asyncio.sleep(3.0)  # connections are made
         for number in range(freezes):
             one, other = workers.workers if number % 2 == 0 else reversed(workers.workers)
             await workers.freeze(one, other, seconds)

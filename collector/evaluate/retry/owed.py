@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from collector.errors import BadInput
 from collector.logs.log import Log
+from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
 
@@ -57,11 +58,8 @@ async def read_owed(log: Log, wanted: Callable[[Evaluation], bool]) -> OwedEvalu
 
 
 async def _evaluations(log: Log, partition: int) -> AsyncIterator[Evaluation]:
-    async for batch in log.read(partition, 0):
-        for record in batch:
-            if record.headers:
-                continue  # a tick, or a decision of the evaluate stage
-            try:
-                yield evaluation_from_json(record.value)
-            except BadInput:
-                continue  # the exporters report it
+    async for record in valid_evaluations(log, partition):
+        try:
+            yield evaluation_from_json(record.value)
+        except BadInput:
+            continue  # the exporters report it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,6 +23,8 @@ APPEND_TIME = "LogAppendTime"
 
 LARGEST = "max.message.bytes"
 RETENTION = "retention.ms"
+KNOWN_WITHIN = 15.0
+"""Seconds within which every broker knows a new topic."""
 
 
 def ensure_topics(
@@ -56,6 +59,8 @@ def ensure_topics(
                     },
                     wait_for_metadata=True,
                 )
+        if missing:
+            _await_topics(admin, missing)
         _check(admin, settings, topics, partitions)
 
 
@@ -118,6 +123,13 @@ def _partitions(admin: Any, topics: Sequence[str]) -> dict[str, int]:
     """How many partitions the topics have that are there."""
     described = admin.describe_topics(list(topics))
     return {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
+
+
+def _await_topics(admin: Any, topics: Sequence[str]) -> None:
+    """Wait until a broker knows topics that were just made, perhaps by another process."""
+    give_up_at = time.monotonic() + KNOWN_WITHIN
+    while len(_partitions(admin, topics)) < len(topics) and time.monotonic() < give_up_at:
+        time.sleep(0.1)
 
 
 def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partitions: int) -> None:
