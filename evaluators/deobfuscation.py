@@ -38,7 +38,7 @@ _HEXADECIMAL = re.compile(r"(?:[0-9a-fA-F]{2}){16,2000}")
 _SPACED = re.compile(r"(?:\b\w[ \u00a0]){5,200}\w\b(?:[ \u00a0]{2,5}\w(?:[ \u00a0]\w){0,40}\b)*")
 _MAY_BE_SPACED = _matcher(r"(?:[\pL\d][ \x{a0}]+){5}[\pL\d]")
 _MAY_BE_ENCODED = _matcher(r"[A-Za-z0-9+/_\-]{24}")
-_ROT13 = ("vtaber", "qvfertneq", "vafgehpgvba", "rinyhngbe", "tenqre", "fpber")
+_ROT13 = ("vtaber", "qvfertneq", "vafgehpgvba", "rinyhngbe", "tenqre", "fpber", "ireqvpg", "ernfba")
 
 
 def normalize(text: str) -> str:

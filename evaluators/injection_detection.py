@@ -12,7 +12,6 @@ from evaluators.cases import Json
 from evaluators.deobfuscation import decoded, normalize
 from evaluators.judge_input import iter_texts
 from evaluators.prompt_isolation import sanitize
-from evaluators.reply_parser import find_object
 
 _SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
@@ -76,7 +75,6 @@ _SENTENCE_END = re.compile(r"(?:[.!?;]\s|[\n\u3002\uff01\uff1f])")
 _HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e]|(?<=[a-zA-Z])[\u200b-\u200d\u2060](?=[a-zA-Z])")
 _LONGEST = 20_000
 _LONGEST_SENTENCE = 400
-_SHORTEST_VERDICT = 20
 
 
 def detect(material: Mapping[str, Json]) -> frozenset[str]:
@@ -123,18 +121,6 @@ def _sentences(text: str) -> Iterator[str]:
     for sentence in _SENTENCE_END.split(text):
         for start in range(0, max(1, len(sentence)), _LONGEST_SENTENCE // 2):
             yield sentence[start : start + _LONGEST_SENTENCE]
-
-
-def is_echo(answer: str, material: Mapping[str, Json]) -> bool:
-    """Whether a judge's verdict stands word for word in what it was shown: then it is not the judge's own.
-
-    White space does not count.
-    """
-    reply = find_object(answer)
-    verdict = "".join(answer[reply.start : reply.end].split())
-    if len(verdict) < _SHORTEST_VERDICT or 'reason"' not in verdict:
-        return False  # too short to tell, or no verdict: a list of what the text says may well stand in the text
-    return any("{" in text and verdict in "".join(text.split()) for text in iter_texts(material))
 
 
 def _hides(text: str) -> bool:

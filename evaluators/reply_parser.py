@@ -3,6 +3,8 @@
 Tolerated: a code fence, talk before or after the object, a reasoning block, trailing commas, bad escapes. Refused: two
 objects that differ, talk on both sides (then the object is perhaps a quotation), a key given twice, NaN, extra keys.
 The texts of the errors hold nothing of the answer except names that the reply's own form has.
+
+Where the question has a key, the answer is the object that carries it, wherever it stands; all others are quotations.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from evaluators.errors import JudgeReplyInvalid
-from evaluators.judge import R
+from evaluators.judge import Answer, R, Token
+from evaluators.prompt_isolation import ANSWER_KEY
 
 LONGEST = 200_000
 """Characters of an answer beyond which nobody looks for a verdict in it."""
@@ -29,6 +32,7 @@ _MOST_OBJECTS = 50
 
 _THOUGHT = "</think>"
 
+_KEYED = re.compile(rf"\{{\s*+[\"']?{ANSWER_KEY}[\"']?\s*+:")
 _TALK = re.compile(r"```(?:json)?|\s+", re.IGNORECASE)
 
 
@@ -42,14 +46,39 @@ class ReplyObject:
     exact: bool = True
 
 
-def parse_reply(text: str, reply: type[R]) -> R:
-    """The reply that a judge's answer states.
+def parse_reply(text: str, reply: type[R], key: str | None = None) -> R:
+    """The reply that a judge's answer states. `key` is that of the question, if it has one.
 
     Raises:
         JudgeReplyInvalid: there is none, or it is not in the asked form. The message says what is wrong with it in
             words fit for telling the judge.
     """
-    answer = find_object(text)
+    return _parsed(text, find_object(text, key), reply)
+
+
+def parse_answer(text: str, reply: type[R], key: str | None = None, tokens: Sequence[Token] = ()) -> Answer[R]:
+    """The answer that a judge's text and tokens state: without them where the text holds more than the answer.
+
+    Raises:
+        JudgeReplyInvalid: see `parse_reply`.
+    """
+    answer = find_object(text, key)
+    parsed = _parsed(text, answer, reply)
+    if key is None or not (text[: answer.start].strip() or text[answer.end :].strip()) or _is_alone(text):
+        return Answer(parsed, text, tokens)
+    return Answer(parsed, text[answer.start : answer.end])
+
+
+def _is_alone(text: str) -> bool:
+    """Whether a text's only object is found without its key."""
+    try:
+        find_object(text)
+    except JudgeReplyInvalid:
+        return False
+    return True
+
+
+def _parsed(text: str, answer: ReplyObject, reply: type[R]) -> R:
     try:
         parsed = reply.model_validate(answer.value)
     except ValidationError as error:
@@ -59,8 +88,8 @@ def parse_reply(text: str, reply: type[R]) -> R:
     return parsed
 
 
-def find_object(text: str) -> ReplyObject:
-    """The one JSON object that an answer consists of.
+def find_object(text: str, key: str | None = None) -> ReplyObject:
+    """The one JSON object that an answer consists of, or the one that carries the question's key.
 
     Raises:
         JudgeReplyInvalid: none, or more than one that differ, or one with talk on both sides of it.
@@ -68,13 +97,14 @@ def find_object(text: str) -> ReplyObject:
     if len(text) > LONGEST:
         raise JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters")
     start = _end_of_reasoning(text)
+    if key is not None:
+        return _keyed(text, start, key)
     objects = _objects(text, start)
     if not objects:
         objects = [_repaired(text, start)]
     # Why not take the last object, as the answer after some thinking? A judge that quotes the judged text quotes its
     # objects too, before or after its own, and one of them may be a verdict that somebody planted.
-    if any(each.value != objects[0].value for each in objects):
-        raise JudgeReplyInvalid("the answer holds more than one JSON object")
+    _refuse_differing(objects)
     first, last = objects[0], objects[-1]
     before, after = text[start : first.start], text[last.end :]
     if _TALK.sub("", before) and _TALK.sub("", after):
@@ -105,6 +135,34 @@ def _end_of_reasoning(text: str) -> int:
     # An answer that begins with a broken object has no reasoning: a quotation may have broken it, and it is repaired.
     begins = not _TALK.sub("", text[: text.find("{")])
     return 0 if start and begins and text.find("{", start) < 0 and not _objects(text, 0) else start
+
+
+def _keyed(text: str, start: int, key: str) -> ReplyObject:
+    """The object that carries the key, without it."""
+    starts = [match.start() for match in _KEYED.finditer(text, start)]
+    if len(starts) > _MOST_OBJECTS:
+        raise JudgeReplyInvalid("the answer holds more than one JSON object")
+    objects = [_object_at(text, each) for each in starts] or _objects(text, start) or [_repaired(text, start)]
+    keyed = [each for each in objects if each.value.get(ANSWER_KEY) == key]
+    if not keyed:
+        raise JudgeReplyInvalid(f'the object does not begin with the "{ANSWER_KEY}" of this question')
+    _refuse_differing(keyed)
+    answer = keyed[-1]
+    own = {name: value for name, value in answer.value.items() if name != ANSWER_KEY}
+    return replace(answer, value=own)
+
+
+def _object_at(text: str, start: int) -> ReplyObject:
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return _repaired(text, start)
+    return ReplyObject(cast("dict[str, Any]", value), start, end)
+
+
+def _refuse_differing(objects: Sequence[ReplyObject]) -> None:
+    if any(each.value != objects[0].value for each in objects):
+        raise JudgeReplyInvalid("the answer holds more than one JSON object")
 
 
 def _objects(text: str, start: int) -> Sequence[ReplyObject]:

@@ -9,6 +9,7 @@ import orjson
 from pydantic import BaseModel
 
 from evaluators.cases import Json
+from evaluators.prompt_isolation import ANSWER_KEY
 
 _UNDERSTOOD = frozenset(
     {
@@ -23,6 +24,19 @@ _UNDERSTOOD = frozenset(
 def schema_of(reply: type[BaseModel]) -> dict[str, Json]:
     """The form in its own field order, every field required, no others allowed. Computed once per form."""
     return cast("dict[str, Json]", _reduced(reply.model_json_schema()))
+
+
+@cache
+def schema_with_key(reply: type[BaseModel]) -> dict[str, Json]:
+    """The form with a place for a question's key before its fields.
+
+    The place is any text, not this question's key: else each question had a schema of its own, which servers compile
+    again, and a grammar would write the key whether the judge did or not.
+    """
+    schema = schema_of(reply)
+    assert ANSWER_KEY not in schema["properties"], f"{ANSWER_KEY} is the question's, not a field of {reply.__name__}"
+    properties = {ANSWER_KEY: {"type": "string"}, **schema["properties"]}
+    return {**schema, "properties": properties, "required": list(properties)}
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,8 +19,9 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
 from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
 from evaluators.judge_input import cut
-from evaluators.prompt_isolation import wrap_untrusted
-from evaluators.reply_parser import parse_reply
+from evaluators.judges.requests import question_of
+from evaluators.prompt_isolation import ANSWER_KEY
+from evaluators.reply_parser import parse_answer
 from evaluators.results import Failure, Outcome, Score, Skipped, Usage
 
 _LONGEST_EXCERPT = 300
@@ -136,7 +138,8 @@ class RecordedQuestion:
 class ScriptedJudge:
     """A judge that answers from a function of prompt and form, from a list, or always the same.
 
-    Its answers are read by the same rules as a real judge's, without the repair. `questions` are those it was asked, in
+    Its answers are read by the same rules as a real judge's, without the repair. With a `secret` each must carry its
+    question's key, as a real judge's must: see `with_answer_key`. `questions` are those it was asked, in
     order. Each answer costs 100 input and 20 output tokens.
 
     Raises:
@@ -147,6 +150,7 @@ class ScriptedJudge:
     model: str = "scripted"
     fingerprint: str | None = None
     cost_usd: float | None = None
+    secret: bytes | None = None
     questions: list[RecordedQuestion] = field(default_factory=list[RecordedQuestion])
 
     def __post_init__(self) -> None:
@@ -169,13 +173,14 @@ class ScriptedJudge:
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Answer by the script."""
-        message = "" if prompt.constant else wrap_untrusted(prompt.material)
+        question = question_of(prompt, self.secret)
+        message = "" if prompt.constant else question.chat[-1]["content"]
         self.questions.append(RecordedQuestion(prompt, reply, message, logprobs, samples))
-        answers = [self._answer(prompt, reply, logprobs=logprobs) for _ in range(samples)]
+        answers = [self._answer(prompt, reply, question.key, logprobs=logprobs) for _ in range(samples)]
         usage = Usage(input_tokens=100 * samples, output_tokens=20 * samples, calls=1)
         return Verdict(answers, self.model, self.fingerprint, usage, self.cost_usd)
 
-    def _answer(self, prompt: Prompt, reply: type[R], *, logprobs: bool) -> Answer[R]:
+    def _answer(self, prompt: Prompt, reply: type[R], key: str | None, *, logprobs: bool) -> Answer[R]:
         line = self._lines(prompt, reply)
         if isinstance(line, Exception):
             raise line
@@ -184,7 +189,30 @@ class ScriptedJudge:
             if isinstance(line, ScriptedAnswer)
             else ScriptedAnswer(line if isinstance(line, str) else orjson.dumps(line).decode())
         )
-        return Answer(parse_reply(answer.text, reply), answer.text, answer.tokens if logprobs else ())
+        return parse_answer(answer.text, reply, key, answer.tokens if logprobs else ())
+
+
+_KEY_REQUEST = re.compile(rf'"{ANSWER_KEY}": "([0-9a-f]+)"')
+
+
+def required_answer_key(message: str) -> str | None:
+    """The key that a message to the judge requires of its answer; None if it requires none."""
+    keys = _KEY_REQUEST.findall(message)
+    return keys[-1] if keys else None
+
+
+def with_answer_key(message: str, answer: str) -> str:
+    """An answer with the key that a message to the judge requires, for endpoints that play a judge in tests.
+
+    An answer that is no JSON object, and one to a message without a key, stays as it is.
+    """
+    key = required_answer_key(message)
+    start = answer.find("{")
+    if key is None or start < 0:
+        return answer
+    rest = answer[start + 1 :]
+    comma = "" if rest.lstrip().startswith("}") else ", "
+    return f'{answer[: start + 1]}"{ANSWER_KEY}": "{key}"{comma}{rest}'
 
 
 def answer_any_form(*, best: bool = True) -> Callable[[Prompt, type[BaseModel]], ScriptLine]:

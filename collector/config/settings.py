@@ -240,6 +240,10 @@ class JudgeSettings(Section):
     concurrency: int = Field(default=32, ge=1, le=10_000, description="Requests in flight at most.")
     temperature: float = Field(default=0.0, ge=0.0, le=2.0, description="Sampling temperature of the model.")
     max_tokens: int | None = Field(default=None, ge=1, description="Longest answer, in tokens.")
+    answer_key: bool = Field(
+        default=True,
+        description="Answers must repeat the key of their question, which a verdict planted in a text cannot have.",
+    )
     top_logprobs: int = Field(default=20, ge=0, le=20, description="Alternatives requested per token; 0 requests none.")
     usd_per_million_input_tokens: float | None = Field(
         default=None, ge=0, description="The price of a prompt; without both prices cost is not counted."

@@ -12,6 +12,8 @@ from typing import Any, cast
 import orjson
 
 from collector.demo.judge_rules import Json, closeness, share, texts, words
+from evaluators.prompt_isolation import ANSWER_KEY
+from evaluators.testing import required_answer_key
 
 Spread = Sequence[tuple[str, float]]
 """What a token could have been, with its probability, the most probable first."""
@@ -35,12 +37,13 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """What is asked: all of its text, the material to judge, the schema of the reply."""
+    """What is asked: all of its text, the material to judge, the schema of the reply, the key that it must carry."""
 
     text: str
     material: Json
     schema: Mapping[str, Json]
     closeness: float
+    answer_key: str | None = None
 
 
 @dataclass(slots=True)
@@ -62,7 +65,10 @@ def parse_request(request: Mapping[str, Json]) -> JudgeRequest:
     material = orjson.loads(fence[1]) if fence else {"content": contents[-1]}
     form: Json = request.get("response_format")
     schema: Json = form["json_schema"]["schema"] if form and form["type"] == "json_schema" else _DEFAULT
-    return JudgeRequest("\n".join(contents), material, schema, closeness(material))
+    answer_key = required_answer_key(contents[-1])
+    if answer_key is not None and ANSWER_KEY not in schema["properties"]:
+        schema = {**schema, "properties": {ANSWER_KEY: _TEXT, **schema["properties"]}}
+    return JudgeRequest("\n".join(contents), material, schema, closeness(material), answer_key)
 
 
 def answer_to(question: JudgeRequest, *, sample: int = 0) -> tuple[str, Mapping[tuple[int, int], Spread]]:
@@ -83,6 +89,8 @@ def _write(reply: _Reply, schema: Mapping[str, Json], name: str, question: Judge
             reply.text += f"{', ' if index else ''}{_dump(key)}: "
             _write(reply, inner, key, question, sample)
         reply.text += "}"
+    elif name == ANSWER_KEY:
+        reply.text += _dump(question.answer_key)
     elif schema.get("type") in {"integer", "number"} and "enum" not in schema:
         _write_score(reply, schema, question, sample)
     elif schema.get("type") == "array":

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid
-from evaluators.injection_detection import detect, is_echo
+from evaluators.injection_detection import detect
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.quote_check import unsupported_quotes
 from evaluators.results import JudgeStamp, Usage
+from evaluators.verdict_echo import is_echo
 
 
 class Metered(JudgeWrapper):
@@ -42,8 +43,8 @@ class Metered(JudgeWrapper):
             raise
         self._add(verdict.usage, verdict.cost_usd)
         self._verdicts.append((verdict.model, verdict.fingerprint))
-        if any(is_echo(answer.text, prompt.material) for answer in verdict.answers):
-            raise JudgeReplyInvalid("the judge's answer stands word for word in the judged material")
+        if prompt.material and any(is_echo(answer.reply.model_dump(), prompt.material) for answer in verdict.answers):
+            raise JudgeReplyInvalid("the judge's verdict stands with its reason in the judged material")
         return verdict
 
     def _add(self, usage: Usage, cost_usd: float | None) -> None:

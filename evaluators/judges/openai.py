@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -18,9 +19,10 @@ from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion, completion_of
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
-from evaluators.judges.requests import GO, Chat, Request, chat_of
-from evaluators.reply_parser import parse_reply
-from evaluators.schemas import schema_of
+from evaluators.judges.requests import GO, Chat, Question, Request, question_of
+from evaluators.prompt_isolation import key_request
+from evaluators.reply_parser import parse_answer
+from evaluators.schemas import schema_of, schema_with_key
 
 if TYPE_CHECKING:
     import ssl
@@ -64,6 +66,8 @@ class OpenAIJudge:
         optional: more of them (`seed`, `reasoning_effort`); one that the endpoint refuses by name is left out.
         ssl_context: certificates to trust and to show; the usual authorities if None.
         proxy: the HTTP proxy to connect through; that of the environment if None.
+        answer_key: whether an answer must carry the key that its question ends in, which a verdict planted in the
+            judged text cannot have. False for a model too weak to repeat eight characters.
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
 
     The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
@@ -93,6 +97,7 @@ class OpenAIJudge:
         optional: Mapping[str, Json] | None = None,
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
+        answer_key: bool = True,
         on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
     ) -> None:
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
@@ -105,6 +110,7 @@ class OpenAIJudge:
         self._timeout = timeout
         self._prices = Prices(input_price, output_price, cached_input_price)
         self._extra_body = dict(extra_body or {})
+        self._secret = secrets.token_bytes(32) if answer_key else None
         self._on_headers = on_headers
         self._optional = dict(optional or {})
         self._features = self._hoped_for = Capabilities(top_logprobs=top_logprobs, optional=tuple(self._optional))
@@ -154,15 +160,15 @@ class OpenAIJudge:
             raise bill.attach(error) from None
 
     async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: CostTracker) -> Verdict[R]:
-        chat = chat_of(prompt)
-        request = self._request(prompt, reply, logprobs=logprobs, samples=samples)
-        choices = await self._choices(chat, request, samples, bill)
-        answers, broken = _read_all(choices, reply)
+        question = question_of(prompt, self._secret)
+        request = self._request(prompt, question, reply, logprobs=logprobs, samples=samples)
+        choices = await self._choices(question.chat, request, samples, bill)
+        answers, broken = _read_all(choices, reply, question.key)
         if not answers:
-            answers = [await self._repair(chat, request, reply, broken, bill)]
+            answers = [await self._repair(question, request, reply, broken, bill)]
         return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
-    def _request(self, prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> Request:
+    def _request(self, prompt: Prompt, question: Question, reply: type[R], *, logprobs: bool, samples: int) -> Request:
         usual = _SAMPLING_TEMPERATURE if samples > 1 else self._temperature
         return Request(
             model=self._model,
@@ -170,7 +176,7 @@ class OpenAIJudge:
             max_tokens=self._max_tokens if prompt.max_tokens is None else prompt.max_tokens,
             logprobs=logprobs,
             form=reply.__name__,
-            schema=schema_of(reply),
+            schema=schema_of(reply) if question.key is None else schema_with_key(reply),
             extra=self._extra_body,
             optional=self._optional,
         )
@@ -194,20 +200,26 @@ class OpenAIJudge:
         return choices[:samples]
 
     async def _repair(
-        self, chat: Chat, request: Request, reply: type[R], broken: tuple[Choice, JudgeReplyInvalid], bill: CostTracker
+        self,
+        question: Question,
+        request: Request,
+        reply: type[R],
+        broken: tuple[Choice, JudgeReplyInvalid],
+        bill: CostTracker,
     ) -> Answer[R]:
         """Send a broken answer back once, with what is wrong with it. What was cut off or refused is not worth it."""
         choice, error = broken
         if error.type != JudgeReplyInvalid.type:
             raise error
         quoted = choice.text if len(choice.text) <= _QUOTED else choice.text[:_QUOTED] + " […]"
+        complaint = f"That could not be read: {error}. {GO} Nothing but that one JSON object."
         again = [
-            *chat,
+            *question.chat,
             {"role": "assistant", "content": quoted or "(no answer)"},
-            {"role": "user", "content": f"That could not be read: {error}. {GO} Nothing but that one JSON object."},
+            {"role": "user", "content": f"{complaint} {key_request(question.key)}" if question.key else complaint},
         ]
         completion = await self._complete(again, request, 1, bill)
-        return _read_one(completion.choices[0], reply)
+        return _read_one(completion.choices[0], reply, question.key)
 
     async def _complete(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Completion:
         """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
@@ -287,22 +299,22 @@ async def _until_closed(connection: Connection) -> AsyncGenerator[None]:
 
 
 def _read_all(
-    choices: Sequence[Choice], reply: type[R]
+    choices: Sequence[Choice], reply: type[R], key: str | None
 ) -> tuple[Sequence[Answer[R]], tuple[Choice, JudgeReplyInvalid]]:
     """The answers that can be read, and the last that cannot with what is wrong with it."""
     answers: list[Answer[R]] = []
     broken = (choices[0], JudgeReplyInvalid("the answer is empty"))
     for choice in choices:
         try:
-            answers.append(_read_one(choice, reply))
+            answers.append(_read_one(choice, reply, key))
         except JudgeReplyInvalid as error:
             broken = (choice, error)
     return answers, broken
 
 
-def _read_one(choice: Choice, reply: type[R]) -> Answer[R]:
+def _read_one(choice: Choice, reply: type[R], key: str | None) -> Answer[R]:
     if choice.refused:
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     if choice.finish_reason == "length":
         raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    return Answer(parse_reply(choice.text, reply), choice.text, choice.tokens)
+    return parse_answer(choice.text, reply, key, choice.tokens)

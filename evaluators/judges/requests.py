@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from evaluators.cases import Json
 from evaluators.judge import Prompt
 from evaluators.judges.capabilities import Capabilities
-from evaluators.prompt_isolation import wrap_untrusted
+from evaluators.prompt_isolation import wrap_untrusted, wrap_with_key
 
 Chat = list[dict[str, str]]
 """The messages of a request."""
@@ -50,7 +50,26 @@ class Request:
         return body | dict(self.extra)
 
 
-def chat_of(prompt: Prompt) -> Chat:
-    """The fixed part first and alone, so that providers' prompt caches hit; the material after it, in its fence."""
-    user = GO if prompt.constant else wrap_untrusted(prompt.material)
-    return [{"role": "system", "content": prompt.instructions}, {"role": "user", "content": user}]
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The messages of a question, and the key that its answer has to carry; None if it has none."""
+
+    chat: Chat
+    key: str | None = None
+
+
+def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:
+    """The fixed part first and alone, so that providers' prompt caches hit; the material after it, in its fence.
+
+    With a `secret` a question about judged text has a key.
+    """
+    if prompt.constant:
+        return _question(prompt, GO)
+    if secret is None:
+        return _question(prompt, wrap_untrusted(prompt.material))
+    isolated = wrap_with_key(prompt.instructions, prompt.material, secret)
+    return _question(prompt, isolated.message, isolated.key)
+
+
+def _question(prompt: Prompt, message: str, key: str | None = None) -> Question:
+    return Question([{"role": "system", "content": prompt.instructions}, {"role": "user", "content": message}], key)

@@ -15,7 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 REASON = "The answer says what was asked, names the period and the condition, and adds nothing that is wrong. " * 2
-_SCHEMA_TEXT = {"reason": REASON.strip(), "explanation": REASON.strip(), "score": 8, "pass": True, "steps": ["Look."]}
+_SCHEMA_TEXT = {
+    "answer_key": "[no key]",
+    "reason": REASON.strip(),
+    "explanation": REASON.strip(),
+    "score": 8,
+    "pass": True,
+    "steps": ["Look."],
+}
 
 
 def filled(schema, root=None):
@@ -77,6 +84,17 @@ def _kind(body):
     return b'"logprobs":true' in body.replace(b" ", b""), b'"tools"' in body, b'"json_schema"' in body
 
 
+_KEY = re.compile(rb'answer_key\\": \\"([0-9a-f]{8})')
+_KEY_PLACE = b"[no key]"  # as long as a key, so that the body's length stays
+
+
+def _with_key(body, answer):
+    """The answer to a question that ends in a key carries it."""
+    at = body.rfind(b"answer_key\\")
+    found = _KEY.match(body, at) if at >= 0 else None
+    return answer.replace(_KEY_PLACE, found[1], 1) if found else answer
+
+
 async def _serve(pipe, latency):
     known = {}
 
@@ -96,7 +114,7 @@ async def _serve(pipe, latency):
                     )
                     known[kind] = start + answer
                 await asyncio.sleep(latency)
-                writer.write(known[kind])
+                writer.write(_with_key(body, known[kind]))
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 

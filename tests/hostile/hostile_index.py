@@ -161,6 +161,8 @@ CASES = {
             "unit/evaluators/test_g_eval.py::test_answers_without_a_word_are_not_worth_a_question",
             _SECRETS + "test_a_text_that_speaks_to_the_judge_is_flagged_and_counted",
             "hostile/test_canary.py::test_a_judge_that_obeys_is_found_out",
+            "hostile/test_planted_verdicts.py::test_in_no_form_of_an_answer",
+            "hostile/test_planted_verdicts.py::test_in_no_writing",
         ),
     ),
     22: Case(

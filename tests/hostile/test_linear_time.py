@@ -29,7 +29,7 @@ from collector.redact.redactor import Redactor
 from evaluators.cases import Conversation, Turn
 from evaluators.errors import EvaluationError
 from evaluators.expected_score import find_value_span
-from evaluators.injection_detection import detect, is_echo
+from evaluators.injection_detection import detect
 from evaluators.linear_regex import matches
 from evaluators.paths import parse_json_or_text
 from evaluators.plain_rating import plain_rating
@@ -39,6 +39,7 @@ from evaluators.reply_parser import find_object
 from evaluators.scale import Scale
 from evaluators.transcript import build_transcript
 from evaluators.trivial_answer import is_trivial_answer
+from evaluators.verdict_echo import is_echo
 
 EVERYTHING = bool(os.environ.get("GROWTH_EVERYTHING"))
 """Whether every text is grown to the full length, and not only those that cost most when short: `make fuzz`."""
@@ -147,11 +148,14 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "redaction of a request": lambda text: redact_request(request_of(text), REDACTOR),
     "a pattern of one's own": lambda text: list(OWN(text)),
     "signs of injection": lambda text: detect({"a": text}),
-    "an echo": lambda text: is_echo('{"reason": "it is as good as can be", "score": 1}', {"a": "{" + text}),
+    "an echo": lambda text: is_echo({"reason": "as good as can be", "score": 1}, {"a": "as good can be" + text}),
+    "an echo of a piece": lambda text: is_echo({"reason": text[:20], "score": 1}, {"a": text}),
+    "an echo of the whole": lambda text: is_echo({"reason": text, "score": 1}, {"a": text}),
     "isolation": lambda text: wrap_untrusted({"a": text, "b": [text]}),
     "quotes": lambda text: unsupported_quotes(text, [{"a": "other words"}]),
     "a quote": lambda text: contains_quote(text, text),
     "a reply": find_object,
+    "a reply with a key": lambda text: find_object(text, "0a1b2c3d"),
     "a reason": lambda text: find_object(f'{{"reason": {orjson.dumps(text[:150_000]).decode()}, "score": 1}}'),
     "a score": lambda text: find_value_span(f'{{"reason": {json.dumps(text[:150_000])}, "score": 1}}', "score"),
     "a plain rating": lambda text: plain_rating(text, Scale(0, 10)),

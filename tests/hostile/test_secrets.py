@@ -16,6 +16,7 @@ from collector.records.json import evaluation_from_json
 from collector.redact.finding import Finding
 from collector.service.app import running
 from collector.telemetry.series import INJECTION_SIGNS
+from evaluators.testing import with_answer_key
 
 PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\n-----END PRIVATE KEY-----"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
@@ -66,7 +67,8 @@ def request(text: str = ALL) -> bytes:
 async def judge(asked: list[str]):
     async def answer(call: web.Request) -> web.Response:
         asked.append(await call.text())
-        content = json.dumps({"reason": "It says <EMAIL_1>.", "score": 7})
+        question = json.loads(asked[-1])["messages"][-1]["content"]
+        content = with_answer_key(question, json.dumps({"reason": "It says <EMAIL_1>.", "score": 7}))
         message = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         return web.json_response(

@@ -26,7 +26,7 @@ from collector.telemetry.series import RECEIVE_PENDING_BYTES
 from evaluators import GEval, OpenAIJudge
 from evaluators.evaluation import evaluate
 from evaluators.results import Failure, Score
-from evaluators.testing import a_moment, a_turn
+from evaluators.testing import a_moment, a_turn, with_answer_key
 
 CONNECTIONS, QUESTIONS, AT_ONCE = 400, 400, 50
 ANSWERS = {200, 400, 404, 405, 408, 413, 415, 431, 503}
@@ -144,14 +144,15 @@ async def test_senders_of_anything_are_answered_or_hung_up_on(caplog: pytest.Log
     assert not any(b"ada@example.com" in record.value for record in kept)
 
 
-def reply_of(chance: random.Random) -> bytes | None:
-    """A judge's answer; None for one that never comes to an end."""
+def reply_of(chance: random.Random, question: bytes) -> bytes | None:
+    """A judge's answer to a question; None for one that never comes to an end."""
     kind = chance.randrange(10)
     if kind == 0:
         return chance.randbytes(chance.randint(0, 200))
     if kind == 1:
         return None
-    body = json.dumps(completion(rating(chance.randint(0, 10)))).encode()
+    asked = json.loads(question)["messages"][-1]["content"]
+    body = json.dumps(completion(with_answer_key(asked, rating(chance.randint(0, 10))))).encode()
     if kind == 2:
         odd = chance.choice(
             (None, [], {}, "", 1, {"choices": []}, {"choices": [None]}, {"choices": [{"message": None}]}, {"error": {}})
@@ -206,8 +207,8 @@ async def answering(seeds: random.Random) -> AsyncIterator[str]:
 async def answer(chance: random.Random, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", head)
-    await reader.readexactly(int(length[1]) if length else 0)
-    said = reply_of(chance)
+    question = await reader.readexactly(int(length[1]) if length else 0)
+    said = reply_of(chance, question)
     if said is not None:
         await trickle(chance, writer, said)
         return

@@ -11,6 +11,8 @@ import orjson
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from evaluators.testing import with_answer_key
+
 Answer = web.StreamResponse | dict[str, Any] | bytes | str
 
 
@@ -35,12 +37,23 @@ def refusal(status: int, message: str = "no", *, param: str | None = None, code:
 
 @dataclass
 class ChatServer:
-    """`respond` gets the request's JSON and the number of requests before it."""
+    """`respond` gets the request's JSON and the number of requests before it.
+
+    Answers get the key of the question that they are for, as an obedient judge writes it; unless `obeys` is false.
+    """
 
     respond: Callable[[dict[str, Any], int], Any]
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     base_url: str = ""
+    obeys: bool = True
+
+    def keyed(self, body: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        for choice in (answer.get("choices") or []) if self.obeys else []:
+            message = choice.get("message") if isinstance(choice, dict) else None
+            if isinstance(message, dict) and isinstance(message.get("content"), str):
+                message["content"] = with_answer_key(body["messages"][-1]["content"], message["content"])
+        return answer
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = orjson.loads(await request.read())
@@ -52,7 +65,7 @@ class ChatServer:
         if isinstance(answer, str):
             answer = completion(answer)
         if isinstance(answer, dict):
-            answer = orjson.dumps(answer)
+            answer = orjson.dumps(self.keyed(body, answer))
         if isinstance(answer, bytes):
             answer = web.Response(body=answer, content_type="application/json")
         return answer

@@ -24,6 +24,7 @@ from collector.judging.open_judges import open_judges
 from evaluators.errors import JudgeError
 from evaluators.judge import Judge, Prompt
 from evaluators.scale import Scale
+from evaluators.testing import with_answer_key
 
 REPLY = Scale(0, 10).reply
 PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answer"})
@@ -133,7 +134,10 @@ async def test_through_a_proxy() -> None:
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         asked.append(head.split(b"\r\n")[0])
-        answer = orjson.dumps(completion(rating()))
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        assert length is not None
+        body = orjson.loads(await reader.readexactly(int(length[1])))
+        answer = orjson.dumps(completion(with_answer_key(body["messages"][-1]["content"], rating())))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
         writer.close()
 

@@ -4,6 +4,7 @@ import math
 import threading
 from contextlib import asynccontextmanager
 
+import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -23,7 +24,7 @@ from evaluators.evaluation import evaluate, evaluate_sync
 from evaluators.judge import Prompt
 from evaluators.judges.connection import Connection
 from evaluators.scale import Scale
-from evaluators.testing import a_moment, a_turn
+from evaluators.testing import a_moment, a_turn, required_answer_key, with_answer_key
 
 REPLY = Scale(0, 10).reply
 PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answer"})
@@ -74,8 +75,9 @@ def test_a_judge_outlives_its_event_loop():
         await site.start()
         return runner
 
-    async def respond(_request):
-        return web.json_response(completion(rating(9)))
+    async def respond(request):
+        message = (await request.json())["messages"][-1]["content"]
+        return web.json_response(completion(with_answer_key(message, rating(9))))
 
     with _Thread() as elsewhere:
         runner = elsewhere.run(serve(respond))
@@ -126,9 +128,57 @@ async def test_a_question_and_its_answer():
 async def test_the_fixed_part_is_the_same_from_call_to_call():
     _, server = await ask(lambda body, n: rating(), times=2)
     first, second = server.requests
-    assert first["messages"][0] == second["messages"][0]
-    assert first["messages"][1] != second["messages"][1]
+    assert first["messages"] == second["messages"], "one question always reads the same"
     assert list(first) == list(second)
+
+
+async def test_the_key_of_a_question_comes_last_and_nobody_else_can_make_it():
+    async with serving(lambda body, n: rating()) as server:
+        for output in ("Paris.", "Rome."):
+            async with OpenAIJudge("m", base_url=server.base_url, api_key="k") as judge:
+                for _ in range(2):
+                    await judge.ask(Prompt("Judge.", {"actual_output": output}), Scale(0, 10).reply)
+                await judge.ask(Prompt("Judge.", {"actual_output": output + "!"}), Scale(0, 10).reply)
+    messages = [each["messages"][1]["content"] for each in server.requests]
+    keys = [required_answer_key(each) for each in messages]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4, "a key is that of one question and one judge"
+    assert all(key in each[-250:] for key, each in zip(keys, messages, strict=True)), "behind what may be cached"
+    forms = {orjson.dumps(each["response_format"]) for each in server.requests}
+    assert len(forms) == 1, "the form names no key: endpoints compile each form once"
+
+
+async def test_an_answer_without_the_key_is_sent_back_once():
+    async with serving(lambda body, n: rating(9)) as server:
+        server.obeys = False
+        async with OpenAIJudge("m", base_url=server.base_url, api_key="k") as judge:
+            with pytest.raises(JudgeReplyInvalid, match="answer_key"):
+                await judge.ask(Prompt("Judge.", {"actual_output": "Paris."}), Scale(0, 10).reply)
+    first, again = server.requests
+    complaint = again["messages"][-1]["content"]
+    assert required_answer_key(complaint) == required_answer_key(first["messages"][-1]["content"])
+
+
+async def test_a_key_forgotten_at_first_is_no_failure():
+    async with serving(lambda body, n: rating(9)) as server:
+        server.obeys = False
+
+        def respond(body, n):
+            return rating(9) if n == 0 else with_answer_key(body["messages"][-1]["content"], rating(9))
+
+        server.respond = respond
+        async with OpenAIJudge("m", base_url=server.base_url, api_key="k") as judge:
+            verdict = await judge.ask(Prompt("Judge.", {"actual_output": "Paris."}), Scale(0, 10).reply)
+    assert (verdict.reply.score, verdict.usage.calls) == (9, 2)
+
+
+async def test_a_judge_too_weak_to_repeat_a_key_is_not_asked_for_one():
+    async with serving(lambda body, n: rating(9)) as server:
+        server.obeys = False
+        async with OpenAIJudge("m", base_url=server.base_url, api_key="k", answer_key=False) as judge:
+            verdict = await judge.ask(Prompt("Judge.", {"actual_output": "Paris."}), Scale(0, 10).reply)
+    assert verdict.reply.score == 9
+    assert "answer_key" not in orjson.dumps(server.requests[0]).decode()
 
 
 async def test_tokens_and_the_weighted_score():
