@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import NoReturn
 from urllib.parse import unquote
@@ -27,6 +27,7 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from collector.admission.fair_limit import Holding, address_key
+from collector.admission.relay import Relay
 from collector.errors import BadInput, ConfigError, Overloaded, TooLarge
 from collector.logs.log import Log
 from collector.otlp.decode import Signal
@@ -89,6 +90,7 @@ class OtlpGrpcReceiver:
             ConfigError: they cannot be used.
         """
         self._settings = settings
+        self._relay: Relay | None = None
         self._credentials = _credentials(settings.tls) if settings.tls else None
         self._ingest = OtlpIngest(
             "otlp_grpc", "OK", settings, spans, telemetry, limits=limits, redactors=redactors, own=own, clock=clock
@@ -113,13 +115,31 @@ class OtlpGrpcReceiver:
                 _method(_METRICS, _no_metrics),
             )
         )
-        port = self._listen(server)
-        await server.start()
+        async with AsyncExitStack() as stack:
+            yield await self._start(server, stack)
+
+    async def _start(self, server: grpc.aio.Server, stack: AsyncExitStack) -> int:
+        """Start the server behind a relay, which gives each address its part of the connections."""
+        settings = self._settings
         try:
-            yield port
-        finally:
-            self.stop_accepting()
-            await server.stop(self._settings.stop_grace)
+            relay = self._relay = await stack.enter_async_context(Relay.open())
+            self._listen(server, f"unix:{relay.path}")
+            await server.start()
+            stack.push_async_callback(server.stop, settings.stop_grace)
+            stack.callback(self.stop_accepting)
+            listener = relay.serve(
+                host=settings.host,
+                port=settings.port,
+                max_connections=settings.max_connections,
+                on_refused=self._ingest.count_refused_connection,
+            )
+            return await stack.enter_async_context(listener)
+        except (OSError, RuntimeError) as error:  # the library's own are RuntimeErrors
+            where = f"{settings.host}:{settings.port}"
+            raise ConfigError(
+                f"{_WHERE}: {where} cannot be listened on ({getattr(error, 'strerror', None) or error}); "
+                "write another port, or 0 for any free one"
+            ) from None
 
     def stop_accepting(self) -> None:
         """Answer everything that comes from now on with UNAVAILABLE; running requests finish."""
@@ -139,17 +159,11 @@ class OtlpGrpcReceiver:
             ("grpc.so_reuseport", 0),  # a port that is taken is an error
         ]
 
-    def _listen(self, server: grpc.aio.Server) -> int:
-        host, port = self._settings.host, self._settings.port
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            if self._credentials is not None:
-                return server.add_secure_port(address, self._credentials)
-            return server.add_insecure_port(address)
-        except RuntimeError:
-            raise ConfigError(
-                f"{_WHERE}: {address} cannot be listened on; write another port, or 0 for any free one"
-            ) from None
+    def _listen(self, server: grpc.aio.Server, address: str) -> None:
+        if self._credentials is not None:
+            server.add_secure_port(address, self._credentials)
+        else:
+            server.add_insecure_port(address)
 
     async def _export(self, signal: Signal, messages: Messages, context: Context) -> bytes:
         """Answer one call and count it, whatever becomes of it."""
@@ -170,7 +184,7 @@ class OtlpGrpcReceiver:
 
     async def _sender(self, context: Context) -> Sender:
         """Who sends, by token, certificate or address."""
-        address = _address(context)
+        address = self._relay.address_of(unquote(context.peer()).partition(":")[2]) if self._relay else None
         tenant = await self._tokens.require(_authorization(context), address_key(address)) if self._tokens else None
         subjects: list[str] = []
         if self._settings.tls and self._settings.tls.client_ca:
@@ -232,12 +246,6 @@ def _authorization(context: Context) -> str:
         if key == "authorization":
             return value if isinstance(value, str) else ""
     return ""
-
-
-def _address(context: Context) -> str:
-    """The address of a peer like `ipv4:192.0.2.1:4711` or `ipv6:%5B2001:db8::1%5D:4711`."""
-    address = unquote(context.peer()).partition(":")[2].rpartition(":")[0]
-    return address.strip("[]")
 
 
 def _subjects(context: Context) -> list[str]:

@@ -29,12 +29,14 @@ def raise_descriptor_limit() -> int:
     return hard
 
 
-def with_descriptors(settings: S, receivers: int, limit: int) -> S:
+def with_descriptors(settings: S, receivers: int, limit: int, *, each: int = 1) -> S:
     """A receiver's settings with as many connections as there are descriptors for, if all listeners are full.
+
+    A connection takes `each` descriptors.
 
     The page and /metrics have theirs, and the process its own, so nobody who uses those up keeps senders out.
     """
-    most = max(1, (limit - OWN - PAGE - METRICS) // receivers)
+    most = max(1, (limit - OWN - PAGE - METRICS) // receivers // each)
     if settings.max_connections <= most:
         return settings
     logger.warning(

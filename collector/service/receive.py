@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from collector.admission.relay import DESCRIPTORS as RELAYED
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.logs.log import Log, LogError
@@ -55,7 +56,8 @@ async def start_otlp(process: Process) -> tuple[int | None, int | None]:
     if receive.otlp_http is not None:
         http_port = await _start_http(process, with_descriptors(receive.otlp_http, len(receivers), files), limits)
     if receive.otlp_grpc is not None:
-        grpc_port = await _start_grpc(process, with_descriptors(receive.otlp_grpc, len(receivers), files), limits)
+        settings = with_descriptors(receive.otlp_grpc, len(receivers), files, each=RELAYED)
+        grpc_port = await _start_grpc(process, settings, limits)
     return http_port, grpc_port
 
 

@@ -34,6 +34,7 @@ from collector.logs.log import LogUnavailable
 from collector.logs.memory import MemoryLog
 from collector.receive.otlp_grpc import OtlpGrpcReceiver
 from collector.receive.settings import OtlpGrpcSettings
+from collector.receive.tenants import UNNAMED
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS, RECEIVE_PENDING_BYTES, RECEIVE_REJECTED, RECEIVE_REQUESTS
 
@@ -346,13 +347,21 @@ async def test_half_sent_requests_do_not_hold_up_others():
         assert frame(7, 0, 0, b"")[3:4] in closed, "told to go away when idle"
 
 
+async def greeted(port: int, local: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection from an address, which the server has answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(local, 0))
+    writer.write(HELLO)
+    async with asyncio.timeout(30):
+        await reader.readexactly(9)
+    return reader, writer
+
+
 async def test_connections_beyond_the_cap_are_closed():
     async with receiving(max_connections=5) as sender:
-        held = [await asyncio.open_connection("127.0.0.1", sender.port) for _ in range(5)]
-        for reader, writer in held:
-            writer.write(HELLO)
-            await reader.readexactly(9)
-        assert await answer_to(sender.port, [HELLO]) == b""
+        held = [await greeted(sender.port) for _ in range(3)]
+        assert await answer_to(sender.port, [HELLO]) == b"", "an address has as many as it leaves free"
+        assert sender.telemetry.counter(RECEIVE_REJECTED, "otlp_grpc", "connections", UNNAMED)._value.get() == 1
+        held.append(await greeted(sender.port, "127.0.0.2"))
         for _, writer in held:
             writer.close()
             await writer.wait_closed()
@@ -408,7 +417,7 @@ async def test_stopping_refuses_new_requests_and_ends_running_ones():
 
 async def test_a_port_that_is_taken_is_one_sentence():
     async with receiving() as sender:
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{sender.port} cannot be listened on; write another port"):
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{sender.port} cannot be listened on .*; write another port"):
             async with receiving(port=sender.port):
                 pass
 

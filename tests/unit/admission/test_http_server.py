@@ -112,7 +112,7 @@ async def _handshake(port: int, context: ssl.SSLContext) -> tuple[asyncio.Stream
 
 
 async def test_a_handshake_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("collector.admission.http_server.HANDSHAKE_DEADLINE", 0.1)
+    monkeypatch.setattr("collector.admission.listener.HANDSHAKE_DEADLINE", 0.1)
     make_certificates(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "ours.pem", tmp_path / "ours.key")

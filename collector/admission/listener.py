@@ -1,0 +1,180 @@
+"""A listener that counts every connection from its beginning to its end, within shares by address."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from collector.admission.fair_limit import FairLimit, LimitReached, address_key
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE_DEADLINE = 10.0
+"""Seconds for a TLS handshake."""
+_PAUSE = 0.5  # seconds, where the process has no descriptor left
+
+NewProtocol = Callable[[str], asyncio.Protocol]
+"""Makes the protocol of a connection from an address."""
+
+
+def ignore() -> None:
+    """Do nothing about a connection that is refused."""
+
+
+@asynccontextmanager
+async def listening(
+    new_protocol: NewProtocol,
+    *,
+    host: str,
+    port: int,
+    max_connections: int,
+    ssl_context: ssl.SSLContext | None = None,
+    refusal: bytes = b"",
+    on_refused: Callable[[], object] = ignore,
+) -> AsyncGenerator[int]:
+    """Listen until left; gives the port. Connections that are open then stay.
+
+    Of `max_connections`, which count from before the TLS handshake, an address may hold as many as it leaves free;
+    others are closed, after `refusal`.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    limit = FairLimit(max_connections, "connections")
+    acceptor = _Acceptor(new_protocol, limit, ssl_context, refusal, on_refused)
+    sockets = await _bind(host, port, backlog=min(max_connections, 1024))
+    try:
+        acceptor.start(sockets)
+        yield sockets[0].getsockname()[1]
+    finally:
+        await acceptor.stop(sockets)
+
+
+class _Acceptor:
+    """Accepts connections within a limit that counts each from its beginning to its end.
+
+    Why not `create_server`: it accepts whatever comes, and does not say when a handshake has failed.
+    """
+
+    def __init__(
+        self,
+        new_protocol: NewProtocol,
+        limit: FairLimit,
+        ssl_context: ssl.SSLContext | None,
+        refusal: bytes,
+        on_refused: Callable[[], object],
+    ) -> None:
+        self._new_protocol = new_protocol
+        self._limit = limit
+        self._ssl_context = ssl_context
+        self._refusal = refusal
+        self._on_refused = on_refused
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    def start(self, sockets: list[socket.socket]) -> None:
+        """Accept connections until `stop`."""
+        self._accepting = [asyncio.create_task(self._accept(each)) for each in sockets]
+
+    async def stop(self, sockets: list[socket.socket]) -> None:
+        """Stop listening; connections that are open stay."""
+        tasks = [*self._accepting, *self._handshakes]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for each in sockets:
+            each.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except OSError as error:  # no descriptor is left, or the client has gone already
+                logger.warning("a connection could not be accepted (%s)", error.strerror)
+                await asyncio.sleep(_PAUSE)
+                continue
+            self._take(connection, address[0])
+
+    def _take(self, connection: socket.socket, address: str) -> None:
+        key = address_key(address)
+        try:
+            self._limit.take(key, 1)
+        except LimitReached:
+            self._on_refused()
+            self._refuse(connection)
+            return
+        task = asyncio.create_task(self._open(connection, address, key))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    def _refuse(self, connection: socket.socket) -> None:
+        """Ask a client to come again, and close."""
+        with suppress(OSError), connection:
+            if self._refusal:
+                connection.send(self._refusal)
+                connection.shutdown(socket.SHUT_WR)
+
+    async def _open(self, connection: socket.socket, address: str, key: str) -> None:
+        """Hand a connection to its protocol; its unit of the limit is returned at its end."""
+        protocol = _LimitedConnection(self._new_protocol(address), lambda: self._limit.give_back(key, 1))
+        deadline = HANDSHAKE_DEADLINE if self._ssl_context else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol, connection, ssl=self._ssl_context, ssl_handshake_timeout=deadline
+            )
+        except (OSError, TimeoutError):  # SSLError is an OSError
+            connection.close()
+        finally:
+            if not protocol.connected:
+                self._limit.give_back(key, 1)
+
+
+class _LimitedConnection(asyncio.Protocol):
+    """A protocol that reports the end of its connection."""
+
+    def __init__(self, inner: asyncio.Protocol, on_lost: Callable[[], object]) -> None:
+        self.connected = False
+        self._inner = inner
+        self._on_lost = on_lost
+        self.data_received = inner.data_received  # a call less for every piece
+        self.eof_received = inner.eof_received
+        self.pause_writing = inner.pause_writing
+        self.resume_writing = inner.resume_writing
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.connected = True
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost()
+        self._inner.connection_lost(exc)
+
+
+async def _bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
+    """Sockets that listen on every address of a host.
+
+    Raises:
+        OSError: one cannot be bound.
+    """
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(infos):
+            each = socket.socket(family, kind, protocol)
+            sockets.append(each)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.bind(address)
+            each.listen(backlog)
+            each.setblocking(False)
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
