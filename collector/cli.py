@@ -21,7 +21,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
-    "Run the service": ("run", "rules", "dead-letters", "retry", "export"),
+    "Run the service": ("run", "rules", "dead-letters", "retry", "export", "trace"),
     "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate"),
 }
 """The commands by heading, in the order of `evalstream --help`."""
@@ -454,6 +454,24 @@ def export(
         since=_parse_moment("--from", since), until=_parse_moment("--to", until), exporters=tuple(exporter or ())
     )
     raise typer.Exit(asyncio.run(export_again(_load(config), options, print)))
+
+
+@app.command()
+def trace(
+    evaluation_id: Annotated[str, typer.Argument(help="The evaluation's id: 32 hex digits.")],
+    config: ConfigFile = DEFAULT_CONFIG,
+    json: Annotated[bool, typer.Option("--json", help="Print the steps as one JSON object.")] = False,
+) -> None:
+    """Show every step of one evaluation, from its spans to the exporters.
+
+    How the spans were read and why, its turn, its monitor, its draw and rate, how long it waited, what its judge was
+    asked and paid, its weight, and which exporters have taken it. It can run beside the service.
+    """
+    import asyncio
+
+    from collector.commands.trace import trace_evaluation
+
+    raise typer.Exit(asyncio.run(trace_evaluation(_load(config), evaluation_id, print, as_json=json)))
 
 
 def _parse_moment(option: str, text: str | None) -> datetime | None:

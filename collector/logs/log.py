@@ -13,7 +13,7 @@ beside the log, and it leaves one thing to keep durable instead of two that must
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -197,6 +197,14 @@ class Log(Protocol):
         Raises:
             GroupInUse: another process consumes with this group, where partitions cannot be shared.
             LogUnavailable: the log could not be read for longer than its configured patience.
+        """
+        ...
+
+    async def committed(self, group: str) -> Mapping[int, Committed]:
+        """What a group has committed, by partition; without those for which it has committed nothing.
+
+        Raises:
+            LogUnavailable: it cannot be asked now.
         """
         ...
 

@@ -146,6 +146,10 @@ class MemoryLog:
             feeds = [self._feed(partition, commits.get(partition)) for partition in range(self.partitions)]
             await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
+    async def committed(self, group: str) -> Mapping[int, Committed]:
+        """What a group has committed, by partition."""
+        return dict(self._commits.get(group, {}))
+
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs."""
         if any(group not in self._commits for group in readers):

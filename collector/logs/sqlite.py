@@ -135,6 +135,10 @@ class SqliteLog:
             feeds = [self._feed(*each) for each in (await self._file.read(lambda c: self._starts(c, group)))]
             await consume_all(ConsumerRunner(open_fold, commit, self.append, self._timing), feeds)
 
+    async def committed(self, group: str) -> Mapping[int, Committed]:
+        """What a group has committed, by partition."""
+        return await self._file.read(lambda connection: self._commits(connection, group))
+
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The file does not shrink: pages are reused."""
 
@@ -161,13 +165,16 @@ class SqliteLog:
 
     def _starts(self, connection: sqlite3.Connection, group: str) -> list[tuple[int, Committed | None, int]]:
         """For each partition: its number, the group's commit, and the offset to start at."""
-        wanted = 'SELECT partition, low_watermark, position, note FROM commits WHERE log = ? AND "group" = ?'
-        rows = connection.execute(wanted, [self._number, group])
-        commits = {partition: Committed(low, offset, metadata) for partition, low, offset, metadata in rows}
+        commits = self._commits(connection, group)
         return [
             (partition, commits.get(partition), self._start(connection, partition, commits.get(partition)))
             for partition in range(self._partitions)
         ]
+
+    def _commits(self, connection: sqlite3.Connection, group: str) -> dict[int, Committed]:
+        wanted = 'SELECT partition, low_watermark, position, note FROM commits WHERE log = ? AND "group" = ?'
+        rows = connection.execute(wanted, [self._number, group])
+        return {partition: Committed(low, offset, metadata) for partition, low, offset, metadata in rows}
 
     def _start(self, connection: sqlite3.Connection, partition: int, committed: Committed | None) -> int:
         if committed is not None:

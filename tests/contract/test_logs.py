@@ -80,6 +80,8 @@ async def test_commits_what_the_fold_reports(store: Store) -> None:
         await got.until(lambda: len(got.delivered) == 10)
         got.folds[0].low_watermark = 4
         await _until_committed(store, "g", {0: Committed(4, 10, "a note")})
+        assert await log.committed("g") == {0: Committed(4, 10, "a note")}
+        assert await log.committed("nobody") == {}
         got.folds[0].low_watermark = None
         await _until_committed(store, "g", {0: Committed(10, 10, "a note")})
 

@@ -40,7 +40,10 @@ from collector.service.open_logs import open_logs
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy" / "docs").glob("*.md"))]
 LANGUAGES = {"sh", "yaml", "json", "python", "promql", "toml"}
-COVERED_ELSEWHERE = {"demo": "test_demo.py"}
+COVERED_ELSEWHERE = {
+    "demo": "test_demo.py",
+    "trace": "integration/test_trace_command.py",
+}
 BLOCK = re.compile(r"(?:<!-- (not run|file): ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

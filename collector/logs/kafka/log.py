@@ -17,8 +17,8 @@ from collector.logs.kafka.range_reader import RangeReader
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
 from collector.logs.kafka.subscription import PartitionNumbering, Subscription
-from collector.logs.kafka.topics import ensure_topics, retention, truncate
-from collector.logs.log import LogRefused, OpenFold, Record, StoredRecord
+from collector.logs.kafka.topics import commits, ensure_topics, retention, truncate
+from collector.logs.log import Committed, LogRefused, OpenFold, Record, StoredRecord
 from collector.logs.partitioner import Partitioner
 
 
@@ -207,6 +207,10 @@ class KafkaLog:
             self._refused.pop(group, None)
         else:
             self._refused[group] = refused
+
+    async def committed(self, group: str) -> Mapping[int, Committed]:
+        """What a group has committed, by partition."""
+        return await asyncio.to_thread(commits, self._settings, self._topic, group)
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The topic's own retention may do more."""

@@ -13,8 +13,9 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from collector.logs.kafka.commits import from_kafka
 from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translated
-from collector.logs.log import LogError
+from collector.logs.log import Committed, LogError
 
 _Resource: Any = ConfigResource  # wrongly typed
 TIMESTAMPS = "message.timestamp.type"
@@ -107,6 +108,17 @@ def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float
         if bounds:
             admin.delete_records(bounds)
         return sum(bound - starts[where] for where, bound in bounds.items())
+
+
+def commits(settings: KafkaSettings, topic: str, group: str) -> dict[int, Committed]:
+    """What a group has committed for the partitions of a topic."""
+    with _admin(settings) as admin:
+        offsets: dict[TopicPartition, OffsetAndMetadata] = admin.list_group_offsets([group]).get(group, {})
+    return {
+        where.partition: from_kafka(state)
+        for where, state in offsets.items()
+        if where.topic == topic and state.offset >= 0
+    }
 
 
 def _config(settings: KafkaSettings) -> dict[str, str]:

@@ -1,0 +1,409 @@
+"""`evalstream trace`: every step of one evaluation, from the spans that came in to the exporters that took it.
+
+Everything is read from the logs of a configuration, beside a running service or without one. No judged text is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.explain import ExplainedTrace, explain, format_lines
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.evaluate.plan import conversation_key
+from collector.evaluate.sampling.draw import draw
+from collector.export.stage import group_of
+from collector.logs.log import Committed, Log, StoredRecord
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json, turn_from_json
+from collector.service.assembly_builder import build_assembler
+from collector.service.open_logs import Logs, open_logs
+from collector.service.plan_builder import evaluator_version_in
+from collector.wording import plural
+from evaluators.cases import Turn
+from evaluators.results import Evaluation
+
+DONE = 0
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationTrace:
+    """The steps of one evaluation: what is in the logs about it.
+
+    `turns` are the records of its turns, `spans` those of the traces of the latest one; either is empty where the log
+    does not have them any more. `places` are the exporters' places in its partition, None for one without any.
+    """
+
+    evaluation: Evaluation
+    record: StoredRecord
+    copies: int
+    superseded_by: Sequence[str]
+    turns: Sequence[tuple[StoredRecord, Turn]]
+    spans: Sequence[StoredRecord]
+    explained: ExplainedTrace | None
+    places: dict[str, Committed | None]
+
+
+async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[str], None], *, as_json: bool) -> int:
+    """Print the steps of an evaluation; returns the exit status.
+
+    Raises:
+        ConfigError: this cannot be an evaluation's id, or the configuration has no log that could have one.
+        EvalstreamError: the log has no such evaluation.
+    """
+    if not _ID.fullmatch(evaluation_id):
+        raise ConfigError(
+            f"{evaluation_id!r} is no id of an evaluation; give its 32 hex digits, as in `evaluation_id` of a record "
+            "or the attribute evalstream.evaluation.id"
+        )
+    log = config.settings.log
+    if log.kind == "memory":
+        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
+    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
+        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+    async with open_logs(log) as logs:
+        traced = await _find(config, logs, evaluation_id)
+    if as_json:
+        say(orjson.dumps(steps(traced, config), option=orjson.OPT_INDENT_2).decode())
+    else:
+        for line in lines(traced, config):
+            say(line)
+    return DONE
+
+
+async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTrace:
+    name = evaluation_id.encode()
+    mentions = [
+        record
+        for partition in range(logs.evaluations.partitions)
+        async for record in valid_evaluations(logs.evaluations, partition)
+        if name in record.value
+    ]
+    copies = [each for each in mentions if each.key == name]
+    if not copies:
+        raise EvalstreamError(
+            f"no evaluation {evaluation_id} in the log: it may be another configuration's, not made yet, or older than "
+            "the log's retention"
+        )
+    evaluation = evaluation_from_json(copies[0].value)
+    others = [other for each in mentions if (other := _evaluation(each)) is not None]
+    later = [each for each in others if evaluation_id in each.supersedes]
+    turns = await _turns(logs.turns, evaluation, copies[0].partition)
+    spans = await _spans(logs.spans, evaluation)
+    pieces = [TracePiece(_signal(each), each.value) for each in spans]
+    trace_id = evaluation.subject.trace_id or ""
+    return EvaluationTrace(
+        evaluation=evaluation,
+        record=copies[0],
+        copies=len(copies),
+        superseded_by=sorted({each.evaluation_id for each in later}),
+        turns=turns,
+        spans=spans,
+        explained=explain(trace_id, pieces, build_assembler(config.settings.assemble)) if pieces else None,
+        places={
+            each: (await logs.evaluations.committed(group_of(each))).get(copies[0].partition)
+            for each in config.settings.export
+        },
+    )
+
+
+async def _select(log: Log, wanted: Callable[[StoredRecord], bool], partition: int | None = None) -> list[StoredRecord]:
+    partitions = range(log.partitions) if partition is None else (partition,)
+    return [
+        record
+        for number in partitions
+        async for batch in log.read(number, 0)
+        for record in batch
+        if not record.is_tick and wanted(record)
+    ]
+
+
+def _evaluation(record: StoredRecord) -> Evaluation | None:
+    try:
+        return evaluation_from_json(record.value)
+    except BadInput:
+        return None
+
+
+async def _turns(log: Log, evaluation: Evaluation, partition: int) -> list[tuple[StoredRecord, Turn]]:
+    """The records of the judged turns, oldest first; an evaluation is in the partition of its turns."""
+    subject = evaluation.subject
+    key = subject.conversation_id.encode("utf-8", "replace")
+    spans = {span for _, span in subject.links}
+    turns: dict[str, tuple[StoredRecord, Turn]] = {}
+    for record in await _select(log, lambda record: record.key == key and not record.headers, partition):
+        try:
+            turn = turn_from_json(record.value)
+        except BadInput:
+            continue  # the evaluate stage dead-lettered it
+        judged = turn.turn_id == subject.turn_id if subject.turn_id else not spans or turn.span_id in spans
+        if judged:
+            turns.setdefault(turn.turn_id, (record, turn))
+    return list(turns.values())
+
+
+async def _spans(log: Log, evaluation: Evaluation) -> list[StoredRecord]:
+    trace_id = (evaluation.subject.trace_id or "").encode()
+    if not trace_id:
+        return []
+    return await _select(log, lambda record: (record.key or b"").partition(b"@")[0] == trace_id)
+
+
+def _signal(record: StoredRecord) -> Any:
+    return dict(record.headers).get("signal", b"traces").decode()
+
+
+def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
+    """The steps as plain JSON values."""
+    evaluation = traced.evaluation
+    return {
+        "evaluation_id": evaluation.evaluation_id,
+        "evaluator": evaluation.evaluator,
+        "evaluator_version": evaluation.evaluator_version,
+        "subject": evaluation.subject,
+        "attributes": evaluation.attributes,
+        "received": _received(traced),
+        "assembled": traced.explained,
+        "turns": [_turn(record, turn) for record, turn in traced.turns],
+        "monitor": _monitor(evaluation, config),
+        "draw": _draw(traced, config),
+        "wait_seconds": _wait(traced),
+        "judged": _judged(traced, config),
+        "weight": _weight(evaluation),
+        "recorded": {
+            "at": _time(traced.record.timestamp),
+            "partition": traced.record.partition,
+            "offset": traced.record.offset,
+            "copies": traced.copies,
+            "supersedes": evaluation.supersedes,
+            "superseded_by": traced.superseded_by,
+        },
+        "exports": {name: _export(place, traced.record) for name, place in traced.places.items()},
+    }
+
+
+def _received(traced: EvaluationTrace) -> dict[str, Any] | None:
+    if not traced.spans:
+        return None
+    times = [each.timestamp for each in traced.spans]
+    return {
+        "pieces": len(traced.spans),
+        "bytes": sum(len(each.value) for each in traced.spans),
+        "first": _time(min(times)),
+        "last": _time(max(times)),
+    }
+
+
+def _turn(record: StoredRecord, turn: Turn) -> dict[str, Any]:
+    return {
+        "turn_id": turn.turn_id,
+        "dialect": turn.dialect,
+        "service": turn.service,
+        "model": turn.model,
+        "ended_at": turn.ended_at,
+        "in_log_at": _time(record.timestamp),
+        "partition": record.partition,
+        "offset": record.offset,
+        "incomplete": turn.incomplete,
+        "failed": turn.error is not None,
+    }
+
+
+def _monitor(evaluation: Evaluation, config: Config) -> dict[str, Any]:
+    monitor = config.settings.monitors.get(evaluation.monitor)
+    uses = [use.name for use in monitor.uses] if monitor else []
+    configured = evaluation.evaluator in uses
+    return {
+        "name": evaluation.monitor,
+        "configured": configured,
+        "match": monitor.match if monitor else None,
+        "current_version": evaluator_version_in(config, evaluation.evaluator) if configured else None,
+    }
+
+
+def _draw(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
+    evaluation, settings = traced.evaluation, config.settings
+    monitor = settings.monitors.get(evaluation.monitor)
+    use = next((each for each in monitor.uses if each.name == evaluation.evaluator), None) if monitor else None
+    salt = (use.salt if use else None) or settings.evaluate.sampling_salt
+    key = conversation_key(traced.turns[-1][1]) if traced.turns else evaluation.subject.conversation_id
+    own = own_probability(evaluation)
+    return {
+        "draw": draw(salt, key),
+        "probability": own,
+        "selected": draw(salt, key) < own,
+        "rate": None if monitor is None else (use.sample if use and use.sample is not None else monitor.sample),
+        "stratum": evaluation.sampling.stratum,
+        "unit": evaluation.sampling.unit,
+        "upstream": evaluation.sampling.upstream,
+    }
+
+
+def own_probability(evaluation: Evaluation) -> float:
+    """The probability of this service's own draw, without that of samplers before it."""
+    upstream = evaluation.sampling.upstream
+    return evaluation.sampling.probability / (1.0 if upstream == "unknown" else upstream)
+
+
+def _wait(traced: EvaluationTrace) -> float | None:
+    """Seconds from the log's taking the latest turn until the evaluation began."""
+    if not traced.turns:
+        return None
+    return max(0.0, traced.evaluation.started_at.timestamp() - traced.turns[-1][0].timestamp)
+
+
+def _judged(traced: EvaluationTrace, config: Config) -> dict[str, Any]:
+    evaluation = traced.evaluation
+    configured = config.evaluators.get(evaluation.evaluator)
+    members = config.settings.members(configured.judge) if configured and configured.judge else ()
+    return {
+        "outcome": evaluation.outcome,
+        "score": evaluation.score,
+        "passed": evaluation.passed,
+        "reason": evaluation.reason,
+        "error": evaluation.error.type if evaluation.error else None,
+        "method": evaluation.method,
+        "started_at": evaluation.started_at,
+        "seconds": (evaluation.ended_at - evaluation.started_at).total_seconds(),
+        "judge": evaluation.judge,
+        "fallback": evaluation.attributes.get("fallback_judge"),
+        "usage": evaluation.usage,
+        "cost_usd": evaluation.cost_usd,
+        "usd_per_million_tokens": {
+            name: [judge.usd_per_million_input_tokens, judge.usd_per_million_output_tokens]
+            for name in members
+            if (judge := config.settings.judges.get(name)) is not None
+        },
+    }
+
+
+def _weight(evaluation: Evaluation) -> float:
+    return 1.0 / evaluation.sampling.probability
+
+
+def _export(place: Committed | None, record: StoredRecord) -> dict[str, Any]:
+    if place is None:
+        return {"exported": False, "behind": None}
+    return {"exported": place.offset > record.offset, "behind": max(0, record.offset + 1 - place.offset)}
+
+
+def lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
+    """The steps as lines of text."""
+    evaluation = traced.evaluation
+    subject = evaluation.subject
+    of = f"turn {subject.turn_id}" if subject.turn_id else f"revision {subject.revision}"
+    yield f"evaluation {evaluation.evaluation_id}: {evaluation.evaluator} {evaluation.evaluator_version}"
+    yield f"subject    {of} of conversation {subject.conversation_id}"
+    if evaluation.attributes:
+        yield f"attributes {', '.join(f'{name}={_plain(value)}' for name, value in evaluation.attributes.items())}"
+    yield from _assembly_lines(traced)
+    yield from _decision_lines(traced, config)
+    yield from _judge_lines(traced, config)
+    yield from _record_lines(traced)
+
+
+def _plain(value: Any) -> str:
+    return "+".join(map(str, cast("list[Any]", value))) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _assembly_lines(traced: EvaluationTrace) -> Iterator[str]:
+    received = _received(traced)
+    if received is None:
+        is_ready_made = traced.evaluation.subject.trace_id is None
+        yield f"received   {'as a ready-made turn' if is_ready_made else 'its spans are not in the log any more'}"
+    else:
+        pieces, size = plural(received["pieces"], "piece"), f"{received['bytes']:,} bytes"
+        yield f"received   {pieces} of its trace, {size}, from {received['first']} to {received['last']}"
+    if traced.explained is not None:
+        yield from (f"           {line}" for line in format_lines(traced.explained))
+    if not traced.turns:
+        yield "turn       not in the log any more: its retention, or store_text: false once it was judged"
+    for record, turn in traced.turns[-20:]:
+        ended = "" if turn.ended_at is None else f", {record.timestamp - turn.ended_at.timestamp():.1f} s after its end"
+        dialect = turn.dialect or "ready-made"
+        yield f"turn       {turn.turn_id} ({dialect}), in the log at {_time(record.timestamp)}{ended}"
+
+
+def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
+    evaluation = traced.evaluation
+    monitor, selection = _monitor(evaluation, config), _draw(traced, config)
+    if not monitor["configured"]:
+        note = ": this configuration has no such monitor with this evaluator"
+    elif monitor["current_version"] not in (None, evaluation.evaluator_version):
+        note = f": the configuration's version of the evaluator is {monitor['current_version']} now"
+    else:
+        match = monitor["match"]
+        note = (
+            f": {', '.join(f'{key} is {_plain(value)}' for key, value in match.items())}" if match else ": every turn"
+        )
+    yield f"monitor    {evaluation.monitor}{note}"
+    rate = "" if selection["rate"] is None else f" (rate {selection['rate']:g}, stratum {selection['stratum']})"
+    sign = "<" if selection["selected"] else "≥"
+    yield f"draw       {selection['draw']:.6f} {sign} {selection['probability']:g}{rate}, by {selection['unit']}"
+    if not selection["selected"]:
+        yield "           the draw does not select it: the rate, the salt or a budget differs from that time's"
+    wait = _wait(traced)
+    if wait is not None:
+        yield f"wait       {wait:.2f} s from its latest turn in the log until the evaluation began"
+
+
+def _judge_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
+    evaluation = traced.evaluation
+    judged = _judged(traced, config)
+    result = evaluation.outcome
+    if evaluation.score is not None:
+        verdict = {True: ", passed", False: ", failed its threshold", None: ""}[evaluation.passed]
+        result = f"{evaluation.score:g} by {evaluation.method}{verdict}"
+    elif evaluation.reason or evaluation.error:
+        result = f"{evaluation.outcome}: {evaluation.error.type if evaluation.error else evaluation.reason}"
+    yield f"judged     {result}; {judged['seconds']:.2f} s from {_time(evaluation.started_at.timestamp())}"
+    if judge := evaluation.judge:
+        fallback = " (fallback)" if judged["fallback"] else ""
+        fingerprint = f", fingerprint {judge.fingerprint}" if judge.fingerprint else ""
+        yield f"judge      {judge.model}{fallback}{fingerprint}, prompt {judge.prompt_hash or 'unknown'}"
+    if usage := evaluation.usage:
+        tokens = f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens"
+        cost = "no price configured" if evaluation.cost_usd is None else f"{evaluation.cost_usd:.6f} USD"
+        prices = [
+            f"{name}: {price[0]:g} and {price[1]:g} USD per million"
+            for name, price in judged["usd_per_million_tokens"].items()
+            if None not in price
+        ]
+        listed_prices = f" ({', '.join(prices)})" if prices else ""
+        yield f"paid       {plural(usage.calls, 'call')}, {tokens}, {cost}{listed_prices}"
+    upstream = evaluation.sampling.upstream
+    factors = "" if upstream == "unknown" else f" of ours × {upstream:g} of samplers before"
+    yield f"weight     {_weight(evaluation):g} = 1 / {own_probability(evaluation):g}{factors}"
+
+
+def _record_lines(traced: EvaluationTrace) -> Iterator[str]:
+    record = traced.record
+    copies = f"; {traced.copies} copies, which count as one" if traced.copies > 1 else ""
+    yield f"recorded   at {_time(record.timestamp)}, partition {record.partition}, offset {record.offset}{copies}"
+    for each in traced.evaluation.supersedes:
+        yield f"           stands in for {each}"
+    for each in traced.superseded_by:
+        yield f"           {each} stands in for it"
+    for name, place in traced.places.items():
+        state = _export(place, record)
+        if state["behind"] is None:
+            text = "has taken nothing of this partition yet"
+        elif state["exported"]:
+            text = "exported"
+        else:
+            text = f"not exported yet: {plural(state['behind'], 'record')} behind"
+        yield f"export     {name}: {text}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

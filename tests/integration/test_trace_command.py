@@ -1,0 +1,192 @@
+"""`evalstream trace`: every step of an evaluation, as a real service left it in its logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from made_up import Trace, chat
+
+from collector.commands.trace import trace_evaluation
+from collector.config.loading import Config, check
+from collector.demo.judge import serve_judge
+from collector.errors import ConfigError, EvalstreamError
+from collector.logs.log import Log, Record, StoredRecord
+from collector.records.json import evaluation_from_json
+from collector.service.app import running
+from collector.service.open_logs import open_logs
+from evaluators.results import Evaluation
+
+
+def configured(log: dict[str, Any], judge: str, folder: Path, **changes: Any) -> Config:
+    return check(
+        {
+            "log": log,
+            "receive": {"otlp_http": {"port": 0}},
+            "assemble": {"idle_timeout": 0.2, "attributes": {"tier": ["app.tier"]}},
+            "judges": {
+                "main": {
+                    "model": "stand-in",
+                    "base_url": judge,
+                    "usd_per_million_input_tokens": 2.0,
+                    "usd_per_million_output_tokens": 8.0,
+                }
+            },
+            "evaluators": {
+                "helpful": {
+                    "kind": "g_eval",
+                    "criteria": "Does it answer?",
+                    "evaluation_params": ["input", "actual_output"],
+                    "threshold": 0.5,
+                }
+            },
+            "monitors": {"all": {"evaluators": ["helpful"], "sample": 0.999, "match": {"service": "shop"}}},
+            "export": {"prometheus": {"port": 0}, "jsonl": {"path": str(folder / "out.jsonl")}},
+            **changes,
+        },
+        "test.yaml",
+    )
+
+
+@asynccontextmanager
+async def judged(config: Config) -> AsyncIterator[Evaluation]:
+    """The evaluation of one turn that came as a trace, exported by everybody."""
+    trace = Trace(secrets.token_hex(16), start=time.time_ns() - 10**10)
+    trace.span(1, "POST /chat", {"app.tier": "gold"}, took=5)
+    trace.span(2, "chat", chat("When are you open, please?", "At nine."), parent=1, took=1)
+    async with running(config) as service:
+        url = f"http://127.0.0.1:{service.otlp_port}/v1/traces"
+        body, headers = trace.spans.SerializeToString(), {"Content-Type": "application/x-protobuf"}
+        async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
+            assert response.status == 200
+        async with asyncio.timeout(60):
+            while (found := await _evaluation(service.logs.evaluations)) is None:
+                await asyncio.sleep(0.05)
+            evaluation, record = found
+            for name in config.settings.export:
+                while await _place(service.logs.evaluations, name, record.partition) <= record.offset:
+                    await asyncio.sleep(0.05)
+        yield evaluation
+
+
+async def _place(log: Log, exporter: str, partition: int) -> int:
+    committed = (await log.committed(f"export.{exporter}")).get(partition)
+    return committed.offset if committed else -1
+
+
+async def _evaluation(log: Log) -> tuple[Evaluation, StoredRecord] | None:
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, 0):
+            for record in batch:
+                if not record.headers:
+                    return evaluation_from_json(record.value), record
+    return None
+
+
+async def traced(config: Config, evaluation_id: str) -> tuple[list[str], dict[str, Any]]:
+    lines: list[str] = []
+    document: list[str] = []
+    assert await trace_evaluation(config, evaluation_id, lines.append, as_json=False) == 0
+    assert await trace_evaluation(config, evaluation_id, document.append, as_json=True) == 0
+    return lines, json.loads(document[0])
+
+
+def assert_every_step(lines: list[str], steps: dict[str, Any], evaluation: Evaluation) -> None:
+    text = "\n".join(lines)
+    heads = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert heads == [
+        "evaluation", "subject", "attributes", "received", "turn", "monitor", "draw", "wait", "judged", "judge", "paid",
+        "weight", "recorded", "export", "export",
+    ]  # fmt: skip
+    assert "read by otel_genai as model: input from gen_ai.input.messages" in text
+    assert "tier from app.tier of span 0000000000000001" in text
+    assert "monitor    all: service is shop" in lines
+    assert "tier=gold" in lines[2]
+    assert [line for line in lines if line.startswith("export")] == [
+        "export     prometheus: exported",
+        "export     jsonl: exported",
+    ]
+    assert "open" not in text.replace("openai", ""), "no judged text"
+    assert "nine" not in text
+    assert steps["draw"]["selected"]
+    assert steps["draw"]["draw"] < steps["draw"]["probability"] == steps["draw"]["rate"] == 0.999
+    assert steps["weight"] == pytest.approx(1 / 0.999)
+    assert 0 <= steps["wait_seconds"] < 60
+    assert steps["judged"]["judge"]["prompt_hash"]
+    assert steps["judged"]["judge"]["prompt_hash"] in text
+    assert steps["judged"]["cost_usd"] == evaluation.cost_usd
+    assert steps["judged"]["usd_per_million_tokens"] == {"main": [2.0, 8.0]}
+    assert steps["turns"][0]["turn_id"] == evaluation.subject.turn_id
+    assert steps["exports"]["jsonl"] == {"exported": True, "behind": 0}
+    assert steps["recorded"]["copies"] == 1
+
+
+async def test_every_step_on_sqlite_beside_the_service_and_after_it(tmp_path: Path) -> None:
+    async with serve_judge() as judge:
+        config = configured({"kind": "sqlite", "path": str(tmp_path / "logs.db")}, judge, tmp_path)
+        async with judged(config) as evaluation:
+            assert_every_step(*await traced(config, evaluation.evaluation_id), evaluation)
+        assert_every_step(*await traced(config, evaluation.evaluation_id), evaluation)
+        changed = configured(
+            {"kind": "sqlite", "path": str(tmp_path / "logs.db")},
+            judge,
+            tmp_path,
+            monitors={"other": {"evaluators": ["helpful"]}},
+            export={"prometheus": {"port": 0}, "otlp": {"endpoint": "http://localhost:1"}},
+        )
+        lines, _ = await traced(changed, evaluation.evaluation_id)
+    assert "monitor    all: this configuration has no such monitor with this evaluator" in lines
+    assert "export     otlp: has taken nothing of this partition yet" in lines
+
+
+async def test_what_the_log_has_no_more_is_said(tmp_path: Path) -> None:
+    async with serve_judge() as judge:
+        log = {"kind": "sqlite", "path": str(tmp_path / "logs.db")}
+        config = configured(log, judge, tmp_path)
+        async with judged(config) as evaluation:
+            pass
+        async with open_logs(config.settings.log) as logs:
+            (record,) = [each async for batch in logs.evaluations.read(0, 0) for each in batch if not each.headers]
+        elsewhere = configured({"kind": "sqlite", "path": str(tmp_path / "other.db")}, judge, tmp_path)
+        async with open_logs(elsewhere.settings.log) as logs:
+            await logs.evaluations.append([Record(record.key, record.value), Record(record.key, record.value)])
+        lines, steps = await traced(elsewhere, evaluation.evaluation_id)
+    assert "received   its spans are not in the log any more" in lines
+    assert any(line.startswith("turn       not in the log any more") for line in lines)
+    assert any("2 copies, which count as one" in line for line in lines)
+    assert (steps["received"], steps["turns"], steps["wait_seconds"]) == (None, [], None)
+
+
+async def test_ids_that_are_none_or_unknown(tmp_path: Path) -> None:
+    config = configured({"kind": "sqlite", "path": str(tmp_path / "logs.db")}, "http://localhost:1", tmp_path)
+    with pytest.raises(ConfigError, match=r"logs\.db: no such file"):
+        await trace_evaluation(config, "0" * 32, print, as_json=False)
+    assert not (tmp_path / "logs.db").exists(), "looking makes no file"
+    async with open_logs(config.settings.log):
+        pass
+    with pytest.raises(EvalstreamError, match=f"no evaluation {'0' * 32} in the log") as raised:
+        await trace_evaluation(config, "0" * 32, print, as_json=False)
+    assert not isinstance(raised.value, ConfigError), "the work failed: status 1"
+    for wrong in ("abc", "Z" * 32, ""):
+        with pytest.raises(ConfigError, match="is no id of an evaluation"):
+            await trace_evaluation(config, wrong, print, as_json=False)
+    memory = configured({"kind": "memory"}, "http://localhost:1", tmp_path)
+    with pytest.raises(ConfigError, match=r"log\.kind is memory"):
+        await trace_evaluation(memory, "0" * 32, print, as_json=False)
+
+
+@pytest.mark.kafka
+async def test_every_step_on_kafka(kafka_broker: Any, tmp_path: Path) -> None:
+    kafka = {"bootstrap_servers": [kafka_broker.bootstrap], "prefix": f"trace-{secrets.token_hex(4)}", "partitions": 3}
+    async with serve_judge() as judge:
+        config = configured({"kind": "kafka", "kafka": kafka}, judge, tmp_path)
+        async with judged(config) as evaluation:
+            assert_every_step(*await traced(config, evaluation.evaluation_id), evaluation)
