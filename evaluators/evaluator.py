@@ -66,6 +66,11 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
         return None
 
     @property
+    def cost_note(self) -> str:
+        """How many questions a long case takes; "" where the number is the same for every case."""
+        return ""
+
+    @property
     def version(self) -> str:
         """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
         definition = self.model_dump(mode="json", exclude={*self.cosmetic, *self._unused()})

@@ -6,7 +6,7 @@ too few is no answer: it is sent back, then fails. Nothing missing is ever count
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Literal
@@ -18,12 +18,10 @@ from evaluators.judge import Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.results import Score
 from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.windows import MAX_WINDOWS, WindowSample, draw_windows
 
 VerdictWord = Literal["yes", "no", "unclear"]
 """What a judge can say of an item."""
-
-MOST_ITEMS = 50
-"""Items that are judged at most; what goes beyond is left out, and the score's details say so."""
 
 VERDICT_PROMPTS = ("items_form.txt", "verdicts_form.txt")
 """The templates of the forms of the answers: part of every version of an evaluator that takes a share."""
@@ -68,6 +66,19 @@ class RatioSpec:
     predicate: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemWindow:
+    """Items that get their verdicts in one question, and what the judge is shown with them.
+
+    Where that is too much for one question there are several `materials`, each for a question of its own about the same
+    items. `truncated` says that something was left out that may matter.
+    """
+
+    items: Sequence[Json]
+    materials: Sequence[Mapping[str, Json]] = ({},)
+    truncated: bool = False
+
+
 async def extract_items(judge: Judge, template: str, material: Mapping[str, Json]) -> tuple[str, ...]:
     """The items that the judge takes the material apart into, without empty ones and repetitions."""
     instructions = fill(load(template), {"form": load("items_form.txt")})
@@ -76,19 +87,25 @@ async def extract_items(judge: Judge, template: str, material: Mapping[str, Json
 
 
 async def ask_verdicts(
-    judge: Judge,
-    template: str,
-    items: Sequence[Json],
-    material: Mapping[str, Json],
-    values: Mapping[str, str] | None = None,
+    judge: Judge, template: str, window: ItemWindow, values: Mapping[str, str] | None = None
 ) -> Sequence[ItemVerdict]:
-    """One verdict per item, all in one question. `items` are shown as the material's field `items`, numbered."""
+    """One verdict per item of a window. `items` are shown as the material's field `items`, numbered."""
     instructions = fill(load(template), {"form": load("verdicts_form.txt"), **(values or {})})
     # One question for all items, not one each: it costs a fraction, and the judge sees what the items have in common.
     # The form demands as many verdicts as there are items, so that none is lost on the way.
-    numbered: list[Json] = [{"number": number, "item": item} for number, item in enumerate(items, start=1)]
-    verdict = await judge.ask(Prompt(instructions, {**material, "items": numbered}), verdicts_form(len(items)))
-    return verdict.reply.verdicts
+    numbered: list[Json] = [{"number": number, "item": item} for number, item in enumerate(window.items, start=1)]
+    form = verdicts_form(len(window.items))
+    rounds = [
+        (await judge.ask(Prompt(instructions, {**material, "items": numbered}), form)).reply.verdicts
+        for material in window.materials
+    ]
+    return [_decisive(verdicts) for verdicts in zip(*rounds, strict=True)]
+
+
+def _decisive(verdicts: Sequence[ItemVerdict]) -> ItemVerdict:
+    """Of several verdicts on one item, by parts of the material: what one part says, others need not say."""
+    order: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
+    return min(verdicts, key=lambda each: order.index(each.verdict))
 
 
 @cache
@@ -102,36 +119,47 @@ async def score_ratio(
     judge: Judge,
     spec: RatioSpec,
     template: str,
-    items: Sequence[Json],
-    material: Mapping[str, Json],
+    windows: Sequence[ItemWindow],
     values: Mapping[str, str] | None = None,
+    *,
+    max_windows: int = MAX_WINDOWS,
+    seed: str = "",
 ) -> Score:
-    """The share of the items whose verdict counts, on 0..1."""
-    if not items:
+    """The share of the items whose verdict counts, on 0..1: of all windows, or of a sample drawn by `seed`."""
+    if not any(window.items for window in windows):
         return Score(value=spec.empty_score, explanation=f"There are no {spec.noun}.", method="single")
-    judged_items = items[:MOST_ITEMS]
-    verdicts = await ask_verdicts(judge, template, judged_items, material, values)
-    counting = [each.verdict in spec.counting_verdicts for each in verdicts]
+    sample = draw_windows([len(window.items) for window in windows], max_windows, seed)
+    verdicts = {at: await ask_verdicts(judge, template, windows[at], values) for at in sample.judged}
+    counting = {at: [each.verdict in spec.counting_verdicts for each in verdicts[at]] for at in sample.judged}
     details: dict[str, Json] = {
         "items": [
             {"item": item, "verdict": each.verdict, "reason": each.reason}
-            for item, each in zip(judged_items, verdicts, strict=True)
-        ]
+            for at in sample.judged
+            for item, each in zip(windows[at].items, verdicts[at], strict=True)
+        ],
+        **sample.details,
     }
-    if len(items) > MOST_ITEMS:
-        details["left_out"] = len(items) - MOST_ITEMS
-    value = sum(counting) / len(counting)
-    explanation = _explanation(spec, verdicts, counting)
+    if any(windows[at].truncated for at in sample.judged):
+        details["truncated"] = True
+    value = sample.share_of(counting)
+    explanation = _explanation(spec, sample, verdicts, counting)
     return Score(value=value, raw_score=value, explanation=explanation, method="single", details=details)
 
 
-def _explanation(spec: RatioSpec, verdicts: Sequence[ItemVerdict], counting: Collection[bool]) -> str:
+def _explanation(
+    spec: RatioSpec,
+    sample: WindowSample,
+    verdicts: Mapping[int, Sequence[ItemVerdict]],
+    counting: Mapping[int, Sequence[bool]],
+) -> str:
     """Like: 2 of 3 statements are relevant. Item 2: it is about something else."""
-    rarer = sum(counting) * 2 < len(counting)  # the reasons worth reading are those of the smaller side
+    flags = [flag for at in sample.judged for flag in counting[at]]
+    rarer = sum(flags) * 2 < len(flags)  # the reasons worth reading are those of the smaller side
     named = [
-        f"Item {number}: {each.reason}"
-        for number, (each, counts) in enumerate(zip(verdicts, counting, strict=True), start=1)
+        f"Item {sum(sample.lengths[:at]) + number}: {each.reason}"
+        for at in sample.judged
+        for number, (each, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
         if counts == rarer
     ]
-    head = f"{sum(counting)} of {len(counting)} {spec.noun} {spec.predicate}."
-    return " ".join([head, *named[:_NAMED]])
+    whole = "" if sample.complete else f", a sample of {sum(sample.lengths)},"
+    return " ".join([f"{sum(flags)} of {len(flags)} {spec.noun}{whole} {spec.predicate}.", *named[:_NAMED]])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import orjson
+from pydantic import BaseModel, Field
 
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.evaluator import ADDED_LATER
 
 TurnField = Literal[
     "input",
@@ -60,10 +62,23 @@ MEANINGS: Mapping[str, str] = {
 }
 
 LONGEST_TEXT = 16_384
-"""Characters of one text that a judge is shown, half from its start and half from its end."""
+"""Characters of one text that a judge is shown, half from its start and half from its end, unless configured."""
 
-LONGEST_FIELD = 4 * LONGEST_TEXT
-"""Characters of one field, where it is a list."""
+TEXTS_PER_FIELD = 4
+"""Texts of the greatest length that a field takes at most, where it is a list."""
+
+
+class TextSettings(BaseModel):
+    """How long the texts are that a judge is shown."""
+
+    longest_text: Annotated[int, ADDED_LATER] = Field(
+        default=LONGEST_TEXT,
+        ge=1000,
+        le=1_000_000,
+        description="Characters of one text that the judge is shown, half from its start and half from its end; of a "
+        "list four times as many.",
+    )
+
 
 _ABSENT_IF_EMPTY = frozenset({"input", "expected_output", "context", "retrieval_context", "system_prompt"})
 
@@ -78,7 +93,11 @@ class JudgeInput:
 
 def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONGEST_TEXT) -> JudgeInput:
     """The named fields of a turn, each text cut to `longest_text` characters with a mark where it was cut."""
-    content = {name: to_json_value(getattr(turn, name)) for name in names}
+    return shorten_all({name: to_json_value(getattr(turn, name)) for name in names}, longest_text)
+
+
+def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT) -> JudgeInput:
+    """The same of values by their names."""
     shortened = {name: shorten(value, longest_text) for name, value in content.items()}
     return JudgeInput(shortened, shortened != content)
 
@@ -117,6 +136,11 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
     return [(name, getattr(value, name)) for name in names if name not in {"id", "tool_call_id"}]
 
 
+def longest_field(longest_text: int) -> int:
+    """Characters of a field that is a list, of texts of such a length."""
+    return TEXTS_PER_FIELD * max(LONGEST_TEXT, longest_text)
+
+
 def shorten(value: Json, longest_text: int = LONGEST_TEXT) -> Json:
     """The value with every text cut to `longest_text` characters, and a long list cut in its middle."""
     if isinstance(value, str):
@@ -124,7 +148,8 @@ def shorten(value: Json, longest_text: int = LONGEST_TEXT) -> Json:
     if isinstance(value, dict):
         return {key: shorten(item, longest_text) for key, item in cast("dict[str, Json]", value).items()}
     if isinstance(value, list):
-        return _cut_list([shorten(item, longest_text) for item in cast("list[Json]", value)])
+        items = [shorten(item, longest_text) for item in cast("list[Json]", value)]
+        return _cut_list(items, longest_field(longest_text))
     return value
 
 
@@ -136,12 +161,12 @@ def cut(text: str, longest: int) -> str:
     return f"{text[:half]} [… {len(text) - 2 * half} characters left out …] {text[-half:]}"
 
 
-def _cut_list(items: list[Json]) -> list[Json]:
+def _cut_list(items: list[Json], longest: int) -> list[Json]:
     """As many items as fit from the start and from the end by turns, with a mark between them."""
     sizes = [size_of(item) for item in items]
-    if sum(sizes) <= LONGEST_FIELD:
+    if sum(sizes) <= longest:
         return items
-    head, tail = fit_both_ends(sizes, LONGEST_FIELD)
+    head, tail = fit_both_ends(sizes, longest)
     return [*items[:head], f"[… {len(items) - head - tail} items left out …]", *items[len(items) - tail :]]
 
 

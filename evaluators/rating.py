@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.judge import Judge, Prompt
-from evaluators.judge_input import JudgeInput
+from evaluators.judge_input import JudgeInput, TextSettings
 from evaluators.prompts import fill, load
 from evaluators.results import Score
 from evaluators.scale import BINARY, Scale
@@ -50,7 +50,7 @@ class Rubric(BaseModel):
         return self
 
 
-class Rating(BaseModel):
+class Rating(TextSettings):
     """How the judge is asked for a number, and how a score is made of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER
-from evaluators.judge_input import LONGEST_TEXT, fit_both_ends, shorten, size_of, to_json_value
+from evaluators.judge_input import TextSettings, fit_both_ends, shorten, size_of, to_json_value
+from evaluators.windows import MOST_AT_ONCE, WindowSettings, split_evenly
 
 CHARACTERS_PER_TOKEN = 4
 """How many characters a token has, about: for budgets, where being 20 % wrong costs little."""
@@ -25,14 +27,15 @@ NOT_RECORDED = "parts of this turn were not recorded; what they said is unknown"
 MAX_INCOMPLETE = 0.5
 
 
-class TranscriptSettings(BaseModel):
+class TranscriptSettings(TextSettings):
     """Which conversations a judge is shown, and how much of them."""
 
     token_budget: int = Field(
         default=12_000,
         ge=500,
         le=1_000_000,
-        description="About how many tokens of a conversation the judge is shown; of a longer one not the middle.",
+        description="About how many tokens of a conversation one question shows; of a longer one not the middle, or, "
+        "where turns are judged one by one, some of them with those before.",
     )
     max_incomplete: Annotated[float, ADDED_LATER] = Field(
         default=MAX_INCOMPLETE,
@@ -42,31 +45,56 @@ class TranscriptSettings(BaseModel):
     )
 
 
+class ConversationSettings(TranscriptSettings, WindowSettings):
+    """How a conversation is shown whose turns are judged one by one."""
+
+
+VisibleTurn = tuple[int, Turn, Mapping[str, Json]]
+"""A turn with its number, counted from 1 in the whole conversation, and what of it is shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The shown turns as JSON, with their numbers, counted from 1 in the whole conversation.
+    """The shown turns of a conversation of `length` turns, in order.
 
-    `truncated` says that turns or parts of texts were left out.
+    `truncated` says that turns or parts of texts were left out. `judged` are the numbers of those that are judged with
+    it, where these are some.
     """
 
-    turns: Sequence[tuple[int, Turn, Mapping[str, Json]]]
-    omitted: int
+    turns: Sequence[VisibleTurn]
+    length: int
     truncated: bool
+    judged: Sequence[int] = ()
+
+    @property
+    def omitted(self) -> int:
+        """How many turns are not shown."""
+        return self.length - len(self.turns)
 
     @property
     def content(self) -> list[Json]:
-        """The turns in order, with a mark where some were left out."""
-        contents: list[Json] = [dict(content) for _, _, content in self.turns]
-        if self.omitted:
-            gap = next(at for at, (number, _, _) in enumerate(self.turns) if number > at + 1)
-            contents.insert(gap, f"[… {self.omitted} turns left out …]")
-        return contents
+        """The turns in order, with a mark wherever some were left out."""
+        contents: list[Json] = []
+        following = 1
+        for number, _, content in self.turns:
+            contents += _gap(number - following)
+            contents.append(dict(content))
+            following = number + 1
+        return contents + _gap(self.length + 1 - following)
+
+
+def _gap(turns: int) -> list[Json]:
+    return [f"[… {turns} turns left out …]"] if turns else []
 
 
 def build_transcript(
-    case: Conversation, names: Iterable[str], token_budget: int, *, always: Sequence[str] = ALWAYS_WORTH_SHOWING
+    case: Conversation,
+    names: Iterable[str],
+    settings: TranscriptSettings,
+    *,
+    always: Sequence[str] = ALWAYS_WORTH_SHOWING,
 ) -> Transcript:
-    """The named fields of the conversation's turns, the first and the last as far as the budget goes.
+    """The named fields of the conversation's turns, the first and the last as far as the token budget goes.
 
     Which turns are shown depends on nothing but the conversation: by turns one from the end and one from the start,
     the last first. A turn without any of the fields is shown with its number alone. `always` are shown in any case
@@ -75,23 +103,75 @@ def build_transcript(
     Raises:
         NotApplicable: the conversation has no turn.
     """
+    turns, cut = _visible_turns(case, names, settings, always)
+    head, tail = fit_both_ends([size_of(content) for _, _, content in turns], _budget(settings))
+    positions = (
+        range(len(turns))
+        if head + tail == len(turns)
+        else (*range(head), *range(len(turns) - max(tail, 1), len(turns)))
+    )
+    return _transcript(turns, cut, positions)
+
+
+def build_windows(
+    case: Conversation,
+    names: Iterable[str],
+    settings: TranscriptSettings,
+    is_judged: Callable[[Turn], bool],
+    lookback: int | None = None,
+) -> Sequence[Transcript]:
+    """What the judge is shown of a conversation to judge some of its turns: one transcript if they fit into it.
+
+    Else several, each with the turns that it is about and those before them, at most `lookback`, as far as the token
+    budget goes: the nearest and the first.
+
+    Raises:
+        NotApplicable: the conversation has no turn.
+    """
+    turns, cut = _visible_turns(case, names, settings, ALWAYS_WORTH_SHOWING)
+    judged = [at for at, (_, turn, _) in enumerate(turns) if is_judged(turn)]
+    sizes = [size_of(content) for _, _, content in turns]
+    budget = _budget(settings)
+    if len(judged) <= MOST_AT_ONCE and (sum(sizes) <= budget or not judged):
+        whole = build_transcript(case, names, settings)
+        return [replace(whole, judged=[at + 1 for at in judged])]
+    stretches = [sum(sizes[before + 1 : at + 1]) for before, at in zip([judged[0] - 1, *judged], judged, strict=False)]
+    windows: list[Transcript] = []
+    for run in split_evenly(stretches, budget * _OWN_SHARE // 100):
+        core = range(judged[run.start], judged[run.stop - 1] + 1)
+        before = range(0 if lookback is None else max(0, core.start - lookback), core.start)
+        head, tail = fit_both_ends([sizes[at] for at in before], budget - sum(sizes[at] for at in core))
+        window = _transcript(turns, cut, (*before[:head], *before[len(before) - tail :], *core))
+        lost = head + tail < len(before) or any(at in cut for at in core)
+        windows.append(replace(window, truncated=lost, judged=[at + 1 for at in judged[run.start : run.stop]]))
+    return windows
+
+
+_OWN_SHARE = 67
+"""Percent of the token budget that the turns of a window may take; the rest is for those before them."""
+
+
+def _budget(settings: TranscriptSettings) -> int:
+    return settings.token_budget * CHARACTERS_PER_TOKEN
+
+
+def _visible_turns(
+    case: Conversation, names: Iterable[str], settings: TranscriptSettings, always: Sequence[str]
+) -> tuple[Sequence[VisibleTurn], AbstractSet[int]]:
+    """Every turn with what may be shown of it, and the positions of those with a text that was cut."""
     if not case.turns:
         raise NotApplicable("missing_field: turns")
-    budget = token_budget * CHARACTERS_PER_TOKEN
-    longest = min(LONGEST_TEXT, budget // 2)
+    longest = min(settings.longest_text, _budget(settings) // 2)
     wanted = tuple(dict.fromkeys((*always, *names)))
     whole = [{"number": number, **_fields(turn, wanted)} for number, turn in enumerate(case.turns, start=1)]
     cut = [{name: shorten(value, longest) for name, value in each.items()} for each in whole]
-    head, tail = fit_both_ends([size_of(each) for each in cut], budget)
-    positions = (
-        range(len(cut)) if head + tail == len(cut) else (*range(head), *range(len(cut) - max(tail, 1), len(cut)))
-    )
-    omitted = len(cut) - len(positions)
-    return Transcript(
-        turns=[(at + 1, case.turns[at], cut[at]) for at in positions],
-        omitted=omitted,
-        truncated=omitted > 0 or any(whole[at] != cut[at] for at in positions),
-    )
+    turns = [(at + 1, case.turns[at], each) for at, each in enumerate(cut)]
+    return turns, {at for at, each in enumerate(cut) if each != whole[at]}
+
+
+def _transcript(turns: Sequence[VisibleTurn], cut: AbstractSet[int], positions: Sequence[int]) -> Transcript:
+    visible = [turns[at] for at in positions]
+    return Transcript(visible, len(turns), len(visible) < len(turns) or any(at in cut for at in positions))
 
 
 def _fields(turn: Turn, names: Iterable[str]) -> dict[str, Json]:

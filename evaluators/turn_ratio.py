@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
-from evaluators.item_verdicts import VERDICT_PROMPTS, RatioSpec, extract_items, score_ratio
+from evaluators.identity import turn_id_of
+from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, extract_items, score_ratio
 from evaluators.judge import Judge
-from evaluators.judge_input import JudgeInput, build_judge_input
+from evaluators.judge_input import build_judge_input, cut, longest_field, size_of
 from evaluators.results import Score
 from evaluators.trivial_answer import is_trivial_answer
+from evaluators.windows import WindowSettings, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +41,43 @@ class TurnRatioSpec:
         )
         return (*own, *VERDICT_PROMPTS)
 
-    async def score(self, case: Turn, judge: Judge, ratio: RatioSpec | None = None) -> Score:
-        """The share of the turn's items whose verdict counts; `share` replaces the usual counting."""
-        source = build_judge_input(case, (self.list_field,) if self.list_field else self.extract_from)
-        items = await self._items(source, judge)
-        beside = build_judge_input(
-            case, [name for name in self.companion_fields if getattr(case, name) not in (None, ())]
+    async def score(self, case: Turn, judge: Judge, settings: WindowSettings, ratio: RatioSpec | None = None) -> Score:
+        """The share of the turn's items whose verdict counts; `ratio` replaces the usual counting."""
+        longest = settings.longest_text
+        items, truncated = await self._items(case, judge, longest)
+        named = [name for name in self.companion_fields if getattr(case, name) not in (None, ())]
+        beside = build_judge_input(case, named, longest)
+        windows = [
+            ItemWindow(
+                items=items[run.start : run.stop],
+                materials=(beside.content,),
+                truncated=truncated or beside.truncated,
+            )
+            for run in split([size_of(item) for item in items], longest_field(longest))
+        ]
+        return await score_ratio(
+            judge,
+            ratio or self.ratio,
+            f"{self.name}_verdicts.txt",
+            windows,
+            max_windows=settings.max_windows,
+            seed=turn_id_of(case),
         )
-        template = f"{self.name}_verdicts.txt"
-        score = await score_ratio(judge, ratio or self.ratio, template, items, beside.content)
-        if source.truncated or beside.truncated:
-            return replace(score, details={**score.details, "truncated": True})
-        return score
 
-    async def _items(self, source: JudgeInput, judge: Judge) -> Sequence[Json]:
+    async def _items(self, case: Turn, judge: Judge, longest: int) -> tuple[Sequence[Json], bool]:
+        """The items, and whether something was left out for its length."""
         if self.list_field is not None:
-            items: Sequence[Json] = source.content[self.list_field]
-            return items
+            texts: Sequence[str] = getattr(case, self.list_field)
+            visible = [cut(text, longest) for text in texts]
+            return visible, visible != list(texts)
+        source = build_judge_input(case, self.extract_from, longest)
         if all(isinstance(text, str) and is_trivial_answer(text) for text in source.content.values()):
-            return ()
+            return (), False
         material = {name: value for name, value in source.content.items() if value}
-        return await extract_items(judge, f"{self.name}_items.txt", material)
+        return await extract_items(judge, f"{self.name}_items.txt", material), source.truncated
 
 
-class TurnRatio(Evaluator[Turn]):
+class TurnRatio(WindowSettings, Evaluator[Turn]):
     """The share of a turn's items whose verdict counts. A kind of it says which spec it makes."""
 
     spec: ClassVar[TurnRatioSpec]
@@ -74,4 +89,4 @@ class TurnRatio(Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        return await self.spec.score(case, judge)
+        return await self.spec.score(case, judge, self)

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from evaluators.cases import Conversation, Json
+from evaluators.cases import Conversation
 from evaluators.evaluator import Evaluator, Example
 from evaluators.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
 from evaluators.judge import Judge
-from evaluators.judge_input import JudgeInput, TurnField, shorten, to_json_value
+from evaluators.judge_input import JudgeInput, TurnField, shorten_all, to_json_value
 from evaluators.rating import UniqueNames
 from evaluators.results import Score
 from evaluators.transcript import TranscriptSettings, build_transcript
@@ -44,13 +44,10 @@ class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Convers
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         of_turns = [name for name in self.evaluation_params if name not in _OF_THE_WHOLE]
-        transcript = build_transcript(case, of_turns, self.token_budget, always=())
-        content: dict[str, Json] = {
-            name: shorten(to_json_value(getattr(case, name)))
-            for name in self.evaluation_params
-            if name in _OF_THE_WHOLE
-        }
-        if of_turns:
-            content["turns"] = transcript.content
+        transcript = build_transcript(case, of_turns, self, always=())
+        whole = {name: to_json_value(getattr(case, name)) for name in self.evaluation_params if name in _OF_THE_WHOLE}
+        visible = shorten_all(whole, self.longest_text)
+        content = {**visible.content, "turns": transcript.content} if of_turns else visible.content
+        truncated = visible.truncated or (bool(of_turns) and transcript.truncated)
         instructions = await self.instructions(judge, self.evaluation_params)
-        return await self.rate(judge, instructions, JudgeInput(content, bool(of_turns) and transcript.truncated))
+        return await self.rate(judge, instructions, JudgeInput(content, truncated))

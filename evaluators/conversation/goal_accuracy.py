@@ -50,7 +50,7 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        transcript = build_transcript(case, ("tools_called",), self.token_budget)
+        transcript = build_transcript(case, ("tools_called",), self)
         material: dict[str, Json] = {"turns": transcript.content}
         if case.expected_outcome:
             material["expected_outcome"] = case.expected_outcome

@@ -21,5 +21,6 @@ class KnowledgeRetention(ConversationRatio):
             counting_verdicts=frozenset({"no", "unclear"}), empty_score=1.0, noun="answers", predicate="forget nothing"
         ),
         required_fields=("actual_output",),
+        lookback=None,
     )
     prompts: ClassVar[tuple[str, ...]] = spec.prompts

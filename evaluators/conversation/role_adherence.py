@@ -47,4 +47,4 @@ class RoleAdherence(ConversationRatio):
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         role = case.chatbot_role or self.chatbot_role
-        return await self.spec.score(case, judge, self.token_budget, companions={"chatbot_role": role})
+        return await self.spec.score(case, judge, self, companions={"chatbot_role": role})

@@ -47,4 +47,4 @@ class Faithfulness(TurnRatio):
         ratio = self.spec.ratio
         if self.penalize_unclear:
             ratio = replace(ratio, counting_verdicts=frozenset({"yes"}))
-        return await self.spec.score(case, judge, ratio)
+        return await self.spec.score(case, judge, self, ratio)

@@ -47,4 +47,4 @@ class GEval(GEvalDefinition, Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         instructions = await self.instructions(judge, self.evaluation_params)
-        return await self.rate(judge, instructions, build_judge_input(case, self.evaluation_params))
+        return await self.rate(judge, instructions, build_judge_input(case, self.evaluation_params, self.longest_text))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.judge_input import JudgeInput, shorten
+from evaluators.judge_input import shorten_all
 from evaluators.prompts import check_placeholders, fill, load
 from evaluators.rating import RATING_PROMPTS, Rating
 from evaluators.references import TargetKey, actual_part, expected_part
@@ -72,8 +72,7 @@ class LLMJudge(Rating, Evaluator[Turn]):
             "expected_output": self._expected(case),
             "actual_output": actual_part(case, self.target_output_key),
         }
-        shortened = {name: shorten(value) for name, value in content.items()}
-        return await self.rate(judge, instructions, JudgeInput(shortened, shortened != content))
+        return await self.rate(judge, instructions, shorten_all(content, self.longest_text))
 
     def _expected(self, case: Turn) -> Json:
         if case.expected_output:

@@ -12,7 +12,7 @@ from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge, Prompt
-from evaluators.judge_input import shorten
+from evaluators.judge_input import JudgeInput, TextSettings, shorten_all
 from evaluators.prompts import load
 from evaluators.references import TargetKey, actual_part, expected_part, parse_structured
 from evaluators.results import Score
@@ -47,7 +47,7 @@ class KeyLabels(Reply):
         return sort_by_number(labels)
 
 
-class LLMJudgeStrictJson(Evaluator[Turn]):
+class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     """100 less penalties for each top-level key, at least 0, from 0 to 100.
 
     With N expected keys: a missing or different key costs 100/N, a similar one 50/N, one that was not expected 10/N.
@@ -81,7 +81,8 @@ class LLMJudgeStrictJson(Evaluator[Turn]):
         there = cast("dict[str, Json]", actual) if isinstance(actual, dict) else {}
         wanted = cast("dict[str, Json]", expected)
         open_keys = [key for key, value in wanted.items() if key in there and not _equal(value, there[key])]
-        labelled = await self._label(judge, open_keys, wanted, there) if open_keys else ()
+        visible = self._material(open_keys, wanted, there)
+        labelled = await self._label(judge, visible) if open_keys else ()
         labels = _labels(wanted, there, dict(zip(open_keys, labelled, strict=True)))
         raw = score_of(len(wanted), list(labels.values()))
         reasons: dict[str, Json] = {key: each.reason for key, each in zip(open_keys, labelled, strict=True)}
@@ -91,18 +92,20 @@ class LLMJudgeStrictJson(Evaluator[Turn]):
             range=(0.0, 100.0),
             method="single" if open_keys else "deterministic",
             explanation=_explanation(labels),
-            details={"labels": dict(labels), "reasons": reasons},
+            details={"labels": dict(labels), "reasons": reasons} | ({"truncated": True} if visible.truncated else {}),
         )
 
-    async def _label(
-        self, judge: Judge, keys: Sequence[str], expected: Mapping[str, Json], actual: Mapping[str, Json]
-    ) -> Sequence[KeyLabel]:
-        items: list[Json] = [
-            {"number": number, "key": key, "expected": shorten(expected[key]), "actual": shorten(actual[key])}
+    def _material(self, keys: Sequence[str], expected: Mapping[str, Json], actual: Mapping[str, Json]) -> JudgeInput:
+        items = [
+            {"number": number, "key": key, "expected": expected[key], "actual": actual[key]}
             for number, key in enumerate(keys, start=1)
         ]
-        prompt = Prompt(load("llm_judge_strict_json.txt"), {"items": items}, self.temperature, self.max_tokens)
-        return (await judge.ask(prompt, _labels_of(len(keys)))).reply.labels
+        visible = [shorten_all(each, self.longest_text) for each in items]
+        return JudgeInput({"items": [each.content for each in visible]}, any(each.truncated for each in visible))
+
+    async def _label(self, judge: Judge, visible: JudgeInput) -> Sequence[KeyLabel]:
+        prompt = Prompt(load("llm_judge_strict_json.txt"), visible.content, self.temperature, self.max_tokens)
+        return (await judge.ask(prompt, _labels_of(len(visible.content["items"])))).reply.labels
 
 
 def score_of(expected_keys: int, labels: Sequence[KeyComparison]) -> float:

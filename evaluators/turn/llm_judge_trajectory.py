@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.judge_input import JudgeInput, shorten, to_json_value
+from evaluators.judge_input import shorten_all, to_json_value
 from evaluators.prompts import check_placeholders, fill, load
 from evaluators.rating import RATING_PROMPTS, NonBlank, Rating
 from evaluators.results import Score
@@ -67,8 +67,7 @@ class LLMJudgeTrajectory(Rating, Evaluator[Turn]):
         content: dict[str, Json] = {"agent_run_history": run_history(case), "input": case.input}
         if self.expected_agent_behavior_attribute is not None:
             content["expected_agent_behavior"] = to_json_value(case.attributes[self.expected_agent_behavior_attribute])
-        shortened = {name: shorten(value) for name, value in content.items()}
-        return await self.rate(judge, instructions, JudgeInput(shortened, shortened != content))
+        return await self.rate(judge, instructions, shorten_all(content, self.longest_text))
 
 
 def run_history(case: Turn) -> list[Json]:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, create_model
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge, Prompt
-from evaluators.judge_input import shorten
+from evaluators.judge_input import TextSettings, shorten_all
 from evaluators.prompts import fill, load
 from evaluators.quote_check import contains_quote
 from evaluators.rating import NonBlank, UniqueNames
@@ -50,7 +50,7 @@ class AnswerPair(Reply):
     b: Assessment
 
 
-class PairwiseDimensions(Evaluator[Turn]):
+class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     """Whether the answer is better than another one to the same request: 1 it is, 0.5 a tie, 0 the other is.
 
     The judge scores both in each dimension from 1 to 5, 5 the best, without knowing which is which, and again with
@@ -92,14 +92,18 @@ class PairwiseDimensions(Evaluator[Turn]):
                 "overall": {"actual_output": means["a"], "other_output": means["b"]},
                 "confidence": fmean(_agree(rounds, name) for name in self.dimensions),
                 "dimensions": {name: _details(rounds, name, ours, theirs) for name in self.dimensions},
-            },
+            }
+            | self._truncated(case.input or "", ours, theirs),
         )
+
+    def _truncated(self, *texts: str) -> dict[str, Json]:
+        return {"truncated": True} if any(len(text) > self.longest_text for text in texts) else {}
 
     async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Mapping[str, AnswerPair]:
         lines = "\n".join(f"- {name}: {DIMENSIONS[name]}" for name in self.dimensions)
         instructions = fill(load("pairwise_dimensions.txt"), {"dimensions": lines, "form": _form(self.dimensions)})
-        material = {"input": shorten(request), "a": shorten(a), "b": shorten(b)}
-        reply = (await judge.ask(Prompt(instructions, material), _comparison(self.dimensions))).reply
+        material = shorten_all({"input": request, "a": a, "b": b}, self.longest_text)
+        reply = (await judge.ask(Prompt(instructions, material.content), _comparison(self.dimensions))).reply
         return {name: getattr(reply, name) for name in self.dimensions}
 
 

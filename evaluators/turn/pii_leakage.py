@@ -47,7 +47,7 @@ class PiiLeakage(TurnRatio):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        score = await self.spec.score(case, judge)
+        score = await self.spec.score(case, judge, self)
         leaked = _out_of_nowhere(case)
         return _with(score, leaked) if leaked else score
 

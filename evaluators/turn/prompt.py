@@ -53,4 +53,6 @@ class PromptEvaluator(Rating, Evaluator[Turn]):
         fields = [name for name in TURN_FIELDS if name in self.requires]
         prompt = fill(self.prompt, {name: f"`{name}`" for name in fields})
         values = {"prompt": prompt, "fields": describe_fields(fields), "rating": self.form}
-        return await self.rate(judge, fill(load("prompt.txt"), values), build_judge_input(case, fields))
+        return await self.rate(
+            judge, fill(load("prompt.txt"), values), build_judge_input(case, fields, self.longest_text)
+        )

@@ -37,7 +37,7 @@ from evaluators.prompt_isolation import wrap_untrusted
 from evaluators.quote_check import contains_quote, unsupported_quotes
 from evaluators.reply_parser import find_object
 from evaluators.scale import Scale
-from evaluators.transcript import build_transcript
+from evaluators.transcript import TranscriptSettings, build_transcript
 from evaluators.trivial_answer import is_trivial_answer
 from evaluators.verdict_echo import is_echo
 
@@ -162,7 +162,9 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "JSON or text": parse_json_or_text,
     "fenced JSON": lambda text: parse_json_or_text(f"```json {text}"),
     "a trivial answer": is_trivial_answer,
-    "a transcript": lambda text: build_transcript(Conversation(turns=(Turn(input=text),) * 3), ("input",), 12_000),
+    "a transcript": lambda text: build_transcript(
+        Conversation(turns=(Turn(input=text),) * 3), ("input",), TranscriptSettings()
+    ),
     "a pattern in an answer": lambda text: matches(r"(\w+\s?)*!", text, whole=True),
 }
 """What is built above the patterns: a linear pattern in a loop may take the square all the same."""

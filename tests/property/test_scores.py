@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.expected_score import score_distribution
-from evaluators.item_verdicts import RatioSpec, score_ratio
+from evaluators.item_verdicts import ItemWindow, RatioSpec, score_ratio
 from evaluators.judge import Prompt, Token
 from evaluators.judge_input import cut, fit_both_ends
 from evaluators.prompt_isolation import sanitize, wrap_untrusted
@@ -115,7 +115,7 @@ async def test_how_an_answer_is_cut_into_tokens_does_not_matter(scale, reason, d
 async def test_a_share_is_between_0_and_1(words, counts):
     judge = ScriptedJudge({"verdicts": [{"reason": "r", "verdict": word} for word in words]})
     share = RatioSpec(counting_verdicts=frozenset({counts}), empty_score=1.0, noun="items", predicate="count")
-    score = await score_ratio(judge, share, "bias_verdicts.txt", words, {})
+    score = await score_ratio(judge, share, "bias_verdicts.txt", [ItemWindow(items=words)])
     assert score.value == words.count(counts) / len(words)
 
 

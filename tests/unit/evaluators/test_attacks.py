@@ -67,7 +67,7 @@ async def asked_with(cls, planted):
 async def test_it_stays_inside_the_fence(cls, planted):
     clean_twin, _ = await asked_with(cls, "Paris.")
     asked, _ = await asked_with(cls, planted)
-    assert [each.prompt.instructions for each in asked] == [each.prompt.instructions for each in clean_twin]
+    assert {each.prompt.instructions for each in asked} == {each.prompt.instructions for each in clean_twin}
     for each in asked:
         if each.prompt.constant:
             continue

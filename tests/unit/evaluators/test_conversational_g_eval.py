@@ -9,7 +9,7 @@ from evaluators.errors import NotApplicable
 from evaluators.evaluation import evaluate
 from evaluators.results import Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, verdict_tokens
-from evaluators.transcript import build_transcript
+from evaluators.transcript import TranscriptSettings, build_transcript
 
 TALK = a_conversation(
     ("Hi", "Hello"),
@@ -161,16 +161,19 @@ async def test_a_long_conversation_is_shown_without_its_middle():
 
 def test_the_window_is_the_same_every_time():
     case = long_talk(50, 400)
-    assert build_transcript(case, (), 1000).content == build_transcript(case, (), 1000).content
+    assert (
+        build_transcript(case, (), TranscriptSettings(token_budget=1000)).content
+        == build_transcript(case, (), TranscriptSettings(token_budget=1000)).content
+    )
 
 
 def test_within_the_budget_nothing_is_left_out():
-    transcript = build_transcript(long_talk(50, 400), (), 10_000)
+    transcript = build_transcript(long_talk(50, 400), (), TranscriptSettings(token_budget=10_000))
     assert (len(transcript.turns), transcript.truncated) == (50, False)
 
 
 def test_one_huge_turn_is_cut_but_shown():
-    transcript = build_transcript(long_talk(3, 100_000), (), 500)
+    transcript = build_transcript(long_talk(3, 100_000), (), TranscriptSettings(token_budget=500))
     assert [number for number, _, _ in transcript.turns][-1] == 3
     assert transcript.truncated
     assert len(str(transcript.content)) < 500 * 4 * 2
@@ -178,4 +181,4 @@ def test_one_huge_turn_is_cut_but_shown():
 
 def test_a_conversation_without_turns():
     with pytest.raises(NotApplicable):
-        build_transcript(a_conversation(), (), 1000)
+        build_transcript(a_conversation(), (), TranscriptSettings())

@@ -211,13 +211,6 @@ async def test_empty_and_repeated_items_are_dropped():
     assert (await score("answer_relevancy", judge)).value == 0.5
 
 
-@pytest.mark.parametrize(("items", "left_out"), [(50, None), (51, 1), (60, 10)])
-async def test_more_items_than_can_be_judged(items, left_out):
-    judge = saying([f"item {n}" for n in range(items)], *["yes"] * 50)
-    outcome = await score("answer_relevancy", judge)
-    assert (outcome.value, outcome.details.get("left_out")) == (1.0, left_out)
-
-
 @pytest.mark.parametrize(("kind", "value"), [("answer_relevancy", 0.0), ("faithfulness", 0.0), ("toxicity", 0.0)])
 async def test_answers_without_a_word(kind, value):
     judge = saying(["never"])
