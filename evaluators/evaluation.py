@@ -19,7 +19,7 @@ from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, jury_s
 from evaluators.judges.metered import Metered
 from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usage
 from evaluators.transcript import MAX_INCOMPLETE, TranscriptSettings
-from evaluators.trivial_answer import is_trivial_answer
+from evaluators.trivial_answer import is_trivial_answer, worst_score
 
 logger = logging.getLogger(__name__)
 
@@ -201,14 +201,8 @@ def _max_incomplete(evaluator: Evaluator[Any], case: Turn | Conversation) -> flo
 
 
 def _worthless(evaluator: Evaluator[Any], field: str) -> Score:
-    lowest, highest = evaluator.score_range
-    value = 0.0 if evaluator.direction == "higher_is_better" else 1.0
-    return Score(
-        value=value,
-        explanation=f"{field} says nothing: it has no word in it.",
-        raw_score=lowest if value == 0.0 else highest,
-        range=(lowest, highest),
-    )
+    higher = evaluator.direction == "higher_is_better"
+    return worst_score(field, evaluator.score_range, higher_is_better=higher)
 
 
 def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered) -> Score:

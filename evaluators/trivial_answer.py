@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from evaluators.results import Score
+
 _OPENERS = frozenset(
     {
         "thought process:",
@@ -21,3 +23,14 @@ def is_trivial_answer(text: str) -> bool:
     if text.strip().casefold() in _OPENERS:
         return True
     return all(unicodedata.category(character)[0] in "ZCP" for character in text)
+
+
+def worst_score(field: str, score_range: tuple[float, float], *, higher_is_better: bool) -> Score:
+    """The score of a case of which a field says nothing."""
+    lowest, highest = score_range
+    return Score(
+        value=0.0 if higher_is_better else 1.0,
+        explanation=f"{field} says nothing: it has no word in it.",
+        raw_score=lowest if higher_is_better else highest,
+        range=score_range,
+    )

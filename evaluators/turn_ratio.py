@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,23 +11,25 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
 from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, extract_items, score_ratio
 from evaluators.judge import Judge
-from evaluators.judge_input import build_judge_input, cut, longest_field, size_of
+from evaluators.judge_input import build_judge_input, cut, longest_field, shorten, size_of
 from evaluators.results import Score
 from evaluators.trivial_answer import is_trivial_answer
-from evaluators.windows import WindowSettings, split
+from evaluators.windows import WindowSettings, split, split_evenly
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRatioSpec:
     """Where the items come from, what they are judged with, and how they are counted.
 
-    `name` begins the names of the prompt templates. `apart` are the turn's fields that the judge takes apart into
-    items; or `listed` is a field that is a list of items already. `beside` are the fields shown with the items.
+    `name` begins the names of the prompt templates. `extract_from` are the turn's fields that the judge takes apart
+    into items, with `extract_beside` in view; or `list_field` is a list of items already. `companion_fields` are shown
+    with the items.
     """
 
     name: str
     ratio: RatioSpec
     extract_from: tuple[str, ...] = ()
+    extract_beside: tuple[str, ...] = ()
     list_field: str | None = None
     companion_fields: tuple[str, ...] = ()
 
@@ -41,17 +43,29 @@ class TurnRatioSpec:
         )
         return (*own, *VERDICT_PROMPTS)
 
-    async def score(self, case: Turn, judge: Judge, settings: WindowSettings, ratio: RatioSpec | None = None) -> Score:
-        """The share of the turn's items whose verdict counts; `ratio` replaces the usual counting."""
+    async def score(
+        self,
+        case: Turn,
+        judge: Judge,
+        settings: WindowSettings,
+        ratio: RatioSpec | None = None,
+        sources: Mapping[str, Sequence[Json]] | None = None,
+    ) -> Score:
+        """The share of the turn's items whose verdict counts; `ratio` replaces the usual counting.
+
+        `sources` are lists that are shown with the items, like the companion fields, but in parts where they are too
+        long for one question: then each part has its question, and what one of them says decides.
+        """
         longest = settings.longest_text
-        items, truncated = await self._items(case, judge, longest)
+        items, cut_items = await self._items(case, judge, longest)
         named = [name for name in self.companion_fields if getattr(case, name) not in (None, ())]
         beside = build_judge_input(case, named, longest)
+        parts, cut_parts = _parts(sources or {}, settings)
         windows = [
             ItemWindow(
                 items=items[run.start : run.stop],
-                materials=(beside.content,),
-                truncated=truncated or beside.truncated,
+                materials=[{**beside.content, **part} for part in parts],
+                truncated=cut_items or cut_parts or beside.truncated,
             )
             for run in split([size_of(item) for item in items], longest_field(longest))
         ]
@@ -60,7 +74,7 @@ class TurnRatioSpec:
             ratio or self.ratio,
             f"{self.name}_verdicts.txt",
             windows,
-            max_windows=settings.max_windows,
+            max_windows=max(1, settings.max_windows // len(parts)),
             seed=turn_id_of(case),
         )
 
@@ -70,11 +84,32 @@ class TurnRatioSpec:
             texts: Sequence[str] = getattr(case, self.list_field)
             visible = [cut(text, longest) for text in texts]
             return visible, visible != list(texts)
-        source = build_judge_input(case, self.extract_from, longest)
-        if all(isinstance(text, str) and is_trivial_answer(text) for text in source.content.values()):
+        source = build_judge_input(case, (*self.extract_from, *self.extract_beside), longest)
+        texts = [source.content[name] for name in self.extract_from]
+        if all(isinstance(text, str) and is_trivial_answer(text) for text in texts):
             return (), False
         material = {name: value for name, value in source.content.items() if value}
         return await extract_items(judge, f"{self.name}_items.txt", material), source.truncated
+
+
+def _parts(
+    sources: Mapping[str, Sequence[Json]], settings: WindowSettings
+) -> tuple[Sequence[Mapping[str, Json]], bool]:
+    """The sources in parts that fit into one question each, and whether something was left out for its length."""
+    pieces = [(name, value) for name, values in sources.items() for value in values]
+    visible = [(name, shorten(value, settings.longest_text)) for name, value in pieces]
+    if not visible:
+        return [{}], False
+    runs = split_evenly(
+        [size_of(value) for _, value in visible], longest_field(settings.longest_text), most=len(visible)
+    )
+    parts: list[dict[str, Json]] = []
+    for run in runs[: settings.max_windows]:
+        part: dict[str, list[Json]] = {}
+        for name, value in visible[run.start : run.stop]:
+            part.setdefault(name, []).append(value)
+        parts.append({**part})
+    return parts, visible != pieces or len(runs) > len(parts)
 
 
 class TurnRatio(WindowSettings, Evaluator[Turn]):

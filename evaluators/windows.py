@@ -59,9 +59,9 @@ def split(sizes: Sequence[int], budget: int) -> tuple[range, ...]:
     return split_evenly(sizes, budget)
 
 
-def split_evenly(sizes: Sequence[int], budget: int) -> tuple[range, ...]:
-    """The same in windows of about 25 at most, also where all would fit into one question."""
-    even = -(-len(sizes) // -(-len(sizes) // WINDOW))  # windows of about the same length, not 25, 25 and 1
+def split_evenly(sizes: Sequence[int], budget: int, most: int = WINDOW) -> tuple[range, ...]:
+    """The same in windows of about the same length, `most` at most, also where all would fit into one question."""
+    even = -(-len(sizes) // -(-len(sizes) // most))  # not 25, 25 and 1
     windows: list[range] = []
     start = room = 0
     for at, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""Faithfulness of an answer to the passages that it was made from."""
+"""Faithfulness of an answer to what it was made from: retrieved passages, and results of tools."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evaluators.cases import Turn
+from evaluators.cases import Json, Turn
+from evaluators.errors import NotApplicable
 from evaluators.item_verdicts import RatioSpec
 from evaluators.judge import Judge
+from evaluators.judge_input import to_json_value
 from evaluators.results import Score
+from evaluators.trivial_answer import is_trivial_answer, worst_score
 from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
 
 
 class Faithfulness(TurnRatio):
-    """The share of the answer's claims that the retrieved passages do not contradict.
+    """The share of the answer's claims that its sources do not contradict.
 
-    The judge lists the claims, then gives each a verdict; with `penalize_unclear` only those count that the passages
-    support. An answer without claims gets 1.
+    The sources are the retrieved passages and what the application's tools returned; a turn with neither is skipped
+    (`missing_field: retrieval_context`). The judge lists the claims of the answer, with the question in view, then
+    gives each a verdict; with `penalize_unclear` only those count that the sources support. An answer without claims
+    gets 1. Sources that are too long for one question are shown in parts: a claim that one part supports is supported.
     """
 
     kind: ClassVar[str] = "faithfulness"
@@ -28,23 +33,30 @@ class Faithfulness(TurnRatio):
             counting_verdicts=frozenset({"yes", "unclear"}),
             empty_score=1.0,
             noun="claims",
-            predicate="keep to the passages",
+            predicate="keep to the sources",
         ),
         extract_from=("actual_output",),
-        companion_fields=("retrieval_context",),
+        extract_beside=("input",),
     )
     prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
-    penalize_unclear: bool = Field(default=False, description="Whether claims beyond the passages count as unfaithful.")
+    penalize_unclear: bool = Field(default=False, description="Whether claims beyond the sources count as unfaithful.")
 
     @property
-    def lowest_if_trivial(self) -> str | None:
-        """The answer."""
-        return "actual_output"
+    def requires(self) -> frozenset[str]:
+        """The answer. Its sources may be of two kinds, of which a turn needs one."""
+        return frozenset({"actual_output"})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
+        tools: list[Json] = [to_json_value(call) for call in case.tools_called if call.result not in (None, "")]
+        sources = {"retrieval_context": [*case.retrieval_context], "tools_called": tools}
+        sources = {name: values for name, values in sources.items() if values}
+        if not sources:
+            raise NotApplicable("missing_field: retrieval_context")
+        if is_trivial_answer(case.actual_output or ""):
+            return worst_score("actual_output", self.score_range, higher_is_better=True)
         ratio = self.spec.ratio
         if self.penalize_unclear:
             ratio = replace(ratio, counting_verdicts=frozenset({"yes"}))
-        return await self.spec.score(case, judge, self, ratio)
+        return await self.spec.score(case, judge, self, ratio, sources)

@@ -346,6 +346,29 @@ async def test_a_late_turn_makes_the_next_revision_also_after_a_restart(bench: B
     assert ledger[1].supersedes == (ledger[0].evaluation_id,)
 
 
+class LaterLength(Length):
+    """The same as a later version calculates it."""
+
+    revision: ClassVar[int] = 2
+
+
+class LaterTurns(Turns):
+    revision: ClassVar[int] = 2
+
+
+async def test_what_is_done_is_not_judged_again_under_a_later_version(bench: Bench) -> None:
+    """An upgrade that corrects an evaluator changes its version, and so the ids of its evaluations."""
+    await bench.put(turn(1), turn(2), turn(3, "other"))
+    async with bench.running(monitor(Length(name="a"), Turns(name="b"))):
+        before = await bench.until(5)
+    await bench.put(turn(4, "third"))
+    async with bench.running(monitor(LaterLength(name="a"), LaterTurns(name="b"))):
+        ledger = await bench.until(7)
+    later = ledger[len(before) :]
+    assert {(each.evaluator, each.subject.conversation_id) for each in later} == {("a", "third"), ("b", "third")}
+    assert {each.evaluator_version for each in later}.isdisjoint(each.evaluator_version for each in before)
+
+
 async def test_sampling_keeps_or_leaves_whole_conversations(bench: Bench) -> None:
     await bench.put(*(turn(n, f"conversation-{n % 40}") for n in range(1, 201)))
     chosen = {f"conversation-{n}" for n in range(40) if draw("evalstream", f"conversation-{n}") < 0.3}

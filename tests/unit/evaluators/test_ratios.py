@@ -109,11 +109,38 @@ async def test_what_the_judge_is_shown():
     judge = saying(["a claim"], "yes")
     await score("faithfulness", judge)
     apart, each = (asked.prompt.material for asked in judge.questions)
-    assert apart == {"actual_output": "Yes, within 30 days. We love shoes."}
+    assert apart == {"actual_output": "Yes, within 30 days. We love shoes.", "input": "Can I return shoes?"}
     assert each == {
         "retrieval_context": ["Returns: 30 days.", "Shipping: 2 days."],
         "items": [{"number": 1, "item": "a claim"}],
     }
+
+
+async def test_results_of_tools_are_sources():
+    """Answers of agents were always skipped."""
+    calls = (ToolCall(name="find", arguments={"order": 1}, result={"state": "sent"}), ToolCall(name="log", result=None))
+    judge = saying(["It was sent."], "yes")
+    assert (await score("faithfulness", judge, a_turn("Where is it?", "Sent.", tools_called=calls))).value == 1.0
+    assert judge.questions[1].prompt.material == {
+        "tools_called": [{"name": "find", "arguments": {"order": 1}, "result": {"state": "sent"}}],
+        "items": [{"number": 1, "item": "It was sent."}],
+    }
+
+
+@pytest.mark.parametrize("calls", [(), (ToolCall(name="log"),), (ToolCall(name="log", result=""),)])
+@pytest.mark.parametrize("answer", ["It was sent.", "…"])
+async def test_an_answer_without_sources_is_skipped(calls, answer):
+    judge = saying([])
+    assert await score("faithfulness", judge, a_turn("Where?", answer, tools_called=calls)) == Skipped(
+        reason="missing_field: retrieval_context"
+    )
+    assert judge.questions == []
+
+
+async def test_an_answer_is_taken_apart_without_a_question_where_there_is_none():
+    judge = saying(["a claim"], "yes")
+    await score("faithfulness", judge, a_turn(None, "Yes.", retrieval_context=("It is so.",)))
+    assert judge.questions[0].prompt.material == {"actual_output": "Yes."}
 
 
 async def test_wishes_come_from_the_history_too():

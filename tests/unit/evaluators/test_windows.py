@@ -4,6 +4,7 @@ from statistics import fmean
 
 import pytest
 
+from evaluators.cases import ToolCall
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.evaluation import evaluate
 from evaluators.results import Score, Skipped
@@ -142,6 +143,32 @@ async def test_every_passage_is_judged_and_no_mark_is(count):
     assert [each["item"] for each in outcome.details["items"]] == list(passages)
     assert "truncated" not in outcome.details
     assert max(len(str(each.prompt.material["items"])) for each in judge.questions) < 70_000
+
+
+async def test_every_passage_is_a_source():
+    """Of many long passages the middle ones were left out, and what only they say was unsupported."""
+    passages = tuple(f"fact {n} " + "x" * 10_000 for n in range(14))
+    results = tuple(ToolCall(name="look", result=f"fact {n} " + "x" * 10_000) for n in range(14, 20))
+
+    def answer(prompt, reply):
+        if "items" in reply.model_fields:
+            return {"items": ["fact 0", "fact 9", "fact 19", "fact 99", "no fact 7"]}
+        sources = str(prompt.material)
+
+        def verdict(item):
+            wrong = item.startswith("no ") and f"{item.removeprefix('no ')} x" in sources
+            return "no" if wrong else "yes" if f"{item} x" in sources else "unclear"
+
+        return {"verdicts": [{"reason": "r", "verdict": verdict(each["item"])} for each in prompt.material["items"]]}
+
+    turn = a_turn(retrieval_context=passages, tools_called=results)
+    judge = ScriptedJudge(answer)
+    outcome = await score("faithfulness", judge, turn, penalize_unclear=True)
+    assert [each["verdict"] for each in outcome.details["items"]] == ["yes", "yes", "yes", "unclear", "no"]
+    assert (outcome.value, "truncated" in outcome.details) == (3 / 5, False)
+    assert len(judge.questions) == 5
+    few = await score("faithfulness", ScriptedJudge(answer), turn, max_windows=2)
+    assert few.details["truncated"] is True  # not all sources could be shown
 
 
 @pytest.mark.parametrize("items", [50, 51, 130])
