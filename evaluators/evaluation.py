@@ -158,10 +158,17 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
 async def _unguarded(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered) -> Outcome:
     if (reason := _not_judgeable(evaluator, case)) is not None:
         return Skipped(reason=reason)
-    if (field := evaluator.lowest_if_trivial) is not None and is_trivial_answer(getattr(case, field)):
+    if (field := evaluator.lowest_if_trivial) is not None and _says_nothing(case, field):
         return _finished(evaluator, _worthless(evaluator, field), judge)
     outcome = _checked(await evaluator.evaluate(case, judge))
     return _finished(evaluator, _with_gaps(case, outcome), judge) if isinstance(outcome, Score) else outcome
+
+
+def _says_nothing(case: Turn | Conversation, field: str) -> bool:
+    """Whether a field has no word, unless that is what was expected, as `[]` may be."""
+    text: str = getattr(case, field)
+    expected = case.expected_output if isinstance(case, Turn) and field == "actual_output" else None
+    return is_trivial_answer(text) and not (expected and expected.split() == text.split())
 
 
 def _with_gaps(case: Turn | Conversation, score: Score) -> Score:

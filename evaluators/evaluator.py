@@ -74,8 +74,13 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     def version(self) -> str:
         """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
         definition = self.model_dump(mode="json", exclude={*self.cosmetic, *self._unused()})
-        parts = [self.kind, self.revision, definition, [load(name) for name in self.prompts]]
+        parts = [self.kind, self.calculation, definition, [load(name) for name in self.prompts]]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+
+    @property
+    def calculation(self) -> int:
+        """The revision that this definition is calculated by; an earlier one where later changes do not touch it."""
+        return self.revision
 
     def _unused(self) -> set[str]:
         """The fields that were added later and have their default."""

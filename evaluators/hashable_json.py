@@ -1,27 +1,59 @@
-"""JSON values that can be compared by their hash: equal ones are found without comparing each with each."""
+"""Equality of JSON values: true is not 1, but 1 is 1.0. By a hash, equal ones are found without comparing all pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import cast
 
 from evaluators.cases import Json
 
 
-def to_hashable(value: Json, *, bool_is_number: bool = True) -> Hashable:
-    """A value that is equal to another's exactly if the JSON values are. For Python, `true` is 1; for JSON Schema not.
+def to_hashable(value: Json) -> Hashable:
+    """A value that is equal to another's exactly if the JSON values are.
 
     Raises:
         RecursionError: it is nested too deeply.
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, bool) and not bool_is_number:
+    if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Json]", value).items()
-        return (dict, frozenset((key, to_hashable(each, bool_is_number=bool_is_number)) for key, each in items))
+        return (dict, frozenset((key, to_hashable(each)) for key, each in items))
     if isinstance(value, Sequence):
         each_of = cast("Sequence[Json]", value)
-        return (list, tuple([to_hashable(each, bool_is_number=bool_is_number) for each in each_of]))
+        return (list, tuple([to_hashable(each) for each in each_of]))
     return cast("Hashable", value)
+
+
+def equal(ours: Json, theirs: Json, normal: Callable[[str], str] = str) -> bool:
+    """Whether two JSON values are equal, however deep; texts and keys as `normal` makes them."""
+    pairs: list[tuple[Json, Json]] = [(ours, theirs)]
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            mine = {normal(key): value for key, value in cast("dict[str, Json]", one).items()}
+            yours = {normal(key): value for key, value in cast("dict[str, Json]", other).items()}
+            if mine.keys() != yours.keys():
+                return False
+            pairs += [(value, yours[key]) for key, value in mine.items()]
+        elif isinstance(one, list) and isinstance(other, list):
+            items, others = cast("list[Json]", one), cast("list[Json]", other)
+            if len(items) != len(others):
+                return False
+            pairs += zip(items, others, strict=True)
+        elif not _equal_scalars(one, other, normal):
+            return False
+    return True
+
+
+def _equal_scalars(one: Json, other: Json, normal: Callable[[str], str]) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return normal(one) == normal(other)
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return (type(one) in _NUMBERS and type(other) in _NUMBERS and one == other) or one is other is None
+
+
+_NUMBERS = (int, float)

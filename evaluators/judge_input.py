@@ -117,16 +117,22 @@ def is_missing(case: Turn | Conversation, name: str) -> bool:
     return value is None or (name in _ABSENT_IF_EMPTY and not value)
 
 
-def to_json_value(value: Any) -> Json:
-    """A field's value as JSON, without what is empty in tool calls and messages."""
+_DEEPEST = 60
+_TOO_DEEP = "[left out: nested too deeply]"
+
+
+def to_json_value(value: Any, depth: int = 0) -> Json:
+    """A field's value as JSON, without what is empty in tool calls and messages, or lies deeper than 60 levels."""
+    if depth > _DEEPEST:
+        return _TOO_DEEP
     if is_dataclass(value) and not isinstance(value, type):
-        return {key: to_json_value(item) for key, item in _fields(value) if item not in (None, (), "")}
+        return {key: to_json_value(item, depth + 1) for key, item in _fields(value) if item not in (None, (), "")}
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(key): to_json_value(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {str(key): to_json_value(item, depth + 1) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [to_json_value(item) for item in cast("Sequence[Any]", value)]
+        return [to_json_value(item, depth + 1) for item in cast("Sequence[Any]", value)]
     return value
 
 
@@ -141,14 +147,19 @@ def longest_field(longest_text: int) -> int:
     return TEXTS_PER_FIELD * max(LONGEST_TEXT, longest_text)
 
 
-def shorten(value: Json, longest_text: int = LONGEST_TEXT) -> Json:
-    """The value with every text cut to `longest_text` characters, and a long list cut in its middle."""
+def shorten(value: Json, longest_text: int = LONGEST_TEXT, depth: int = 0) -> Json:
+    """The value with every text cut to `longest_text` characters, and a long list cut in its middle.
+
+    What lies deeper than 60 levels is left out.
+    """
+    if depth > _DEEPEST:
+        return _TOO_DEEP
     if isinstance(value, str):
         return cut(value, longest_text)
     if isinstance(value, dict):
-        return {key: shorten(item, longest_text) for key, item in cast("dict[str, Json]", value).items()}
+        return {key: shorten(item, longest_text, depth + 1) for key, item in cast("dict[str, Json]", value).items()}
     if isinstance(value, list):
-        items = [shorten(item, longest_text) for item in cast("list[Json]", value)]
+        items = [shorten(item, longest_text, depth + 1) for item in cast("list[Json]", value)]
         return _cut_list(items, longest_field(longest_text))
     return value
 

@@ -84,7 +84,7 @@ def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any
 
 def _unique_items(validator: Any, unique: Any, value: Any, _schema: Any) -> Iterator[Any]:
     if unique and validator.is_type(value, "array"):
-        items = [to_hashable(each, bool_is_number=False) for each in value]
+        items = [to_hashable(each) for each in value]
         if len(set(items)) < len(items):
             yield _error("has equal items")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, cast
@@ -11,6 +12,10 @@ from pydantic import AfterValidator
 
 from evaluators.cases import Json
 from evaluators.errors import NotApplicable
+
+_LONG_NUMBER = re.compile(r"\d{19}")
+_LONGEST_NUMBER = 300
+"""Digits beyond which a number is compared as text: to read it takes time that grows with their square."""
 
 _FENCE = re.compile(r"\A```\w*+")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
@@ -53,31 +58,62 @@ def pick(value: Json, path: str | Sequence[str], where: str) -> Json:
     """
     if not isinstance(path, str):
         return {each: pick(value, each, where) for each in path}
+    part = find(value, path)
+    if part is ABSENT:
+        raise NotApplicable(f"missing_field: {where}.{path}")
+    return part
+
+
+ABSENT: Json = object()
+"""What stands for a part that is not there."""
+
+
+def find(value: Json, path: str | Sequence[str]) -> Json:
+    """The part of a value at a path, or `ABSENT`; for several paths, an object of those that are there, if any is."""
+    if not isinstance(path, str):
+        parts = {each: part for each in path if (part := find(value, each)) is not ABSENT}
+        return parts or ABSENT
     for step in parse_path(path):
         value = _child(value, step)
-        if value is _ABSENT:
-            raise NotApplicable(f"missing_field: {where}.{path}")
+        if value is ABSENT:
+            break
     return value
-
-
-_ABSENT: Json = object()
 
 
 def _child(value: Json, step: str | int) -> Json:
     if isinstance(step, str):
-        return cast("Mapping[str, Json]", value).get(step, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+        return cast("Mapping[str, Json]", value).get(step, ABSENT) if isinstance(value, Mapping) else ABSENT
     if not isinstance(value, list):
-        return _ABSENT
+        return ABSENT
     items = cast("list[Json]", value)
-    return items[step] if step < len(items) else _ABSENT
+    return items[step] if step < len(items) else ABSENT
 
 
 def parse_json_or_text(text: str) -> Json:
     """The JSON value that a text holds, or the text itself if it holds none. A code fence around it does not count."""
+    value = parse_json(text)
+    return text if value is ABSENT else value
+
+
+def parse_json(text: str) -> Json:
+    """The same, `ABSENT` for a text that holds no JSON."""
     stripped = text.strip()
     if stripped.startswith("```"):
         stripped = _FENCE.sub("", stripped, count=1).removesuffix("```").strip()
     try:
-        return orjson.loads(stripped)
+        value = orjson.loads(stripped)
     except orjson.JSONDecodeError:
-        return text
+        return ABSENT
+    return _with_long_numbers(stripped, value) if _LONG_NUMBER.search(stripped) else value
+
+
+def _with_long_numbers(text: str, value: Json) -> Json:
+    """The same value with whole numbers of more than 64 bits as they are: orjson rounds them, so ids look equal."""
+    try:
+        return json.loads(text, parse_int=_whole_number)
+    except RecursionError:
+        return value
+
+
+def _whole_number(digits: str) -> Json:
+    return int(digits) if len(digits) <= _LONGEST_NUMBER else digits

@@ -7,7 +7,7 @@ from typing import Annotated, cast
 from pydantic import Field
 
 from evaluators.cases import Json, Turn
-from evaluators.paths import Path, parse_json_or_text, pick
+from evaluators.paths import Path, find, parse_json_or_text, pick
 
 Target = str | tuple[str, ...]
 
@@ -19,13 +19,9 @@ TargetKey = Annotated[
 
 
 def actual_part(case: Turn, target: Target) -> Json:
-    """The part of the answer at a path; for `*` the text as it stands.
-
-    Raises:
-        NotApplicable: the answer is no JSON, or has no such part.
-    """
+    """The part of the answer at a path, `ABSENT` where it has none or is no JSON; for `*` the text as it stands."""
     text = case.actual_output or ""
-    return text if target == "*" else pick(parse_json_or_text(text), target, "actual_output")
+    return text if target == "*" else find(parse_json_or_text(text), target)
 
 
 def expected_part(text: str, target: Target) -> Json:
@@ -39,13 +35,22 @@ def expected_part(text: str, target: Target) -> Json:
 
 
 def both_parts(case: Turn, target: Target) -> tuple[Json, Json]:
-    """The part of the answer at a path and that of its reference, each as JSON where it is an object or a list.
+    """The part of the answer at a path and that of its reference, as JSON where both are texts that hold numbers, and
+    each where it is an object or a list. The answer's is `ABSENT` where it has no such part.
 
     Raises:
-        NotApplicable: one of them has no such part.
+        NotApplicable: the reference has no such part.
     """
-    actual = actual_part(case, target)
-    return parse_structured(actual), parse_structured(expected_part(case.expected_output or "", target))
+    actual = parse_structured(actual_part(case, target))
+    expected = parse_structured(expected_part(case.expected_output or "", target))
+    numbers = _number(actual), _number(expected)
+    return (actual, expected) if None in numbers else numbers
+
+
+def _number(value: Json) -> Json:
+    """The number that a value is, or holds as a text; None if it does not."""
+    read: Json = parse_json_or_text(value) if isinstance(value, str) else value
+    return read if isinstance(read, int | float) and not isinstance(read, bool) else None
 
 
 def parse_structured(value: Json) -> Json:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import ClassVar
 
-import orjson
 from pydantic import Field
 
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
+from evaluators.hashable_json import equal
 from evaluators.judge import Judge
+from evaluators.paths import ABSENT
 from evaluators.references import TargetKey, both_parts
 from evaluators.results import Score
 
@@ -17,11 +19,13 @@ from evaluators.results import Score
 class ExactMatch(Evaluator[Turn]):
     """1 if the answer equals the expected output, else 0.
 
-    Texts are compared without the white space around them, JSON objects and lists by what they hold.
+    Texts are compared without the white space around them, JSON objects, lists and numbers by what they hold: 1 is 1.0,
+    and true is not 1. An answer without the part that `target_output_key` names differs.
     """
 
     kind: ClassVar[str] = "exact_match"
     needs_judge: ClassVar[bool] = False
+    revision: ClassVar[int] = 2
 
     target_output_key: TargetKey = "*"
     case_sensitive: bool = Field(default=True, description="Whether upper and lower case are different.")
@@ -35,9 +39,18 @@ class ExactMatch(Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
         actual, expected = both_parts(case, self.target_output_key)
-        equal = actual == expected or self._text(actual) == self._text(expected)
-        return Score(value=float(equal != self.negated), explanation="equal" if equal else "different")
+        same = actual is not ABSENT and self._equal(actual, expected)
+        return Score(value=float(same != self.negated), explanation="equal" if same else "different")
 
-    def _text(self, value: Json) -> str:
-        text = value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-        return text.strip() if self.case_sensitive else text.strip().casefold()
+    def _equal(self, actual: Json, expected: Json) -> bool:
+        normal = str if self.case_sensitive else str.casefold
+        if isinstance(actual, str) != isinstance(expected, str):  # such as 7 and "7"
+            actual, expected = _text(actual), _text(expected)
+        if isinstance(actual, str) and isinstance(expected, str):
+            actual, expected = actual.strip(), expected.strip()
+        return equal(actual, expected, normal)
+
+
+def _text(value: Json) -> Json:
+    """A number, true, false or null as it is written; anything else as it is."""
+    return json.dumps(value) if value is None or isinstance(value, bool | int | float) else value

@@ -14,7 +14,7 @@ from evaluators.errors import EvaluationError, TooExpensive
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.linear_schema import check_patterns, linear, mentions_unevaluated
-from evaluators.paths import parse_json_or_text
+from evaluators.paths import ABSENT, parse_json
 from evaluators.results import Score
 
 _NAMED = 5  # violations that are listed
@@ -25,12 +25,14 @@ _LONGEST_UNEVALUATED = 10_000
 class JsonSchema(Evaluator[Turn]):
     """1 if the answer is JSON that fits a JSON Schema, else 0.
 
-    Draft 2020-12 unless the schema names another. A code fence around the JSON is accepted. References to other
-    documents are not fetched. Patterns are Python's, without lookaround and backreferences.
+    Prose is no JSON, also where the schema would take any text. Draft 2020-12 unless the schema names another. A code
+    fence around the JSON is accepted. References to other documents are not fetched. Patterns are Python's, without
+    lookaround and backreferences.
     """
 
     kind: ClassVar[str] = "json_schema"
     needs_judge: ClassVar[bool] = False
+    revision: ClassVar[int] = 2
     example: ClassVar[Example] = {"json_schema": {"type": "object", "required": ["order_id"]}}
 
     json_schema: dict[str, Any] = Field(description="The JSON Schema that the answer must fit.")
@@ -48,6 +50,12 @@ class JsonSchema(Evaluator[Turn]):
         return self
 
     @property
+    def calculation(self) -> int:
+        """1 where the schema has never taken prose for JSON: it takes no text."""
+        types = self.json_schema.get("type", "string")
+        return 2 if "string" in ([types] if isinstance(types, str) else types) else 1
+
+    @property
     def requires(self) -> frozenset[str]:
         """The answer."""
         return frozenset({"actual_output"})
@@ -56,7 +64,10 @@ class JsonSchema(Evaluator[Turn]):
         """See `Evaluator.evaluate`."""
         if len(case.actual_output or "") > _LONGEST_UNEVALUATED and mentions_unevaluated(self.json_schema):
             raise TooExpensive("json_schema: the answer is too long for unevaluatedItems and unevaluatedProperties")
-        violations = _violations(orjson.dumps(self.json_schema), parse_json_or_text(case.actual_output or ""))
+        value = parse_json(case.actual_output or "")
+        if value is ABSENT:
+            return Score(value=0.0, explanation="is no JSON")
+        violations = _violations(orjson.dumps(self.json_schema), value)
         explanation = "fits the schema" if not violations else "violates " + "; ".join(violations)
         return Score(value=float(not violations), explanation=explanation)
 

@@ -11,6 +11,7 @@ from evaluators.cases import Json, Turn
 from evaluators.errors import TooExpensive
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
+from evaluators.paths import ABSENT
 from evaluators.references import TargetKey, both_parts
 from evaluators.results import Score
 
@@ -20,12 +21,14 @@ class JsonSimilarity(Evaluator[Turn]):
 
     Numbers: 1 - |expected - actual| / |expected|, at least 0. Texts: 1 - edit distance / length of the longer. Other
     values: 1 if equal. What is missing or of another type counts 0 with all its leaves; what the answer has beyond the
-    expected does not count. Lists are compared by position. Texts that are no JSON are compared as texts. Texts
+    expected does not count. Lists are compared by position. Texts that are no JSON are compared as texts. An answer
+    without the part that `target_output_key` names gets 0. Texts
     that differ and are longer than about 63,000 characters each end as the failure `too_expensive`.
     """
 
     kind: ClassVar[str] = "json_similarity"
     needs_judge: ClassVar[bool] = False
+    revision: ClassVar[int] = 2
 
     target_output_key: TargetKey = "*"
 
@@ -38,7 +41,7 @@ class JsonSimilarity(Evaluator[Turn]):
         """See `Evaluator.evaluate`."""
         actual, expected = both_parts(case, self.target_output_key)
         leaves = likeness(expected, actual)
-        value = leaves.alike / leaves.count if leaves.count else 1.0
+        value = leaves.alike / leaves.count if leaves.count else float(actual is not ABSENT)
         explanation = f"{leaves.alike:g} of {leaves.count} leaves"
         return Score(value=min(1.0, value), explanation=explanation, details={"leaves": leaves.count})
 
@@ -55,11 +58,15 @@ def likeness(expected: Json, actual: Json) -> Leaves:
     """Compare an expected value with what is in its place.
 
     Raises:
-        TooExpensive: texts that differ are so long that their edit distance would take more than a moment.
+        TooExpensive: texts that differ are so long that their edit distance would take more than a moment, or the
+            values are nested too deeply.
     """
-    if _edit_cost(expected, actual) > _MOST_EDIT_COST:
-        raise TooExpensive("json_similarity: the texts are too long for their edit distance; compare parts of them")
-    return _likeness(expected, actual)
+    try:
+        if _edit_cost(expected, actual) > _MOST_EDIT_COST:
+            raise TooExpensive("json_similarity: the texts are too long for their edit distance; compare parts of them")
+        return _likeness(expected, actual)
+    except RecursionError:
+        raise TooExpensive("json_similarity: the outputs are nested too deeply") from None
 
 
 _MOST_EDIT_COST = 4_000_000_000
@@ -82,16 +89,13 @@ def _likeness(expected: Json, actual: Json) -> Leaves:
     if isinstance(expected, Mapping):
         fields = cast("Mapping[str, Json]", expected)
         there = cast("Mapping[str, Json]", actual if isinstance(actual, Mapping) else {})
-        return _sum([_likeness(value, there.get(key, _ABSENT)) for key, value in fields.items()])
+        return _sum([_likeness(value, there.get(key, ABSENT)) for key, value in fields.items()])
     if isinstance(expected, list):
         items = cast("list[Json]", expected)
         others = cast("list[Json]", actual) if isinstance(actual, list) else []
-        padded = [*others[: len(items)], *[_ABSENT] * (len(items) - len(others))]
+        padded = [*others[: len(items)], *[ABSENT] * (len(items) - len(others))]
         return _sum([_likeness(item, other) for item, other in zip(items, padded, strict=True)])
     return Leaves(_leaf(expected, actual), 1)
-
-
-_ABSENT: Json = object()
 
 
 def _sum(parts: list[Leaves]) -> Leaves:

@@ -11,6 +11,7 @@ from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.judge_input import shorten_all
+from evaluators.paths import ABSENT
 from evaluators.prompts import check_placeholders, fill, load
 from evaluators.rating import RATING_PROMPTS, Rating
 from evaluators.references import TargetKey, actual_part, expected_part
@@ -32,9 +33,11 @@ class LLMJudge(Rating, Evaluator[Turn]):
     """How close in meaning the answer is to the expected output, from 0 to 100 by a judge.
 
     A prompt of one's own says what counts instead of the meaning; it has to name both {{ActualOutput}} and
-    {{ExpectedOutput}}. A description of a good answer is no expected output: for that there are `g_eval` and `prompt`.
+    {{ExpectedOutput}}. An answer without the part that `target_output_key` names gets 0, unasked. A description of a
+    good answer is no expected output: for that there are `g_eval` and `prompt`.
     """
 
+    revision: ClassVar[int] = 2
     kind: ClassVar[str] = "llm_judge"
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge.txt", "llm_judge_frame.txt", *RATING_PROMPTS)
     default_scale: ClassVar[Scale] = Scale(0, 100)
@@ -54,6 +57,11 @@ class LLMJudge(Rating, Evaluator[Turn]):
         return prompt
 
     @property
+    def calculation(self) -> int:
+        """1 for whole answers: they have always had the part that is compared."""
+        return 1 if self.target_output_key == "*" else 2
+
+    @property
     def requires(self) -> frozenset[str]:
         """The answer, and a reference unless there is a default."""
         reference = () if self.default_evaluation_criteria else ("expected_output",)
@@ -66,12 +74,17 @@ class LLMJudge(Rating, Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
+        expected, actual = self._expected(case), actual_part(case, self.target_output_key)
+        if actual is ABSENT:
+            where = (
+                self.target_output_key if isinstance(self.target_output_key, str) else ", ".join(self.target_output_key)
+            )
+            return Score(
+                value=0.0, raw_score=self.score_range[0], range=self.score_range, explanation=f"no part {where}"
+            )
         prompt = fill(self.prompt or load("llm_judge.txt"), _PLACEHOLDERS)
         instructions = fill(load("llm_judge_frame.txt"), {"prompt": prompt.strip(), "rating": self.form})
-        content: dict[str, Json] = {
-            "expected_output": self._expected(case),
-            "actual_output": actual_part(case, self.target_output_key),
-        }
+        content: dict[str, Json] = {"expected_output": expected, "actual_output": actual}
         return await self.rate(judge, instructions, shorten_all(content, self.longest_text))
 
     def _expected(self, case: Turn) -> Json:

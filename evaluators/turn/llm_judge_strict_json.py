@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, create_model, field_validator
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
+from evaluators.hashable_json import equal
 from evaluators.judge import Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings, shorten_all
 from evaluators.prompts import load
@@ -55,12 +56,18 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     nothing is expected, nothing is 100 and anything 0.
     """
 
+    revision: ClassVar[int] = 2
     kind: ClassVar[str] = "llm_judge_strict_json"
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
 
     target_output_key: TargetKey = "*"
     temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
     max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
+
+    @property
+    def calculation(self) -> int:
+        """1 for whole answers: they have always had the part that is compared."""
+        return 1 if self.target_output_key == "*" else 2
 
     @property
     def requires(self) -> frozenset[str]:
@@ -80,7 +87,7 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         actual = parse_structured(actual_part(case, self.target_output_key))
         there = cast("dict[str, Json]", actual) if isinstance(actual, dict) else {}
         wanted = cast("dict[str, Json]", expected)
-        open_keys = [key for key, value in wanted.items() if key in there and not _equal(value, there[key])]
+        open_keys = [key for key, value in wanted.items() if key in there and not equal(value, there[key])]
         visible = self._material(open_keys, wanted, there)
         labelled = await self._label(judge, visible) if open_keys else ()
         labels = _labels(wanted, there, dict(zip(open_keys, labelled, strict=True)))
@@ -125,19 +132,6 @@ def _labels(
     for key in actual:
         labels.setdefault(key, "extra")
     return labels
-
-
-def _equal(expected: Json, actual: Json) -> bool:
-    """Equal as JSON: true is not 1, but 1 is 1.0."""
-    if isinstance(expected, bool) or isinstance(actual, bool):
-        return expected is actual
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        ours, theirs = cast("dict[str, Json]", expected), cast("dict[str, Json]", actual)
-        return ours.keys() == theirs.keys() and all(_equal(value, theirs[key]) for key, value in ours.items())
-    if isinstance(expected, list) and isinstance(actual, list):
-        items, others = cast("list[Json]", expected), cast("list[Json]", actual)
-        return len(items) == len(others) and all(map(_equal, items, others))
-    return bool(expected == actual)
 
 
 def _explanation(labels: Mapping[str, KeyComparison]) -> str:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import TooExpensive
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import ADDED_LATER, Evaluator
 from evaluators.hashable_json import to_hashable
 from evaluators.judge import Judge
 from evaluators.paths import parse_json_or_text
@@ -41,14 +41,20 @@ class ToolCalls(Evaluator[Turn]):
     else 0. `count`: the share of the conditions in `counts` that hold, like `search: ">= 1"`; without any, each
     expected tool has to be called as often as expected. `arguments`: the share of the expected calls that find a call
     of the same name with the same arguments; with `subset`, it may have more. `output`: the same with results. Without
-    expected and without actual calls the score is 1; if only one side has none, 0.
+    expected and without actual calls the score is 1; if only one side has none, 0. Calls beyond the expected do no harm
+    unless `forbid_extra` is set.
     """
 
     kind: ClassVar[str] = "tool_calls"
     needs_judge: ClassVar[bool] = False
+    revision: ClassVar[int] = 2
 
     compare: Literal["order", "count", "arguments", "output"] = Field(default="order", description="What is compared.")
     strict: bool = Field(default=False, description="For `order`: the very sequence, nothing more and nothing between.")
+    forbid_extra: Annotated[bool, ADDED_LATER] = Field(
+        default=False,
+        description="Whether calls beyond the expected lower the score, to a share of all calls.",
+    )
     subset: bool = Field(default=False, description="For `arguments`: more arguments than expected do no harm.")
     counts: Mapping[str, Condition] = Field(
         default_factory=dict[str, str], description="For `count`: conditions by name of tool, with >, >=, =, !=, <=, <."
@@ -56,10 +62,17 @@ class ToolCalls(Evaluator[Turn]):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.forbid_extra and self.counts:
+            raise ValueError("forbid_extra and counts: a condition such as '= 0' says which calls must not be there")
         for name, compare in (("strict", "order"), ("subset", "arguments"), ("counts", "count")):
             if getattr(self, name) and self.compare != compare:
                 raise ValueError(f"{name} and compare: {name} is for compare: {compare}")
         return self
+
+    @property
+    def calculation(self) -> int:
+        """1 where values of arguments and results are not compared: it has always been calculated so."""
+        return 2 if self.compare in {"arguments", "output"} else 1
 
     @property
     def requires(self) -> frozenset[str]:
@@ -75,7 +88,10 @@ class ToolCalls(Evaluator[Turn]):
             return _of(float(not called and not expected), len(expected), len(called))
         else:
             conditions = {name: f"= {count}" for name, count in Counter(call.name for call in expected).items()}
-        return _of(self._value(called, expected, conditions), len(expected), len(called))
+        value = self._value(called, expected, conditions)
+        if self.forbid_extra and len(called) > len(expected):
+            value *= len(expected) / len(called)
+        return _of(value, len(expected), len(called))
 
     def _value(self, called: Sequence[ToolCall], expected: Sequence[ToolCall], conditions: Mapping[str, str]) -> float:
         match self.compare:
@@ -86,7 +102,10 @@ class ToolCalls(Evaluator[Turn]):
                 return sum(_holds(text, counts[name]) for name, text in conditions.items()) / len(conditions)
             case "arguments" | "output" as part:
                 wanted, actual = ([(call.name, _part(call, part)) for call in calls] for calls in (expected, called))
-        return (_subset_pairs(wanted, actual) if self.subset else _equal_pairs(wanted, actual)) / len(expected)
+        try:
+            return (_subset_pairs(wanted, actual) if self.subset else _equal_pairs(wanted, actual)) / len(expected)
+        except RecursionError:
+            raise TooExpensive(f"tool_calls: {part} are nested too deeply") from None
 
 
 def _of(value: float, expected: int, called: int) -> Score:
@@ -158,6 +177,8 @@ def _numbered(value: Json, numbers: dict[Hashable, int]) -> Mapping[str, int] | 
 
 
 def _within(ours: Mapping[str, int] | int, theirs: Mapping[str, int] | int) -> bool:
+    if not ours and isinstance(ours, Mapping):
+        return True  # no arguments are expected, so any do, also such as are no object
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         return ours.items() <= theirs.items()
     return ours == theirs

@@ -39,7 +39,20 @@ def answer(text, **fields):
         ('{"a": "X"}', '{"a": "x"}', {"case_sensitive": False}, 1.0),
         ('{"a": {"b": [1, 2]}}', '{"a": {"b": [1, 3]}}', {"target_output_key": "a.b[0]"}, 1.0),
         ('{"a": 12345}', "12345", {"target_output_key": "a"}, 1.0),
-        ("12345", "12345.0", {}, 0.0),
+        ("12345", "12345.0", {}, 1.0),
+        ("007", "7", {}, 0.0),  # no JSON
+        ("12345678901234567890123", "12345678901234567890124", {}, 0.0),
+        ('{"id": 12345678901234567890123}', '{"id": 12345678901234567890124}', {}, 0.0),
+        ('{"id": 12345678901234567890123}', '{"id": 12345678901234567890123}', {}, 1.0),
+        ('{"a": true}', '{"a": 1}', {}, 0.0),
+        ('{"a": [0]}', '{"a": [false]}', {}, 0.0),
+        ('{"a": true}', "true", {"target_output_key": "a"}, 1.0),
+        ('{"a": 1}', '{"a": 1.0}', {}, 1.0),
+        ('{"A": "X"}', '{"a": "x"}', {"case_sensitive": False}, 1.0),
+        ("[]", "[]", {}, 1.0),
+        ("{}", "[]", {}, 0.0),
+        ("[" * 900 + "]" * 900, "[" * 900 + "]" * 900, {}, 1.0),
+        ("[" * 900 + "]" * 900, "[" * 899 + "]" * 899, {}, 0.0),
     ],
 )
 async def test_exact_match(actual, expected, fields, value):
@@ -117,13 +130,27 @@ SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "i
         ('```json\n{"id": 1}\n```', 1.0, "fits the schema"),
         ('{"id": 0}', 0.0, "violates minimum at $.id"),
         ("{}", 0.0, "violates required at $"),
-        ("sorry", 0.0, "violates type at $"),
-        ("", 0.0, "violates type at $"),
+        ("sorry", 0.0, "is no JSON"),
+        ("", 0.0, "is no JSON"),
     ],
 )
 async def test_json_schema(text, value, explanation):
     outcome = await outcome_of("json_schema", answer(text), json_schema=SCHEMA)
     assert (outcome.value, outcome.explanation) == (value, explanation)
+
+
+@pytest.mark.parametrize("schema", [{"required": ["id"]}, {"type": ["object", "string"]}, {}])
+async def test_prose_is_no_json_whatever_the_schema_takes(schema):
+    assert await value_of("json_schema", answer("Sorry, I cannot."), json_schema=schema) == 0.0
+    assert await value_of("json_schema", answer('{"id": 1}'), json_schema=schema) == 1.0
+
+
+def test_a_schema_that_takes_no_text_keeps_its_version():
+    cls = load_evaluators()["json_schema"]
+    calculations = [
+        cls(name="j", json_schema=schema).calculation for schema in (SCHEMA, {"type": ["null", "array"]}, {})
+    ]
+    assert calculations == [1, 1, 2]
 
 
 def test_a_schema_that_is_none():
@@ -254,6 +281,28 @@ async def test_texts_that_are_no_json_are_compared_as_texts():
     assert await value_of("json_similarity", answer("sitting", expected_output="kitten")) == pytest.approx(1 - 3 / 7)
 
 
+@pytest.mark.parametrize(
+    ("actual", "expected", "value"),
+    [
+        ("42", "40", 0.95),  # numbers, not texts
+        ('{"a": true}', '{"a": 1}', 0.0),
+        ('{"id": 12345678901234567890123}', '{"id": 12345678901234567890123}', 1.0),
+        ("about 42", "42", 0.25),
+    ],
+)
+async def test_what_is_alike(actual, expected, value):
+    turn = answer(actual, expected_output=expected)
+    assert await value_of("json_similarity", turn) == pytest.approx(value)
+
+
+async def test_what_is_nested_too_deeply_is_a_counted_failure():
+    deep = "[" * 900 + "]" * 900
+    turn = answer(deep, expected_output=deep)
+    assert (await outcome_of("json_similarity", turn)).type == "too_expensive"
+    called, expected = calls("a", arguments=deep), calls("a", arguments=deep)
+    assert (await outcome_of("tool_calls", tools(called, expected), compare="arguments")).type == "too_expensive"
+
+
 # tool_calls
 
 
@@ -331,3 +380,28 @@ async def test_tool_output():
 
 async def test_without_expected_calls_there_is_nothing_to_compare():
     assert await outcome_of("tool_calls", tools(calls("a"))) == Skipped(reason="missing_field: expected_tools")
+
+
+async def test_true_is_not_1_in_arguments():
+    called, expected = calls("a", arguments={"x": True}), calls("a", arguments={"x": 1})
+    assert await value_of("tool_calls", tools(called, expected), compare="arguments") == 0.0
+    assert await value_of("tool_calls", tools(called, expected), compare="arguments", subset=True) == 0.0
+
+
+@pytest.mark.parametrize("arguments", [None, {}, {"x": 1}, "free text", [1, 2]])
+async def test_an_expected_call_without_arguments_takes_any_with_subset(arguments):
+    called, expected = calls("a", arguments=arguments), calls("a")
+    assert await value_of("tool_calls", tools(called, expected), compare="arguments", subset=True) == 1.0
+
+
+@pytest.mark.parametrize("compare", ["order", "count", "arguments", "output"])
+async def test_calls_beyond_the_expected_lower_the_score_where_they_are_forbidden(compare):
+    turn = tools(calls(*"abc"), calls(*"ab"))
+    assert await value_of("tool_calls", turn, compare=compare) == 1.0
+    assert await value_of("tool_calls", turn, compare=compare, forbid_extra=True) == pytest.approx(2 / 3)
+    assert await value_of("tool_calls", tools(calls("a"), calls(*"ab")), compare=compare, forbid_extra=True) == 0.5
+
+
+def test_forbidden_calls_and_conditions_are_two_ways_to_say_it():
+    with pytest.raises(ValidationError, match="forbid_extra and counts"):
+        load_evaluators()["tool_calls"](name="t", compare="count", counts={"a": "1"}, forbid_extra=True)

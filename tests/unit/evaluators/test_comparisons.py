@@ -1,9 +1,12 @@
 """Judges that compare: with a reference, key by key, by behaviour, by a prompt of one's own, and one answer with another."""
 
+import json
+
 import pytest
 from pydantic import ValidationError
 
 from evaluators.cases import Message, ToolCall
+from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
 from evaluators.results import Failure, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
@@ -77,18 +80,30 @@ async def test_a_part_of_the_outputs(target, actual, expected, shown):
     assert (material["actual_output"], material["expected_output"]) == shown
 
 
-@pytest.mark.parametrize(
-    ("actual", "expected", "reason"),
-    [
-        ('{"a": 1}', '{"b": 1}', "missing_field: actual_output.b"),
-        ('{"b": 1}', '{"a": 1}', "missing_field: expected_output.b"),
-        ("no JSON", "x", "missing_field: actual_output.b"),
-    ],
-)
-async def test_a_part_that_is_not_there_is_no_zero(actual, expected, reason):
-    turn = a_turn(actual_output=actual, expected_output=expected)
+async def test_a_reference_without_the_part_is_no_reference():
+    turn = a_turn(actual_output='{"b": 1}', expected_output='{"a": 1}')
     outcome = await judged(LLMJudge(name="j", target_output_key="b"), turn, ScriptedJudge("never"))
-    assert outcome == Skipped(reason=reason)
+    assert outcome == Skipped(reason="missing_field: expected_output.b")
+
+
+@pytest.mark.parametrize("actual", ['{"a": 1}', "Sorry, I cannot help.", "[]", "7"])
+@pytest.mark.parametrize("target", ["b", ["b", "c.d"]])
+@pytest.mark.parametrize("kind", ["llm_judge", "llm_judge_strict_json", "json_similarity", "exact_match"])
+async def test_an_answer_without_the_part_is_wrong(kind, target, actual):
+    """Skipped, exactly the worst answers left the mean."""
+    expected = {"b": {"x": 1}, "c": {"d": {"y": 1}}}
+    turn = a_turn(actual_output=actual, expected_output=json.dumps(expected))
+    evaluator = load_evaluators()[kind](name="j", target_output_key=target)
+    judge = ScriptedJudge(AssertionError("asked"))
+    assert (await judged(evaluator, turn, judge)).value == 0.0
+
+
+@pytest.mark.parametrize(("actual", "expected", "value"), [("[]", " []", 1.0), ("{}", "{}", 1.0), ("[]", "[1]", 0.0)])
+async def test_an_empty_answer_that_was_expected_is_judged(actual, expected, value):
+    turn = a_turn(actual_output=actual, expected_output=expected)
+    judge = ScriptedJudge({"reason": "so", "score": 100})
+    outcome = await judged(LLMJudge(name="j"), turn, judge)
+    assert (outcome.value, len(judge.questions)) == (value, value)
 
 
 @pytest.mark.parametrize("path", ["", ".a", "a..b", "a[x]", "a[-1]", "["])
