@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from collector import plugins
 from collector.config.error_sentences import error_sentences
+from collector.config.redaction_notes import redaction_notes
 from collector.config.renamed_keys import with_current_names
 from collector.config.settings import MonitorSettings, Settings
 from collector.config.yaml_file import read
@@ -40,7 +41,7 @@ class Config:
     exporters: Mapping[str, BaseModel]
     """Settings of each exporter, by its name."""
     warnings: tuple[str, ...] = ()
-    """What the file should have otherwise, though it is valid: keys with an old name."""
+    """What the file should have otherwise, though it is valid: keys with an old name, searches for what is redacted."""
 
 
 def load(path: Path, environment: Mapping[str, str] | None = None) -> Config:
@@ -79,7 +80,8 @@ def check(values: dict[str, Any], source: str) -> Config:
     mistakes += _whole_mistakes(settings)
     if mistakes:
         raise _error(source, mistakes)
-    return Config(source, settings, evaluators, exporters, warnings)
+    notes = redaction_notes({name: each.evaluator for name, each in evaluators.items()}, settings.redact)
+    return Config(source, settings, evaluators, exporters, (*warnings, *notes))
 
 
 def _error(source: str, mistakes: Sequence[str]) -> ConfigError:

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collector.evaluate.budget.controller import BudgetReservation, Unlimited
 from collector.records.tenants import tenant_of
-from collector.redact.cases import redact_case
+from collector.redact.cases import redact_as_stored, redact_case
 from collector.redact.open_redactor import Redactors
-from collector.redact.redactor import RedactionFailed
+from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CANARIES, CANARY_COST
 from evaluators.cases import Conversation, Turn
@@ -41,7 +41,10 @@ class CanarySettings(BaseModel):
 
 
 class EvaluationGuardrails:
-    """Runs evaluations like `evaluators.evaluate`, within the guardrails. Call `close` at the end."""
+    """Runs evaluations like `evaluators.evaluate`, within the guardrails. Call `close` at the end.
+
+    `from_logs` says that cases come out of logs, and so are redacted already but for what a judge sees of them.
+    """
 
     def __init__(
         self,
@@ -50,11 +53,13 @@ class EvaluationGuardrails:
         redactors: Redactors | None = None,
         canary: CanarySettings | None = None,
         store_text: bool = True,
+        from_logs: bool = True,
     ) -> None:
         self._telemetry = telemetry
         self._redactors = redactors or Redactors()
         self._settings = canary or CanarySettings()
         self._store_text = store_text
+        self._from_logs = from_logs
         self._canaries: set[asyncio.Task[None]] = set()
 
     async def run(
@@ -72,11 +77,11 @@ class EvaluationGuardrails:
         """
         started = now()
         redactor = self._redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
-        if redactor is not None and evaluator.needs_judge:
+        if redactor is not None:
             try:
-                case = redact_case(case, redactor)
+                case = self._redacted(case, evaluator, redactor)
             except RedactionFailed as error:
-                failure = Failure(type="redaction_failed", message=f"not sent to the judge: {error}")
+                failure = Failure(type="redaction_failed", message=f"not evaluated: {error}")
                 return Result(
                     outcome=failure, judge=None, usage=None, cost_usd=None, started_at=started, ended_at=now()
                 )
@@ -86,6 +91,12 @@ class EvaluationGuardrails:
                 evaluator, case, judge, result.outcome.value, now, (reservation or Unlimited()).for_canary()
             )
         return result if self._store_text else _without_text(result)
+
+    def _redacted(self, case: Case, evaluator: Evaluator[Any], redactor: Redactor) -> Case:
+        """The case as a judge may see it; for evaluators in code as a log holds it, so that scores are the same."""
+        if evaluator.needs_judge:
+            return redact_case(case, redactor)
+        return case if self._from_logs or not evaluator.needs_content else redact_as_stored(case, redactor)
 
     async def close(self) -> None:
         """Cancel the canary runs."""

@@ -1,4 +1,4 @@
-"""Redacts a turn or conversation on its way to a judge; a judge sees numbers, the same all through it."""
+"""Redacts a turn or conversation: as a log holds it, or for a judge, who sees numbers, the same all through it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ def redact_case(case: Turn | Conversation, redactor: Redactor) -> Turn | Convers
     """
     numbering = Numbering()
     return cast("Turn | Conversation", _walk(case, lambda value: numbering.value(redactor.value(value))))
+
+
+def redact_as_stored(case: Turn | Conversation, redactor: Redactor) -> Turn | Conversation:
+    """The case with every text redacted as in a log: what evaluators without a judge see in the service.
+
+    Raises:
+        RedactionFailed: a text could not be looked through.
+    """
+    return cast("Turn | Conversation", _walk(case, redactor.value))
 
 
 def _walk(value: Any, change: Callable[[Json], Json]) -> Any:

@@ -152,7 +152,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         gone = len(wanted) - len(jobs)
         if options.into_log:
             jobs = await _not_in_log(logs.evaluations, jobs)
-        run = await stack.enter_async_context(guarded_run(new))
+        run = await stack.enter_async_context(guarded_run(new, from_logs=True))
         _say_price(wanted, jobs)
         made = await run_jobs(
             [job for _, job in jobs],

@@ -36,11 +36,16 @@ class RunResult:
 
 
 @asynccontextmanager
-async def guarded_run(config: Config) -> AsyncGenerator[Run]:
-    """The evaluation function of a command: texts are redacted as in the service, and there are no canaries."""
+async def guarded_run(config: Config, *, from_logs: bool) -> AsyncGenerator[Run]:
+    """The evaluation function of a command: texts are redacted as in the service, and there are no canaries.
+
+    `from_logs` says that they are those of a log, where they were redacted.
+    """
     settings = config.settings
     redactors = open_redactors(settings.redact)
-    safeguards = EvaluationGuardrails(Telemetry(), redactors=redactors, store_text=settings.store_text)
+    safeguards = EvaluationGuardrails(
+        Telemetry(), redactors=redactors, store_text=settings.store_text, from_logs=from_logs
+    )
     try:
         yield safeguards.run
     finally:

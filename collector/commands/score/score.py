@@ -97,7 +97,7 @@ def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
     async with open_logs(config.settings.log) as logs:
         definitions = await GeneratedStepsStore.open(logs.definitions)
-        async with open_judges(config, definitions) as judges, guarded_run(config) as run:
+        async with open_judges(config, definitions) as judges, guarded_run(config, from_logs=False) as run:
             assignments = _assignments(build_plan(config, judges), options.evaluators)
             if options.max_usd is not None:
                 require_prices(config, judges_of(config, assignments))

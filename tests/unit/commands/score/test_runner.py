@@ -15,11 +15,16 @@ from collector.config.loading import Config, check
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Job
 from collector.evaluate.scheduling.dispatch import utc_now
+from collector.records.ready_made import turns_in
+from collector.redact.documents import redact_document
+from collector.redact.open_redactor import RedactSettings, open_redactor
 from evaluators.cases import Turn
 from evaluators.evaluation import Result
+from evaluators.judge import NoJudge
 from evaluators.results import Score
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
+from evaluators.turn.regex import Regex
 
 RATED = GEval(name="rated", evaluation_steps=["Compare."], evaluation_params=["input", "actual_output"])
 
@@ -99,7 +104,31 @@ def test_a_limit_in_dollars_needs_prices() -> None:
 async def test_a_judge_sees_what_the_service_would_show_it(redact: dict[str, Any], *, shown: bool) -> None:
     judge = ScriptedJudge({"reason": "fine", "score": 7})
     turn = Turn(turn_id="t", input="Write to jane.doe@example.org", actual_output="Done.")
-    async with guarded_run(configured(redact=redact)) as run:
+    async with guarded_run(configured(redact=redact), from_logs=False) as run:
         result = await run(RATED, turn, judge, now=utc_now)
     assert isinstance(result.outcome, Score), result.outcome
     assert ("jane.doe@example.org" in judge.questions[0].message) == shown
+
+
+LEAK = Regex(name="leak", pattern=r"[\w.]+@[\w.]+\w")
+PSEUDONYM = Regex(name="pseudonym", pattern="<EMAIL_[a-z2-7]{8}>")
+
+
+async def test_evaluators_in_code_score_the_same_as_in_the_service() -> None:
+    """There texts are redacted before they are stored: a search for addresses was 1 in one place and 0 in the other."""
+    document = {"turn_id": "t", "input": "Who?", "actual_output": "Ask jane.doe@example.org."}
+    redactor = open_redactor(RedactSettings(), lambda _kind, _count: None, lambda: None)
+    assert redactor is not None
+    [stored] = turns_in(redact_document(document, redactor), "here")
+    scores: dict[str, list[float]] = {}
+    for settings in ({}, {"enabled": False}):
+        config = configured(redact=settings)
+        for turn, from_logs in ((Turn(**document), False), (stored, True)):
+            async with guarded_run(config, from_logs=from_logs) as run:
+                for evaluator in (LEAK, PSEUDONYM):
+                    outcome = (await run(evaluator, turn, NoJudge(), now=utc_now)).outcome
+                    assert isinstance(outcome, Score)
+                    scores.setdefault(f"{evaluator.name} {settings}", []).append(outcome.value)
+    assert scores["leak {}"] == [0.0, 0.0]
+    assert scores["pseudonym {}"] == [1.0, 1.0]
+    assert scores["leak {'enabled': False}"][0] == 1.0
