@@ -33,6 +33,11 @@ class JsonSimilarity(Evaluator[Turn]):
     target_output_key: TargetKey = "*"
 
     @property
+    def calculation(self) -> int:
+        """1 for whole answers: they have always had the part that is compared."""
+        return 1 if self.target_output_key == "*" else 2
+
+    @property
     def requires(self) -> frozenset[str]:
         """The answer and a reference."""
         return frozenset({"actual_output", "expected_output"})
