@@ -23,6 +23,10 @@ from evaluators.scale import Scale
 MIN_SCALE_MASS = 0.5
 """The least kept mass that makes a distribution worth more than the one number written."""
 
+MOST_UNDECIDED = 0.1
+"""The most that may be undecided of a scale like 0 to 100, where numbers are written digit by digit: beyond, the mean
+over what is left is that of one decade, and further from the truth than the one number written."""
+
 _SANE = 0.01
 """The least probability of a token that the model really chose. Forced tokens report something like e^-9999."""
 
@@ -36,14 +40,23 @@ _LONGEST_TAIL = 400  # tokens after the score: the score is the last field, so t
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What the model weighed: probabilities by whole number of the scale. They need not add up to 1."""
+    """What the model weighed: probabilities by whole number of the scale. They need not add up to 1.
+
+    `undecided` is the probability of first digits of other numbers, where numbers are written digit by digit: of those
+    nobody knows which number would have followed.
+    """
 
     masses: dict[int, float]
+    undecided: float = 0.0
 
     @property
     def kept_mass(self) -> float:
         """The share of probability that lay on numbers of the scale."""
         return min(1.0, math.fsum(self.masses.values()))
+
+    def leaves_out_decades(self, scale: Scale) -> bool:
+        """Whether too much of it lies in decades that were not written; on 0 to 10 only 10 has two digits."""
+        return self.undecided > MOST_UNDECIDED and scale.highest - scale.lowest > 10
 
     @property
     def mean(self) -> float:
@@ -149,7 +162,7 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
     """Follow the written number's tokens, and at each leave the path by its alternatives."""
     words = scale.numerals
     masses: dict[int, float] = {}
-    prefix, mass = "", 1.0
+    prefix, mass, undecided = "", 1.0, 0.0
     for step in path:
         if not step.part and not _goes_on(prefix, words):
             break  # the token after a number that cannot go on: nothing to learn from it
@@ -157,16 +170,16 @@ def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
         if weighed is None:
             return None
         own, others = weighed
-        _leave(masses, words, prefix, {part: mass * each for part, each in others.items()}, step.part)
+        undecided += _leave(masses, words, prefix, {part: mass * each for part, each in others.items()}, step.part)
         prefix, mass = prefix + step.part, mass * own
     masses[int(written)] = masses.get(int(written), 0.0) + mass
-    return Distribution(masses)
+    return Distribution(masses, undecided)
 
 
 def _leave(
     masses: dict[int, float], words: frozenset[str], prefix: str, others: dict[str, float], written: str
-) -> None:
-    """Add what would have been written, had another token been chosen here.
+) -> float:
+    """Add what would have been written, had another token been chosen here; returns the probability that is left out.
 
     Where numbers are written in more than one token, a first digit does not say which number follows: such an
     alternative is left out, which lowers the kept mass. A part of several digits shows that they are not.
@@ -174,10 +187,14 @@ def _leave(
     # Why not share the mass of a "1" between 1 and 10? It would need the probabilities of a continuation that the model
     # was never asked for. To leave it out is the same for every case, and the kept mass says how much it was.
     whole = any(len(part.lstrip("-")) > 1 for part in (written, *others))
+    undecided = 0.0
     for part, mass in others.items():
         word = prefix + part
         if word in words and (whole or not part or not _goes_on(word, words)):
             masses[int(word)] = masses.get(int(word), 0.0) + mass
+        elif _goes_on(word, words):
+            undecided += mass
+    return undecided
 
 
 def _goes_on(word: str, words: frozenset[str]) -> bool:

@@ -50,7 +50,7 @@ async def ask_score(
         raise MethodUnavailable("the judge gave no token probabilities for the score that can be trusted")
     # Samples only where their number is configured: they multiply the price, which nobody expects of a default.
     if mode == "auto" and n_samples is not None and n_samples > 1:
-        return await _sampled(judge, prompt, scale, n_samples)
+        return await _sampled(judge, prompt, scale, n_samples - 1, [answer])
     return weighted or _single(answer, scale)
 
 
@@ -72,6 +72,8 @@ def _weighted(answer: Answer[RatedReply], scale: Scale) -> Score | None:
     single = replace(_single(answer, scale), kept_mass=weighed.kept_mass)
     if weighed.kept_mass < MIN_SCALE_MASS:
         return replace(single, details={"fallback": "kept_mass_below_floor"})
+    if weighed.leaves_out_decades(scale):
+        return replace(single, details={"fallback": "digit_by_digit"})
     masses: dict[str, Json] = {str(value): mass for value, mass in sorted(weighed.masses.items())}
     return replace(
         single,
@@ -81,11 +83,13 @@ def _weighted(answer: Answer[RatedReply], scale: Scale) -> Score | None:
     )
 
 
-async def _sampled(judge: Judge, prompt: Prompt, scale: Scale, samples: int) -> Score:
-    """The mean of several answers, explained by the one closest to it."""
+async def _sampled(
+    judge: Judge, prompt: Prompt, scale: Scale, samples: int, earlier: Sequence[Answer[RatedReply]] = ()
+) -> Score:
+    """The mean of several answers and earlier ones, which are paid for, explained by the one closest to it."""
     if prompt.temperature is None:
         prompt = replace(prompt, temperature=_SAMPLING_TEMPERATURE)
-    answers = (await judge.ask(prompt, scale.reply, samples=samples)).answers
+    answers = [*earlier, *(await judge.ask(prompt, scale.reply, samples=samples)).answers]
     raw = math.fsum(answer.reply.score for answer in answers) / len(answers)
     closest = min(answers, key=lambda answer: abs(answer.reply.score - raw))
     single = _single(closest, scale)
