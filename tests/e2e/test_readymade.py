@@ -73,7 +73,8 @@ def assert_judged_once(ledger: list[Evaluation]) -> None:
     assert wholes.keys() == turns.keys()
     assert {each.attributes["closed_by"] for each in wholes.values()} == {"idle"}
     assert (wholes["growing"].attributes["turns"], wholes["growing"].outcome) == (2, "scored")
-    assert (wholes["whole"].attributes["turns"], wholes["whole"].reason) == (3, "incomplete: no_content")
+    assert (wholes["whole"].attributes["turns"], wholes["whole"].outcome) == (3, "scored")
+    assert wholes["whole"].details["incomplete_turns"] == 1  # its answer has no text
 
 
 async def counted(process: ServiceProcess, name: str, **labels: str) -> float:
