@@ -2,21 +2,22 @@
 
 An e-detector in the Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For each bet λ of a ladder, once an interval,
 
-    M ← (1 + M) · Π (1 + u),   u = λ (target · a - b) / scale
+    M ← (1 + M) · Π (1 + u),   u = λ (target · a - b)
 
 over the conversations of the interval, where a is the sum of weights of a conversation's scores and b that of weights
-times scores; `scale` is the largest a. The evidence is the mean of M over the ladder. As long as the mean is at target
-or better, the mean number of intervals until the evidence passes c is at least c, whatever the scores' distribution,
-the traffic, or their dependence from one conversation to the next. A restart sets M to 0, which only loses evidence.
+times scores. The weights are shares of a scale that is known before the score, so that a is at most 1
+(`collector.export.bounded_sums`). The evidence is the mean of M over the ladder. As long as the mean is at target or
+better, the mean number of intervals until the evidence passes c is at least c, whatever the scores' distribution, the
+traffic, or their dependence from one conversation to the next. A restart sets M to 0, which only loses evidence. A
+conversation's scores come one by one, and each adds the growth of the conversation's log(1 + u).
 
 Of the five counters alone (their growth in an interval) a lower bound of it can be computed: by Fan's inequality
 log(1 + u) ≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v = λ · (1 - target):
 
-    Σ log(1 + u) ≥ λ (target·W - WY) / scale - c(v) λ² (target²·W2 - 2·target·W2Y + W2Y2) / scale²
+    Σ log(1 + u) ≥ λ (target·W - WY) - c(v) λ² (target²·W2 - 2·target·W2Y + W2Y2)
 
-Conversations with a above `scale` are bound less strictly where they are good and as strictly where they are bad;
-`tests/bench/drop_detection.py` measures it. An alert ends when the evidence has fallen by a good deal. Where lower is
-better, scores and target count from the other end.
+`tests/bench/drop_detection.py` measures false alarms and delays. An alert ends when the evidence has fallen by a good
+deal. Where lower is better, scores and target count from the other end.
 """
 
 from __future__ import annotations
@@ -24,10 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-SCORES_PER_CONVERSATION = 4
-"""Scores of one conversation that `scale` allows for, where turns are scored. Why not one: the turns of a conversation
-that is bad as a whole are one observation, and bets on each of them would count it as several."""
 
 # Why a ladder and not one bet: the best bet grows with the drop, which is not known in advance. The mean over the bets
 # costs log(14) of evidence against the best of them, and the guarantee stays, as a mean of e-detectors is one.
@@ -87,7 +84,6 @@ class DropDetector:
     """The detector of one series: bets against the mean being at `target` or better. See the module."""
 
     target: float
-    scale: float
     threshold: float
     lower_is_better: bool = False
 
@@ -125,16 +121,11 @@ class DropDetector:
         """The lower bound of what an interval adds to the logarithm of a bet's state."""
         t = self.target
         squares = t * t * sums.w2 - 2.0 * t * sums.w2y + sums.w2y2
-        linear = bet * self.shortfall(sums.w, sums.wy) / self.scale
-        return linear - self.coefficient(bet) * bet**2 * squares / self.scale**2
+        return bet * self.shortfall(sums.w, sums.wy) - self.coefficient(bet) * bet**2 * squares
 
     def log_gain(self, bet: float, w: float, wy: float) -> float:
-        """What a conversation's scores with these sums add to the logarithm of a bet's state.
-
-        A conversation of more weight than `scale` counts as one of that weight, at its own mean.
-        """
-        part = min(1.0, self.scale / w) if w > 0.0 else 1.0
-        return math.log1p(bet * self.shortfall(w, wy) * part / self.scale)
+        """What a conversation's scores with these sums add to the logarithm of a bet's state; `w` is at most 1."""
+        return math.log1p(bet * self.shortfall(w, wy))
 
     def advance(self, states: Sequence[float], increments: Iterable[float], empty: float = 0.0) -> list[float]:
         """The logarithms of the states an interval later, `empty` intervals without scores between."""

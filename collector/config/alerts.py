@@ -42,9 +42,6 @@ class MonitorAlertSettings(Section):
         default_factory=dict, description="The ratio of scores that must pass; without it, no burn alert."
     )
     burn_rates: list[BurnRate] = Field(default_factory=lambda: list(BURN_RATES), description="Burn rates that alert.")
-    max_weight: float | None = Field(
-        default=None, ge=1.0, description="Largest 1/probability of a score; 1/sample, if left out."
-    )
     turns_per_hour: float | None = Field(
         default=None, gt=0, description="Expected matching traffic; `evalstream check` then says what alerts detect."
     )

@@ -41,6 +41,18 @@ class EstimatorIncrements:
     w2y2: float
 
 
+def increments(w: float, wy: float, weight: float, score: float) -> EstimatorIncrements:
+    """What a score adds whose conversation has the sums `w` and `wy` already."""
+    more = weight * score
+    return EstimatorIncrements(
+        w=weight,
+        wy=more,
+        w2=weight * (2.0 * w + weight),
+        w2y=more * (w + weight) + weight * wy,
+        w2y2=more * (2.0 * wy + more),
+    )
+
+
 @dataclass(slots=True)
 class _Cluster:
     """Sums over a conversation's scores since `start` (s)."""
@@ -68,17 +80,10 @@ class Clusters:
     def add(self, key: Hashable, *, weight: float, score: float, time: float) -> EstimatorIncrements:
         """Add a score in [0, 1] of the conversation `key`, weighted `weight` >= 1, made at `time` (s)."""
         cluster = self._cluster(key, time)
-        wy = weight * score
-        increments = EstimatorIncrements(
-            w=weight,
-            wy=wy,
-            w2=weight * (2.0 * cluster.w + weight),
-            w2y=wy * (cluster.w + weight) + weight * cluster.wy,
-            w2y2=wy * (2.0 * cluster.wy + wy),
-        )
+        grown = increments(cluster.w, cluster.wy, weight, score)
         cluster.w += weight
-        cluster.wy += wy
-        return increments
+        cluster.wy += weight * score
+        return grown
 
     def _cluster(self, key: Hashable, time: float) -> _Cluster:
         known = self._clusters.get(key)

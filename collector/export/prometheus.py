@@ -10,12 +10,14 @@ from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
-from collector.export.estimator import Clusters
+from collector.export.bounded_sums import BoundedSums, Weight
+from collector.export.estimator import EstimatorIncrements
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
+    ESTIMATOR_CLIPPED,
     ESTIMATOR_W,
     ESTIMATOR_W2,
     ESTIMATOR_W2Y,
@@ -25,6 +27,11 @@ from collector.telemetry.series import (
     EVALUATION_WEIGHT,
     EVALUATIONS,
     EVALUATIONS_RETRIED,
+    EVIDENCE_W,
+    EVIDENCE_W2,
+    EVIDENCE_W2Y,
+    EVIDENCE_W2Y2,
+    EVIDENCE_WY,
     INJECTION_SIGNS,
     JUDGE_CALLS,
     JUDGE_COST,
@@ -36,10 +43,12 @@ from collector.telemetry.series import (
     TARGET_SCORE,
     VERDICT_WEIGHT,
     VERDICTS,
+    Series,
 )
-from evaluators.results import Evaluation, Sampling
+from evaluators.results import Evaluation
 
 _ESTIMATOR = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
+_EVIDENCE = (EVIDENCE_W, EVIDENCE_WY, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2)
 _MODELS = 1000
 """Names and fingerprints remembered of one judge."""
 
@@ -92,7 +101,7 @@ class PrometheusExporter:
         """Where /metrics is served; None if it is not."""
         self._settings = settings
         self._telemetry = context.telemetry
-        self._clusters = Clusters(capacity=settings.max_conversations, memory=settings.conversation_window)
+        self._sums = BoundedSums(capacity=settings.max_conversations, memory=settings.conversation_window)
         self._newest: dict[tuple[str, str], float] = {}
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
         for each in context.evaluators:
@@ -135,7 +144,7 @@ class PrometheusExporter:
         )
         self._telemetry.counter(EVALUATIONS, *labels, evaluation.outcome, _reason(evaluation)).inc()
         if evaluation.retry is None:
-            self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(_own_weight(evaluation.sampling))
+            self._telemetry.counter(EVALUATION_WEIGHT, *labels).inc(Weight.of(evaluation.sampling).own)
         else:  # the failed one has brought its weight along
             self._telemetry.counter(EVALUATIONS_RETRIED, *labels, evaluation.retry.reason).inc()
         sampling = evaluation.sampling
@@ -152,19 +161,23 @@ class PrometheusExporter:
         for sign in evaluation.details.get("suspicious", ()):
             self._telemetry.counter(INJECTION_SIGNS, evaluation.evaluator, evaluation.monitor, str(sign)).inc()
         trace = _exemplar(evaluation)
-        weight = 1.0 / evaluation.sampling.probability
         self._telemetry.histogram(SCORE, *labels).observe(score, trace)
-        key = (labels, evaluation.subject.conversation_id)
         ended = evaluation.ended_at.timestamp()
-        grown = self._clusters.add(key, weight=weight, score=score, time=ended)
-        for of, amount in zip(_ESTIMATOR, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
-            self._telemetry.counter(of, *labels).inc(amount)
+        weight = Weight.of(evaluation.sampling)
+        grown = self._sums.add(labels, evaluation.subject.conversation_id, weight=weight, score=score, time=ended)
+        self._count_sums(_ESTIMATOR, labels, grown.mean)
+        self._count_sums(_EVIDENCE, labels, grown.evidence)
+        self._telemetry.counter(ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
         self._record_success(evaluation.evaluator, evaluation.monitor, ended)
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
             exemplar = None if evaluation.passed else trace
             self._telemetry.counter(VERDICTS, *labels, verdict).inc(1, exemplar)
-            self._telemetry.counter(VERDICT_WEIGHT, *labels, verdict).inc(weight)
+            self._telemetry.counter(VERDICT_WEIGHT, *labels, verdict).inc(grown.mean.w)
+
+    def _count_sums(self, of: Sequence[Series], labels: Sequence[str], grown: EstimatorIncrements) -> None:
+        for each, amount in zip(of, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
+            self._telemetry.counter(each, *labels).inc(amount)
 
     def _record_success(self, evaluator: str, monitor: str, time: float) -> None:
         newest = self._newest.get((evaluator, monitor), 0.0)
@@ -202,12 +215,6 @@ class PrometheusExporter:
             _create_series(self._telemetry, each, segment)
 
 
-def _own_weight(sampling: Sampling) -> float:
-    """How many subjects that came to us one stands for; what was left out before us is in `probability`, too."""
-    upstream = 1.0 if sampling.upstream == "unknown" else sampling.upstream
-    return upstream / sampling.probability
-
-
 def _reason(evaluation: Evaluation) -> str:
     """Why there is no score, out of a closed set: the prefix of a skip's reason, or the type of the error."""
     if evaluation.error:
@@ -230,7 +237,7 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     """Make the series of an evaluator at 0: an increase from nothing to 1 is one that Prometheus does not see."""
     labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
     telemetry.histogram(SCORE, *labels)
-    for of in _ESTIMATOR:
+    for of in (*_ESTIMATOR, *_EVIDENCE, ESTIMATOR_CLIPPED):
         telemetry.counter(of, *labels)
     telemetry.counter(EVALUATIONS, *labels, "scored", "")
     telemetry.counter(EVALUATION_WEIGHT, *labels)

@@ -168,6 +168,7 @@ def _summary(whole: Bin) -> Json:
         "scores": sums.scores,
         "conversations": sums.conversations,
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
+        "clipped": whole.clipped_share,
         "skipped": whole.skipped,
         "failed": whole.failed,
         "cost_usd": whole.cost_usd,

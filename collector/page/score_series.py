@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.estimator import Clusters, EstimatorIncrements
 from evaluators.results import Evaluation
 
@@ -43,7 +44,7 @@ class ScoreSums:
     def add_score(self, grown: EstimatorIncrements) -> None:
         """Add a score. It is the first of its conversation if the square grew by no product with earlier ones."""
         self.scores += 1
-        self.conversations += grown.w2 <= grown.w * grown.w * (1 + 1e-9)
+        self.conversations += 0 < grown.w2 <= grown.w * grown.w * (1 + 1e-9)
         self._add_weighted(grown)
 
     def add(self, other: ScoreSums) -> None:
@@ -78,31 +79,40 @@ class ScoreSums:
 class Bin:
     """A column of a chart. `within_column` counts each conversation as new, `across_columns` with its earlier scores.
 
-    `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one.
+    `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one. `clipped` is the
+    weight that is left out of all sums, as no conversation may outweigh the others.
     """
 
     within_column: ScoreSums
     across_columns: ScoreSums
     passed: float = 0.0
     verdicts: float = 0.0
+    clipped: float = 0.0
     skipped: int = 0
     failed: int = 0
     cost_usd: float = 0.0
     calls: int = 0
     tokens: int = 0
 
-    def count(self, evaluation: Evaluation) -> None:
-        """Count an evaluation, all but its score."""
+    @property
+    def clipped_share(self) -> float:
+        """The share of the weight that is left out of the mean."""
+        return self.clipped / (self.clipped + self.across_columns.w) if self.clipped else 0.0
+
+    def count(self, evaluation: Evaluation, grown: BoundedIncrements | None) -> None:
+        """Count an evaluation, all but its score; `grown` is what that adds, if there is one."""
         self.skipped += evaluation.outcome == "skipped"
         self.failed += evaluation.outcome == "failed"
         self.cost_usd += evaluation.cost_usd or 0.0
         if evaluation.usage:
             self.calls += evaluation.usage.calls
             self.tokens += evaluation.usage.input_tokens + evaluation.usage.output_tokens
+        if grown is None:
+            return
+        self.clipped += grown.clipped
         if evaluation.passed is not None:
-            weight = 1.0 / evaluation.sampling.probability
-            self.verdicts += weight
-            self.passed += weight if evaluation.passed else 0.0
+            self.verdicts += grown.mean.w
+            self.passed += grown.mean.w if evaluation.passed else 0.0
 
     def discount(self, evaluation: Evaluation) -> None:
         """Count a skip or a failure no longer: another evaluation stands in for it. Its cost stays."""
@@ -115,6 +125,7 @@ class Bin:
         self.across_columns.add(other.across_columns)
         self.passed += other.passed
         self.verdicts += other.verdicts
+        self.clipped += other.clipped
         self.skipped += other.skipped
         self.failed += other.failed
         self.cost_usd += other.cost_usd
@@ -133,24 +144,29 @@ class ScoreSeries:
         self.newest: float | None = None
         """When the newest evaluation ended, in seconds since the epoch."""
         self._alone = Clusters(capacity=capacity * len(RANGES), memory=_LONGEST)
-        self._along = Clusters(capacity=capacity)
+        self._along = BoundedSums(capacity=capacity)
         self._rings: dict[str, dict[int, Bin]] = {name: {} for name in RANGES}
 
     def add(self, evaluation: Evaluation) -> None:
         """An evaluation is in the ledger."""
         time = evaluation.ended_at.timestamp()
         self.newest = max(time, self.newest or 0.0)
-        along = self._increments(self._along, evaluation, evaluation.subject.conversation_id, time)
+        conversation, score = evaluation.subject.conversation_id, evaluation.score
+        along = self._add(evaluation, score, time) if score is not None else None
         for name, range_ in RANGES.items():
             index = int(time // range_.width)
             column = self._bin(name, index)
             if column is None:
                 continue
-            column.count(evaluation)
-            alone = self._increments(self._alone, evaluation, (name, index, evaluation.subject.conversation_id), time)
-            if alone and along:
+            column.count(evaluation, along)
+            if along is not None and score is not None:
+                alone = self._alone.add((name, index, conversation), weight=along.mean.w, score=score, time=time)
                 column.within_column.add_score(alone)
-                column.across_columns.add_score(along)
+                column.across_columns.add_score(along.mean)
+
+    def _add(self, evaluation: Evaluation, score: float, time: float) -> BoundedIncrements:
+        weight = Weight.of(evaluation.sampling)
+        return self._along.add(None, evaluation.subject.conversation_id, weight=weight, score=score, time=time)
 
     def discount(self, evaluation: Evaluation) -> None:
         """Another evaluation stands in for this one, which has no score."""
@@ -165,12 +181,6 @@ class ScoreSeries:
         range_, ring = RANGES[name], self._rings[name]
         last = int(now // range_.width)
         return [(index * range_.width, ring.get(index)) for index in range(last - range_.bins + 1, last + 1)]
-
-    @staticmethod
-    def _increments(clusters: Clusters, evaluation: Evaluation, key: object, time: float) -> EstimatorIncrements | None:
-        if evaluation.score is None:
-            return None
-        return clusters.add(key, weight=1.0 / evaluation.sampling.probability, score=evaluation.score, time=time)
 
     def _bin(self, name: str, index: int) -> Bin | None:
         """The column of an index; None if it is too old for the ring."""

@@ -46,7 +46,7 @@ SCORE = Series(
 ESTIMATOR_W = Series(
     "evalstream_estimator_w_total",
     "counter",
-    "Sum of the weights w = 1 / sampling probability over the scored subjects.",
+    "Sum of the weights w = 1 / sampling probability over the scored subjects, as far as they are not clipped.",
     _EVALUATION,
 )
 ESTIMATOR_WY = Series(
@@ -71,6 +71,42 @@ ESTIMATOR_W2Y2 = Series(
     "evalstream_estimator_w2y2_total",
     "counter",
     "Sum over conversations of (sum of w times score) squared, for the mean's standard error.",
+    _EVALUATION,
+)
+ESTIMATOR_CLIPPED = Series(
+    "evalstream_estimator_clipped_total",
+    "counter",
+    "Weight left out of the sum of w, as its conversation would weigh more than 20 times the mean of the last 1,000.",
+    _EVALUATION,
+)
+EVIDENCE_W = Series(
+    "evalstream_evidence_w_total",
+    "counter",
+    "Sum of v, the weights as shares of the drop detector's scale, so that no conversation's sum is above 1.",
+    _EVALUATION,
+)
+EVIDENCE_WY = Series(
+    "evalstream_evidence_wy_total",
+    "counter",
+    "Sum of v times score.",
+    _EVALUATION,
+)
+EVIDENCE_W2 = Series(
+    "evalstream_evidence_w2_total",
+    "counter",
+    "Sum over conversations of (sum of v) squared.",
+    _EVALUATION,
+)
+EVIDENCE_W2Y = Series(
+    "evalstream_evidence_w2y_total",
+    "counter",
+    "Sum over conversations of (sum of v) times (sum of v times score).",
+    _EVALUATION,
+)
+EVIDENCE_W2Y2 = Series(
+    "evalstream_evidence_w2y2_total",
+    "counter",
+    "Sum over conversations of (sum of v times score) squared.",
     _EVALUATION,
 )
 VERDICTS = Series(

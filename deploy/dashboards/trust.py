@@ -9,6 +9,8 @@ from collector.telemetry.series import (
     AGREEMENT_BOUND,
     AGREEMENT_LABELS,
     CONVERSATIONS,
+    ESTIMATOR_CLIPPED,
+    ESTIMATOR_W,
     EVALUATION_WEIGHT,
     EVALUATIONS,
     GOLDEN_LAST_RUN,
@@ -225,6 +227,26 @@ def _weights() -> list[object]:
                 width=8,
             ),
             Query(f"({estimated.mean()}) - ({plain})", LEGEND),
+        ),
+        lines(
+            Look(
+                "Weight left out of the mean",
+                "A conversation counts for at most 20 times the mean weight of the last 1,000; what is beyond is"
+                " clipped, and biases the mean by at most this share. Much of it: one conversation is very long, or a"
+                " trusted tracestate claims very little.",
+                unit="percentunit",
+                low=0,
+                width=8,
+                steps=((0.1, "red"),),
+            ),
+            Query(
+                share(
+                    increase(ESTIMATOR_CLIPPED, PAIR, SEGMENTS, WINDOW),
+                    f"sum by ({PAIR}) (increase({ESTIMATOR_W.name}{SEGMENTS}[{WINDOW}])"
+                    f" + increase({ESTIMATOR_CLIPPED.name}{SEGMENTS}[{WINDOW}]))",
+                ),
+                LEGEND,
+            ),
         ),
         number(
             Look(

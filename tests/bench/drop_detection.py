@@ -21,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "prometheus"))
 
 from streams import LEVELS, MEAN, shares
 
-from collector.alerting.detection import SCORES_PER_CONVERSATION, VARIANCE_FLOOR, DropDetector, threshold
+from collector.alerting.detection import VARIANCE_FLOOR, DropDetector, threshold
+from collector.alerting.watch.buckets import Buckets
+from collector.export.bounded_sums import BoundedSums, Weight
 
 DAY = 1440
 TARGET = 0.77
@@ -40,10 +42,12 @@ class Sums:
     w2y: np.ndarray
     w2y2: np.ndarray
     exact: np.ndarray | None = None
+    evidence: Sums | None = None
+    """The sums for the detector, where they differ: their weights are shares of its scale."""
 
 
-def detector(scale: float) -> DropDetector:
-    return DropDetector(target=TARGET, scale=scale, threshold=threshold(90 * 86400.0, 60.0, 1))
+DETECTOR = DropDetector(target=TARGET, threshold=threshold(90 * 86400.0, 60.0, 1))
+SERIES = ("all", "helpful", "v")
 
 
 def single(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, of: DropDetector) -> Sums:
@@ -78,30 +82,73 @@ def weighted(rng: np.random.Generator, runs: int, per_minute: float, path: np.nd
     return Sums(*sums)
 
 
-def conversations(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, of: DropDetector) -> Sums:
-    """Conversations of 3 turns in the mean, 12 at most, that are good or bad as a whole; `per_minute` turns.
+@dataclass(frozen=True)
+class Sampler:
+    """What a sampler before us does with a conversation: `rest` of it is taken, and of turns with an error all."""
 
-    Half of the variance of a score is its conversation's.
+    rest: float = 1.0
+    keeps_errors: bool = False
+
+
+ERRORS, ERROR_SCORE = 0.1, 0.3
+"""Share of turns with an error, where a sampler keeps them, and their mean score."""
+GAP = 2.0
+"""Minutes between two turns of a conversation, in the mean."""
+
+
+def conversations(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, sampler: Sampler) -> Sums:
+    """Conversations of 3 turns in the mean, 12 at most, that are good or bad as a whole; `per_minute` turns are judged.
+
+    Half of the variance of a score is its conversation's. Turns come one by one, and go through the service's own code:
+    the sums of the exporter, and the buckets of the watcher.
     """
-    shape = (len(path), runs)
-    flat = len(path) * runs
-    sums = [np.zeros(flat) for _ in range(5)]
-    exact = np.zeros((flat, len(of.bets)))
-    rate = per_minute / 3.0
-    counts = rng.poisson(rate, size=flat)
-    minute = np.repeat(np.arange(flat), counts)
-    turns = np.minimum(rng.geometric(1 / 3.0, size=len(minute)), LONGEST)
-    mean = path[minute // runs]
-    quality = rng.beta(mean, 1 - mean)  # of concentration 1: half of a score's variance lies between conversations
-    good = rng.binomial(turns, quality)
-    a, b = turns.astype(float), good.astype(float)
-    for number, each in enumerate((a, b, a * a, a * b, b * b)):
-        sums[number] += np.bincount(minute, weights=each, minlength=flat)
-    part = np.minimum(1.0, of.scale / a)
-    for number, bet in enumerate(of.bets):
-        gain = np.log1p(bet * (TARGET * a - b) * part / of.scale)
-        exact[:, number] = np.bincount(minute, weights=gain, minlength=flat)
-    return Sums(*(each.reshape(shape) for each in sums), exact.reshape(*shape, len(of.bets)))
+    each = [_one_stream(rng, per_minute, path, sampler) for _ in range(runs)]
+    sums = [np.stack([run[0][:, number] for run in each], axis=1) for number in range(10)]
+    return Sums(*sums[:5], np.stack([run[1] for run in each], axis=1), Sums(*sums[5:]))
+
+
+def _one_stream(
+    rng: np.random.Generator, per_minute: float, path: np.ndarray, sampler: Sampler
+) -> tuple[np.ndarray, np.ndarray]:
+    minutes = len(path)
+    exported, watched = BoundedSums(), Buckets(60.0, 1e12)
+    sums = np.zeros((minutes, 10))
+    for minute, key, probability, score in _turns(rng, per_minute, path, sampler):
+        weight = Weight(1.0 / probability, 1.0)
+        grown = exported.add(SERIES, key, weight=weight, score=score, time=minute * 60.0)
+        for place, part in ((0, grown.mean), (5, grown.evidence)):
+            sums[int(minute), place : place + 5] += (part.w, part.wy, part.w2, part.w2y, part.w2y2)
+        watched.add(SERIES, DETECTOR, key, weight=weight, score=score, time=minute * 60.0)
+    gains = np.zeros((minutes, len(DETECTOR.bets)))
+    for number, bucket in watched.of(SERIES).items():
+        gains[number] = bucket.gains
+    return sums, gains
+
+
+def _turns(
+    rng: np.random.Generator, per_minute: float, path: np.ndarray, sampler: Sampler
+) -> list[tuple[float, str, float, float]]:
+    """The turns that pass the sampler, in order: minute, conversation, probability, score."""
+    errors = ERRORS if sampler.keeps_errors else 0.0
+    passing = sampler.rest + errors * (1.0 - sampler.rest)  # of all turns
+    count = rng.poisson(per_minute / 3.0 / passing * len(path))
+    found: list[tuple[float, str, float, float]] = []
+    starts = rng.uniform(0, len(path), count)
+    lengths = np.minimum(rng.geometric(1 / 3.0, size=count), LONGEST)
+    taken = rng.random(count) < sampler.rest
+    failing = rng.binomial(lengths, errors) if errors else np.zeros(count, int)
+    for number in np.flatnonzero(taken | (failing > 0)):
+        minutes = starts[number] + np.concatenate(([0.0], np.cumsum(rng.exponential(GAP, lengths[number] - 1))))
+        mean = (path[int(starts[number])] - errors * ERROR_SCORE) / (1.0 - errors)
+        quality = rng.beta(mean, 1 - mean)  # of concentration 1: half of a score's variance lies between conversations
+        failed = rng.permutation(lengths[number]) < failing[number]
+        for minute, error in zip(minutes, failed, strict=True):
+            if minute >= len(path) or not (taken[number] or error):
+                continue
+            score = float(rng.random() < (ERROR_SCORE if error else quality))
+            probability = 1.0 if error and sampler.keeps_errors else sampler.rest
+            found.append((float(minute), f"c{number}", probability, score))
+    return sorted(found)
 
 
 def evidence_alarms(of: DropDetector, increments: np.ndarray) -> np.ndarray:
@@ -120,8 +167,8 @@ def evidence_alarms(of: DropDetector, increments: np.ndarray) -> np.ndarray:
 
 
 def bounds(of: DropDetector, sums: Sums) -> np.ndarray:
-    linear = (TARGET * sums.w - sums.wy) / of.scale
-    squares = (TARGET**2 * sums.w2 - 2 * TARGET * sums.w2y + sums.w2y2) / of.scale**2
+    linear = TARGET * sums.w - sums.wy
+    squares = TARGET**2 * sums.w2 - 2 * TARGET * sums.w2y + sums.w2y2
     bets = np.array(of.bets)
     curve = np.array([of.coefficient(bet) * bet**2 for bet in of.bets])
     return linear[:, :, None] * bets - squares[:, :, None] * curve
@@ -164,23 +211,18 @@ def delay(alarms: np.ndarray, start: int) -> float:
     return float(np.median(found)) / 60
 
 
-def alerts(sums: Sums, exact: DropDetector, rules: DropDetector) -> dict[str, np.ndarray]:
+def alerts(sums: Sums) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     if sums.exact is not None:
-        found["evidence, exact (watcher)"] = evidence_alarms(exact, sums.exact)
-    found["evidence, from sums (rules)"] = evidence_alarms(rules, bounds(rules, sums))
+        found["evidence, exact (watcher)"] = evidence_alarms(DETECTOR, sums.exact)
+    found["evidence, from sums (rules)"] = evidence_alarms(DETECTOR, bounds(DETECTOR, sums.evidence or sums))
     found["mean, 3.5 errors (warn)"] = gate_alarms(sums, 3.5)
     found["mean, 4 errors (page)"] = gate_alarms(sums, 4.0)
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="few runs, to see that it works")
-    runs, days = (4, 3) if parser.parse_args().quick else (40, 30)
-    rng = np.random.default_rng(7)
-    began = time.monotonic()
-    of = detector(SCORES_PER_CONVERSATION)
+def tables(rng: np.random.Generator, runs: int, days: int) -> None:
+    """False alarms and delays of single turns."""
     drops = (0.05, 0.1, 0.2)
     print("| judged an hour | alert | in control | edge | " + " | ".join(f"drop {drop}" for drop in drops) + " |")
     print("|---|---|---|---|---|---|---|")
@@ -188,35 +230,69 @@ def main() -> None:
         rows: dict[str, list[str]] = {}
         for mean in (MEAN, TARGET):
             path = np.full(days * DAY, mean)
-            for name, alarms in alerts(single(rng, runs, rate / 60, path, of), of, of).items():
+            for name, alarms in alerts(single(rng, runs, rate / 60, path, DETECTOR)).items():
                 rows.setdefault(name, []).append(f"{notifications(alarms).mean() * 30 / days:.2f}")
         for drop in drops:
             path = np.full(10 * DAY, MEAN)
             path[3 * DAY :] -= drop
-            for name, alarms in alerts(single(rng, 2 * runs, rate / 60, path, of), of, of).items():
+            for name, alarms in alerts(single(rng, 2 * runs, rate / 60, path, DETECTOR)).items():
                 rows[name].append(f"{delay(alarms, 3 * DAY):.2f} h")
         for name, row in rows.items():
             print(f"| {rate} | {name} | " + " | ".join(row) + " |", flush=True)
-    print("\nConversations that are good or bad as a whole (3 turns in the mean), 100 turns an hour; per 30 days:")
-    for mean in (MEAN, TARGET):
-        path = np.full(days * DAY, mean)
-        found = alerts(conversations(rng, runs, 100 / 60, path, of), of, of)
-        figures = ", ".join(f"{name} {notifications(a).mean() * 30 / days:.2f}" for name, a in found.items())
-        print(f"mean {mean:.2f}: {figures}", flush=True)
-    path = np.full(10 * DAY, MEAN)
-    path[3 * DAY :] -= 0.2
-    found = alerts(conversations(rng, 2 * runs, 100 / 60, path, of), of, of)
-    print("delay after 0.2: " + ", ".join(f"{name} {delay(a, 3 * DAY):.2f} h" for name, a in found.items()), flush=True)
+
+
+def boosted(rng: np.random.Generator, runs: int, days: int) -> None:
     print("\nFlagged traffic judged more often, weights 1/p, 100 judged an hour, at the edge; per 30 days:")
     for ratio in (1.0, 4.0):
         path = np.full(days * DAY, TARGET)
-        found = alerts(weighted(rng, runs, 100 / 60, path, ratio), of, of)
+        found = alerts(weighted(rng, runs, 100 / 60, path, ratio))
         figures = ", ".join(f"{name} {notifications(a).mean() * 30 / days:.2f}" for name, a in found.items())
         path = np.full(10 * DAY, MEAN)
         path[3 * DAY :] -= 0.1
-        late = alerts(weighted(rng, 2 * runs, 100 / 60, path, ratio), of, of)
+        late = alerts(weighted(rng, 2 * runs, 100 / 60, path, ratio))
         delays = ", ".join(f"{name} {delay(a, 3 * DAY):.2f} h" for name, a in late.items())
         print(f"x{ratio:g}: {figures}; delay after 0.1: {delays}", flush=True)
+
+
+SAMPLERS = {
+    "none": Sampler(),
+    "10 %": Sampler(0.1),
+    "5 %": Sampler(0.05),
+    "1 %": Sampler(0.01),
+    "errors, and 1/15 of the rest": Sampler(1 / 15, keeps_errors=True),
+}
+
+
+def clustered(rng: np.random.Generator, runs: int, days: int) -> None:
+    """False alarms and delays of conversations, with samplers before us."""
+    print("\n| sampler before | alert | in control | edge | drop 0.1 | drop 0.2 | drop 0.4 |")
+    print("|---|---|---|---|---|---|---|")
+    for sampler_name, sampler in SAMPLERS.items():
+        rows: dict[str, list[str]] = {}
+        for mean in (MEAN, TARGET):
+            path = np.full(days * DAY, mean)
+            for name, alarms in alerts(conversations(rng, runs, 100 / 60, path, sampler)).items():
+                rows.setdefault(name, []).append(f"{notifications(alarms).mean() * 30 / days:.2f}")
+        for drop in (0.1, 0.2, 0.4):
+            path = np.full(4 * DAY, MEAN)
+            path[2 * DAY :] -= drop
+            for name, alarms in alerts(conversations(rng, runs, 100 / 60, path, sampler)).items():
+                rows[name].append(f"{delay(alarms, 2 * DAY):.2f} h")
+        for name, row in rows.items():
+            print(f"| {sampler_name} | {name} | " + " | ".join(row) + " |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="few runs, to see that it works")
+    parser.add_argument("--only", choices=("tables", "boosted", "clustered"), help="one part of it")
+    chosen = parser.parse_args()
+    runs, days = (4, 3) if chosen.quick else (40, 30)
+    began = time.monotonic()
+    for part in (tables, boosted, clustered):
+        if chosen.only in (None, part.__name__):
+            few = part is clustered and not chosen.quick  # scores pass one by one through the service's own code
+            part(np.random.default_rng(7), 16 if few else runs, days)
     print(f"\n{time.monotonic() - began:.0f} s")
 
 

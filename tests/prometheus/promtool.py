@@ -13,6 +13,7 @@ import pytest
 import yaml
 from streams import Stream, values
 
+from collector.alerting.rules import drops
 from collector.alerting.rules.formats import prometheus, text
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.scores import COUNTERS
@@ -63,6 +64,10 @@ def estimator(stream: Stream, instance: str = "a") -> list[dict[str, str]]:
     counters = [
         series(name, [getattr(total, key) for total, _, _ in stream.totals], **labels) for key, name in COUNTERS.items()
     ]
+    counters += [
+        series(name, [getattr(total, key) for total in stream.evidence], **labels)
+        for key, name in drops.COUNTERS.items()
+    ]
     passed = [passed for _, _, passed in stream.totals]
     failed = [total.w - ok for (total, _, ok) in stream.totals]
     scored = [count for _, count, _ in stream.totals]
@@ -73,6 +78,7 @@ def estimator(stream: Stream, instance: str = "a") -> list[dict[str, str]]:
         series(weight, failed, **labels, verdict="fail"),
         series("evalstream_verdicts_total", scored, **labels, verdict="pass"),
         series("evalstream_evaluations_total", scored, **labels, outcome="scored"),
+        series("gen_ai_evaluation_score_count", scored, **labels),
         series("evalstream_evaluation_weight_total", [total.w for total, _, _ in stream.totals], **labels),
     ]
 

@@ -6,9 +6,11 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from collector.alerting.detection import EstimatorSums
-from collector.export.estimator import Clusters
+from collector.export.bounded_sums import BoundedSums, Weight
+from collector.export.estimator import EstimatorIncrements
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 USUAL = (0.04, 0.06, 0.10, 0.26, 0.54)  # skewed to the top, as judges are: mean 0.80, standard deviation 0.27
@@ -47,22 +49,28 @@ class Stream:
     seed: int = 1
     totals: list[tuple[EstimatorSums, int, float]] = field(default_factory=list)
     """After each minute, the first at 0: the sums, how many scores, and the weight of those that pass 0.5."""
+    evidence: list[EstimatorSums] = field(default_factory=list)
+    """The detector's sums after each minute."""
     scores: list[list[tuple[str, float]]] = field(default_factory=list)
     """The scores of each minute, with their conversation."""
 
     def run(self, minutes: int) -> Stream:
         chance = random.Random(self.seed)
-        clusters = Clusters()
-        total, count, passed = EstimatorSums(), 0, 0.0
+        sums = BoundedSums()
+        weight = Weight(self.weight, self.weight)
+        total, evidence, count, passed = EstimatorSums(), EstimatorSums(), 0, 0.0
         self.totals.append((total, count, passed))
+        self.evidence.append(evidence)
         for minute in range(minutes):
             self.scores.append(list(self._minute(chance, minute)))
             for key, score in self.scores[-1]:
-                grown = clusters.add(key, weight=self.weight, score=score, time=minute * 60.0)
-                total += EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
-                passed += self.weight * (score >= 0.5)
+                grown = sums.add("s", key, weight=weight, score=score, time=minute * 60.0)
+                total += _sums(grown.mean)
+                evidence += _sums(grown.evidence)
+                passed += grown.mean.w * (score >= 0.5)
                 count += 1
             self.totals.append((total, count, passed))
+            self.evidence.append(evidence)
         return self
 
     def _minute(self, chance: random.Random, minute: int) -> Iterator[tuple[str, float]]:
@@ -72,8 +80,12 @@ class Stream:
                 yield f"{minute}-{number}", chance.choices(LEVELS, weights)[0]
 
     def deltas(self) -> list[EstimatorSums]:
-        """The sums of each minute."""
-        return [_minus(after[0], before[0]) for before, after in zip(self.totals, self.totals[1:], strict=False)]
+        """The detector's sums of each minute."""
+        return [_minus(after, before) for before, after in pairwise(self.evidence)]
+
+
+def _sums(grown: EstimatorIncrements) -> EstimatorSums:
+    return EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
 
 
 def _minus(one: EstimatorSums, other: EstimatorSums) -> EstimatorSums:

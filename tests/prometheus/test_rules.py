@@ -92,7 +92,7 @@ def test_a_drop_of_a_fifth_is_paged_within_the_predicted_time(tmp_path: Path):
 @pytest.mark.parametrize(("weight", "turns"), [(1.0, 1), (10.0, 3)])
 def test_the_detector_in_rules_equals_the_plain_recursion(tmp_path: Path, weight: float, turns: int):
     """To four decimals, minute by minute, weighted or not, over a drop and back."""
-    config = configured(max_weight=weight)
+    config = configured()
     stream = Stream(2.0, mean=lambda now: 0.6 if 200 <= now < 300 else MEAN, weight=weight, turns=turns, seed=7).run(
         420
     )
@@ -116,6 +116,7 @@ def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_p
     again = Stream(2.0, seed=13).run(200)
     restarted = Stream(2.0)
     restarted.totals = other.totals[:200] + again.totals
+    restarted.evidence = other.evidence[:200] + again.evidence
     counts = [count for _, count, _ in one.totals]
     of_other = [count for _, count, _ in restarted.totals]
     inputs = [
@@ -128,8 +129,8 @@ def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_p
 
     def delta_is(minute: int, sums: EstimatorSums) -> dict[str, object]:
         labels = ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment")
-        sample = {"labels": f"evalstream:estimator_wy:delta{{{labels}}}", "value": sums.wy}
-        return {"expr": "evalstream:estimator_wy:delta", "eval_time": f"{minute}m", "exp_samples": [sample]}
+        sample = {"labels": f"evalstream:evidence_wy:delta{{{labels}}}", "value": sums.wy}
+        return {"expr": "evalstream:evidence_wy:delta", "eval_time": f"{minute}m", "exp_samples": [sample]}
 
     case = {
         "inputs": inputs,
@@ -232,6 +233,24 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
         },
     ]
     run(tmp_path, configured(sample=0.1), cases)
+
+
+def test_a_conversation_that_outweighs_all_others_is_noticed(tmp_path: Path):
+    """Two conversations of 150 turns; and a sixth of the weight of others that is left out."""
+    crowd, loops = Stream(1.0, seed=4).run(400), Stream(0.1, turns=150, seed=10).run(20)
+    assert sum(map(len, loops.scores)) == 300
+    clipped = series("evalstream_estimator_clipped_total", [0.2 * minute for minute in range(401)], **SERIES)
+    dominated = {"alertname": "EvalstreamMeanDominated", "severity": "warning"}
+    in_all = [dominated | {"window": window} for window in ("15m", "1h", "6h", "24h")]
+    cases = [
+        {"inputs": estimator(crowd), "alerts": [firing(399, "EvalstreamMeanDominated")]},
+        {
+            "inputs": [*estimator(crowd), clipped],
+            "alerts": [firing(399, "EvalstreamMeanDominated", dominated | {"window": "6h"})],
+        },
+        {"inputs": estimator(loops), "alerts": [firing(19, "EvalstreamMeanDominated", *in_all)]},
+    ]
+    run(tmp_path, configured(), cases)
 
 
 def test_weights_of_conversations_are_held_against_the_conversations_there_were(tmp_path: Path):
@@ -337,8 +356,8 @@ def test_a_budget_of_errors_that_burns_too_fast_warns(tmp_path: Path):
 
 
 def test_where_lower_is_better_a_rise_is_bad():
-    up = DropDetector(target=0.3, scale=1.0, threshold=10.0, lower_is_better=True)
-    mirrored = DropDetector(target=0.7, scale=1.0, threshold=10.0)
+    up = DropDetector(target=0.3, threshold=10.0, lower_is_better=True)
+    mirrored = DropDetector(target=0.7, threshold=10.0)
     for w, wy in ((3.0, 2.5), (3.0, 0.1), (1.0, 1.0)):
         sums = EstimatorSums(w, wy, w, wy, wy)
         opposite = EstimatorSums(w, w - wy, w, w - wy, w - wy)

@@ -13,10 +13,17 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.detection import DropDetector
 from collector.alerting.rules import series
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing, selector
-from collector.alerting.rules.scores import COUNTERS
 from collector.alerting.rules.targets import INTERVAL, Target
+from collector.telemetry.series import EVIDENCE_W, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2, EVIDENCE_WY
 
 DROPPED = "EvalstreamScoreDropped"
+COUNTERS = {
+    "w": EVIDENCE_W.name,
+    "wy": EVIDENCE_WY.name,
+    "w2": EVIDENCE_W2.name,
+    "w2y": EVIDENCE_W2Y.name,
+    "w2y2": EVIDENCE_W2Y2.name,
+}
 _NOTHING = -100
 """The logarithm of a state without gains: e to this is 0 beside 1."""
 
@@ -31,7 +38,7 @@ def _deltas(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     restarted = f"resets({COUNTERS['w']}[{around}]) + resets({COUNTERS['wy']}[{around}]) > 0"
     for key, counter in COUNTERS.items():
         yield RecordingRule(
-            series.ESTIMATOR_DELTAS[key],
+            series.EVIDENCE_DELTAS[key],
             f"sum by ({', '.join(by)}) (({counter} - {counter} offset {interval}) unless ({restarted}))",
         )
 
@@ -52,16 +59,16 @@ def _recursion(
     detector: DropDetector, bet: float, mine: dict[str, str], chosen: dict[str, str], by: Sequence[str]
 ) -> str:
     """Log M ← min(log(1 + M) + bound, ceiling), as in collector.alerting.detection."""
-    sums = {key: f"{name}{selector(**chosen)}" for key, name in series.ESTIMATOR_DELTAS.items()}
+    sums = {key: f"{name}{selector(**chosen)}" for key, name in series.EVIDENCE_DELTAS.items()}
     before = f"(sum by ({', '.join(by)}) ({series.DROP_LOG_E}{selector(**mine)}) or {sums['w']} * 0 - {-_NOTHING})"
     target = detector.target
     short = f"{target:g} * {sums['w']} - {sums['wy']}"
     if detector.lower_is_better:
         short = f"{sums['wy']} - {target:g} * {sums['w']}"
     squares = f"{target**2:.10g} * {sums['w2']} - {2 * target:.10g} * {sums['w2y']} + {sums['w2y2']}"
-    quadratic = detector.coefficient(bet) * (bet / detector.scale) ** 2
+    quadratic = detector.coefficient(bet) * bet**2
     return (
-        f"clamp_max(ln(1 + exp({before})) + {bet / detector.scale:.10g} * ({short})"
+        f"clamp_max(ln(1 + exp({before})) + {bet:g} * ({short})"
         f" - {quadratic:.10g} * ({squares}), {detector.ceiling:.4f})"
     )
 

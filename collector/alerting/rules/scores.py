@@ -10,11 +10,13 @@ from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, Ru
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
 from collector.telemetry.series import (
+    ESTIMATOR_CLIPPED,
     ESTIMATOR_W,
     ESTIMATOR_W2,
     ESTIMATOR_W2Y,
     ESTIMATOR_W2Y2,
     ESTIMATOR_WY,
+    SCORE,
     VERDICT_WEIGHT,
     VERDICTS,
 )
@@ -27,7 +29,11 @@ COUNTERS = {
     "w2y2": ESTIMATOR_W2Y2.name,
 }
 WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
-BELOW, BURN = "EvalstreamScoreBelowTarget", "EvalstreamPassBudgetBurn"
+BELOW, BURN, DOMINATED = "EvalstreamScoreBelowTarget", "EvalstreamPassBudgetBurn", "EvalstreamMeanDominated"
+_FEW, _MANY_SCORES = 5, 100
+"""Effective conversations that are too few for so many scores: one of them has at least a fifth of the weight."""
+_MUCH_CLIPPED = 0.1
+"""Share of the weight that may be left out of a mean."""
 
 
 def score_groups(
@@ -37,14 +43,19 @@ def score_groups(
     rules: list[RecordingRule | AlertingRule] = [*_increases(timing, by), *_means(), *_pass_shares(targets, timing, by)]
     for target in targets:
         rules += _target_rules(target, alerts, by, timing)
+    rules.append(_dominated(timing, by))
     yield RuleGroup("evalstream-scores", timing.seconds(60.0), tuple(rules))
 
 
 def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
     for window, length in WINDOWS.items():
-        for key, counter in COUNTERS.items():
+        for name, counter in (
+            *((series.ESTIMATOR_INCREASES[key], counter) for key, counter in COUNTERS.items()),
+            (series.ESTIMATOR_CLIPPED_INCREASE, ESTIMATOR_CLIPPED.name),
+            (series.SCORES_INCREASE, f"{SCORE.name}_count"),
+        ):
             yield RecordingRule(
-                series.ESTIMATOR_INCREASES[key],
+                name,
                 f"sum by ({', '.join(by)}) (increase({counter}[{timing.text(length)}]))",
                 {"window": window},
             )
@@ -59,6 +70,8 @@ def _means() -> Iterator[RecordingRule]:
         series.SCORE_STDERR,
         f"sqrt(clamp_min({variance}, 0) + {VARIANCE_FLOOR:.4f} * {sums['w2']}) / {sums['w']}",
     )
+    clipped = series.ESTIMATOR_CLIPPED_INCREASE
+    yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")
     yield RecordingRule(series.SCORE_N_EFF, f"{sums['w']} ^ 2 / ({sums['w2']} > 0)")
 
 
@@ -73,6 +86,30 @@ def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
         yield RecordingRule(
             series.PASS_SHARE, f"{passing} / ({grouped} (increase({counter % ''})) > 0)", {"window": window}
         )
+
+
+def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
+    """Very few conversations decide what a mean is, by their length or by the weights that their sender claims."""
+    labels = (*by, "window")
+    few = f"{series.SCORE_N_EFF} < {_FEW} and {series.SCORES_INCREASE} >= {_MANY_SCORES}"
+    return AlertingRule(
+        name=DOMINATED,
+        board="trust",
+        expr=f'({few}) or {series.SCORE_CLIPPED}{{window="6h"}} > {_MUCH_CLIPPED:g}',
+        severity="warning",
+        hold=timing.seconds(300.0),
+        summary="{label:evaluator} of {label:monitor}: very few conversations decide the mean",
+        description=(
+            "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {mean} from {n} effective "
+            "conversations. A share of {clipped} of the weight is left out of it, as no conversation may outweigh the "
+            "others. Either one is very long, or a tracestate that is trusted claims that very little was sampled."
+        ),
+        facts={
+            "mean": Fact(series.SCORE_MEAN, labels),
+            "n": Fact(series.SCORE_N_EFF, labels),
+            "clipped": Fact(series.SCORE_CLIPPED, labels),
+        },
+    )
 
 
 def _burns(targets: Sequence[Target]) -> list[BurnRate]:
@@ -113,11 +150,13 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
         description=(
             "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (standard error) "
             f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "
-            "on the wrong side. If EvalstreamJudgeShift fires too, the judge has shifted, not the application."
+            "on the wrong side. A share of {clipped} of the weight is left out of the mean, as no conversation may "
+            "outweigh the others. If EvalstreamJudgeShift fires too, the judge has shifted, not the application."
         ),
         facts={
             "error": Fact(series.SCORE_STDERR, (*by, "window")),
             "n": Fact(series.SCORE_N_EFF, (*by, "window")),
+            "clipped": Fact(series.SCORE_CLIPPED, (*by, "window")),
         },
     )
 

@@ -19,13 +19,19 @@ ESTIMATOR_INCREASES = {
     "w2y2": "evalstream:estimator_w2y2:increase",
 }
 """Growth of the five sums over a window. Label `window`."""
+ESTIMATOR_CLIPPED_INCREASE = "evalstream:estimator_clipped:increase"
+"""Growth of the weight that is left out of them. Label `window`."""
 
+SCORES_INCREASE = "evalstream:scores:increase"
+"""How many scores there were. Label `window`."""
 SCORE_MEAN = "evalstream:score_mean"
 """Weighted, unbiased mean score. Label `window`."""
 SCORE_STDERR = "evalstream:score_stderr"
 """Standard error of that mean, conversations as clusters. Label `window`."""
 SCORE_N_EFF = "evalstream:score_n_eff"
 """How many equally weighted conversations would tell as much (Kish). Label `window`."""
+SCORE_CLIPPED = "evalstream:score_clipped_share"
+"""Share of the weight that is left out of that mean, as no conversation may outweigh the others. Label `window`."""
 SCORE_TARGET = "evalstream:score_target"
 """The mean that alerts hold a monitor's evaluator to. Labels `evaluator`, `monitor` only."""
 
@@ -34,14 +40,14 @@ PASS_SHARE = "evalstream:pass_share"  # noqa: S105 - no password
 PASS_OBJECTIVE = "evalstream:pass_objective"  # noqa: S105 - no password
 """The share that must pass, where one is configured. Labels `evaluator`, `monitor` only."""
 
-ESTIMATOR_DELTAS = {
-    "w": "evalstream:estimator_w:delta",
-    "wy": "evalstream:estimator_wy:delta",
-    "w2": "evalstream:estimator_w2:delta",
-    "w2y": "evalstream:estimator_w2y:delta",
-    "w2y2": "evalstream:estimator_w2y2:delta",
+EVIDENCE_DELTAS = {
+    "w": "evalstream:evidence_w:delta",
+    "wy": "evalstream:evidence_wy:delta",
+    "w2": "evalstream:evidence_w2:delta",
+    "w2y": "evalstream:evidence_w2y:delta",
+    "w2y2": "evalstream:evidence_w2y2:delta",
 }
-"""Exact growth of the five sums since the last evaluation of the rules, without replicas that restarted."""
+"""Exact growth of the detector's five sums since the last evaluation of the rules, without replicas that restarted."""
 DROP_LOG_E = "evalstream:drop_log_e"
 """The drop detector's state, one for each bet. Label `lambda`."""
 DROP_EVIDENCE = "evalstream:drop_evidence"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from collector.alerting.detection import SCORES_PER_CONVERSATION, DropDetector, threshold
+from collector.alerting.detection import DropDetector, threshold
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.loading import Config
 from collector.export.prometheus import PrometheusSettings
@@ -18,7 +18,7 @@ class Target:
     """An evaluator in a monitor, and the target of its scores.
 
     `mean` is the target of the mean score, None where nothing is configured; `objective` the share that must pass.
-    `max_weight` is the largest 1/probability. `delay` (s) is how long after a turn its score may come.
+    `delay` (s) is how long after a turn its score may come.
     """
 
     monitor: str
@@ -26,21 +26,11 @@ class Target:
     scope: Scope
     mean: float | None
     lower_is_better: bool = False
-    max_weight: float = 1.0
     objective: float | None = None
     burns: tuple[BurnRate, ...] = ()
     delay: float = 0.0
     turns_per_hour: float | None = None
     sample: float = 1.0
-
-    @property
-    def scale(self) -> float:
-        """The largest weight of one conversation's scores that the detector has room for."""
-        return self.max_weight * (SCORES_PER_CONVERSATION if self.scope == "turn" else 1)
-
-
-_BUDGET_WEIGHT_FACTOR = 20.0
-"""A budget lowers sampling rates, so weights grow: the largest growth that a detector allows for, unless configured."""
 
 
 def targets(config: Config) -> tuple[Target, ...]:
@@ -51,7 +41,6 @@ def targets(config: Config) -> tuple[Target, ...]:
 def _targets(config: Config) -> Iterator[Target]:
     for name, monitor in config.settings.monitors.items():
         alerts = monitor.alerts
-        limited = monitor.budget.limited or config.settings.evaluate.budget.limited
         for use in monitor.uses if alerts.enabled else ():
             each, rate = use.name, use.sample or monitor.sample
             evaluator = config.evaluators[each].evaluator
@@ -61,7 +50,6 @@ def _targets(config: Config) -> Iterator[Target]:
                 scope=evaluator.scope,
                 mean=alerts.targets.get(each, evaluator.threshold),
                 lower_is_better=evaluator.direction == "lower_is_better",
-                max_weight=alerts.max_weight or (_BUDGET_WEIGHT_FACTOR if limited else 1.0) / rate,
                 objective=alerts.objectives.get(each),
                 burns=tuple(alerts.burn_rates),
                 delay=2 * monitor.idle_timeout if evaluator.scope == "conversation" else 0.0,
@@ -93,7 +81,6 @@ def detector(
     series = segments * sum(each.mean is not None for each in all_targets)
     return DropDetector(
         target=target.mean,
-        scale=target.scale,
         threshold=threshold(alerts.false_alarm_days * DAY, interval or INTERVAL, series),
         lower_is_better=target.lower_is_better,
     )

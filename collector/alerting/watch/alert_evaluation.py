@@ -19,7 +19,7 @@ def merge_buckets(parts: Iterable[Mapping[int, Bucket]]) -> dict[int, Bucket]:
             if number in whole:
                 before = whole[number]
                 gains = [one + other for one, other in zip(before.gains, bucket.gains, strict=True)]
-                whole[number] = Bucket(before.sums + bucket.sums, gains)
+                whole[number] = Bucket(before.sums + bucket.sums, gains, before.clipped + bucket.clipped)
             else:
                 whole[number] = bucket
     return dict(sorted(whole.items()))
@@ -85,6 +85,8 @@ class TargetMiss:
     window: str
     sums: EstimatorSums
     errors: float
+    clipped: float = 0.0
+    """The share of the weight that is left out of the mean."""
 
 
 def worst_target_miss(
@@ -93,10 +95,16 @@ def worst_target_miss(
     """The window in which the mean is farthest on the wrong side, in standard errors; None if in none of them."""
     worst: TargetMiss | None = None
     for window, length in WINDOWS.items():
-        sums = sum_from(buckets, int((now - length) // interval))
+        first = int((now - length) // interval)
+        sums = sum_from(buckets, first)
         if sums.n_eff < min_n:
             continue
         errors = detector.shortfall(1.0, sums.mean) / sums.stderr
         if errors > 0 and (worst is None or errors > worst.errors):
-            worst = TargetMiss(window, sums, errors)
+            worst = TargetMiss(window, sums, errors, _clipped_share(buckets, first, sums))
     return worst
+
+
+def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: EstimatorSums) -> float:
+    clipped = sum(bucket.clipped for number, bucket in buckets.items() if number >= first)
+    return clipped / (clipped + sums.w)

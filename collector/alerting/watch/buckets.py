@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collector.alerting.detection import DropDetector, EstimatorSums
-from collector.export.estimator import Clusters
+from collector.export.bounded_sums import BoundedSums, Weight
 
 Series = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
@@ -14,26 +14,11 @@ Series = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Bucket:
-    """One interval of one series: its sums, and what it adds to the logarithm of every bet of the detector."""
+    """One interval of one series: its sums, what it adds to the logarithm of every bet, and the weight left out."""
 
     sums: EstimatorSums = field(default_factory=EstimatorSums)
     gains: list[float] = field(default_factory=list[float])
-
-
-MAX_CONVERSATIONS = 100_000
-"""Conversations whose earlier scores are remembered."""
-CLUSTER_SECONDS = 3600.0
-"""Seconds from a conversation's first score in which its scores count as one outcome of a bet. Why not singly: turns of
-one conversation are not independent, and a bet on each would overstate the evidence."""
-
-
-@dataclass(slots=True)
-class _ConversationScores:
-    """Scores of one conversation since `start` (s), as far as they have come."""
-
-    start: float
-    w: float = 0.0
-    wy: float = 0.0
+    clipped: float = 0.0
 
 
 class Buckets:
@@ -42,43 +27,28 @@ class Buckets:
     def __init__(self, interval: float, memory: float) -> None:
         self._interval = interval
         self._memory = memory
-        self._clusters = Clusters()
-        self._by_conversation: dict[tuple[Series, Hashable], _ConversationScores] = {}  # in the order of their start
+        self._scores = BoundedSums()
         self._by_series: dict[Series, dict[int, Bucket]] = {}
         self.touched: dict[Series, int] = {}
         """The oldest bucket of each series that has changed since this was last emptied."""
 
     def add(
-        self, series: Series, detector: DropDetector, conversation: str, *, weight: float, score: float, time: float
+        self, series: Series, detector: DropDetector, conversation: str, *, weight: Weight, score: float, time: float
     ) -> None:
         """Count a score that the log took at `time` (s)."""
         number = int(time // self._interval)
         bucket = self._by_series.setdefault(series, {}).setdefault(number, Bucket())
-        grown = self._clusters.add((series, conversation), weight=weight, score=score, time=time)
-        bucket.sums += EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
-        self._gain(bucket, detector, self._conversation_scores((series, conversation), time), weight, score)
-        self.touched[series] = min(number, self.touched.get(series, number))
-
-    def _gain(
-        self, bucket: Bucket, detector: DropDetector, scores: _ConversationScores, weight: float, score: float
-    ) -> None:
-        """Scores of a conversation come one by one: each adds the growth of the conversation's gain."""
-        w, wy = scores.w, scores.wy
-        scores.w, scores.wy = w + weight, wy + weight * score
+        grown = self._scores.add(series, conversation, weight=weight, score=score, time=time)
+        mean, evidence = grown.mean, grown.evidence
+        bucket.sums += EstimatorSums(mean.w, mean.wy, mean.w2, mean.w2y, mean.w2y2)
+        bucket.clipped += grown.clipped
         if not bucket.gains:
             bucket.gains = [0.0] * len(detector.bets)
+        # Turns of one conversation are not independent: each adds the growth of the conversation's gain.
+        (w, wy), after = grown.before, (grown.before[0] + evidence.w, grown.before[1] + evidence.wy)
         for place, bet in enumerate(detector.bets):
-            bucket.gains[place] += detector.log_gain(bet, scores.w, scores.wy) - detector.log_gain(bet, w, wy)
-
-    def _conversation_scores(self, key: tuple[Series, Hashable], time: float) -> _ConversationScores:
-        known = self._by_conversation.get(key)
-        if known is not None and time - known.start <= CLUSTER_SECONDS:
-            return known
-        self._by_conversation.pop(key, None)
-        self._by_conversation[key] = made = _ConversationScores(time)
-        if len(self._by_conversation) > MAX_CONVERSATIONS:
-            del self._by_conversation[next(iter(self._by_conversation))]
-        return made
+            bucket.gains[place] += detector.log_gain(bet, *after) - detector.log_gain(bet, w, wy)
+        self.touched[series] = min(number, self.touched.get(series, number))
 
     def of(self, series: Series) -> Mapping[int, Bucket]:
         """The buckets of a series by their number: the time in intervals."""

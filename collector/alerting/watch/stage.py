@@ -23,6 +23,7 @@ from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import AlertSettings
 from collector.errors import BadInput
+from collector.export.bounded_sums import Weight
 from collector.export.stage import REMEMBERED
 from collector.logs.log import Committed, StoredRecord
 from collector.records.json import evaluation_from_json
@@ -132,7 +133,7 @@ class WatchStage:
             "too few scores for a mean"
             if worst is None
             else f"over {worst.window} the mean is {worst.sums.mean:.4g} ± {worst.sums.stderr:.3g} from "
-            f"{worst.sums.n_eff:.0f} effective conversations"
+            f"{worst.sums.n_eff:.0f} effective conversations{_left_out(worst.clipped)}"
         )
         if drop.is_firing:
             evidence = f"The evidence of a drop is {drop.evidence:.1f} (threshold {detector.threshold:.1f}); {mean}."
@@ -154,6 +155,10 @@ class WatchStage:
                 "runbook_url": f"{self._settings.runbooks}/{name}.md",
             },
         )
+
+
+def _left_out(clipped: float) -> str:
+    return f", {clipped:.0%} of the weight left out of it" if clipped >= 0.005 else ""
 
 
 class WatchFold:
@@ -208,7 +213,7 @@ class WatchFold:
             (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version),
             detector,
             evaluation.subject.conversation_id,
-            weight=1.0 / evaluation.sampling.probability,
+            weight=Weight.of(evaluation.sampling),
             score=evaluation.score,
             time=record.timestamp,
         )

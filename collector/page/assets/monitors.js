@@ -58,6 +58,7 @@ function counts({ whole, newest }) {
   const parts = [`${plural(whole.scores, "score")} of ${plural(whole.conversations, "conversation")}`];
   if (whole.skipped) parts.push(`${whole.skipped} skipped`);
   if (whole.failed) parts.push(`${whole.failed} failed`);
+  if (whole.clipped >= 0.005) parts.push(`${percent(whole.clipped)} of the weight left out: one conversation outweighed the others`);
   if (newest) parts.push(`newest ${clock(newest)}`);
   return parts.join(" · ");
 }

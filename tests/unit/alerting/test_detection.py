@@ -8,12 +8,11 @@ from itertools import pairwise
 import pytest
 
 from collector.alerting.detection import LADDER, DropDetector, EstimatorSums, evidence, threshold
-from collector.alerting.rules.targets import Target
 
 # Three conversations with sums of weights 2, 2 and 4 and with scores of 0.5, 1 and 0.75.
 SUMS = EstimatorSums(w=8.0, wy=6.0, w2=24.0, w2y=18.0, w2y2=14.0)
-HIGH = DropDetector(target=0.75, scale=2.0, threshold=9.0)
-LOW = DropDetector(target=0.25, scale=2.0, threshold=9.0, lower_is_better=True)
+HIGH = DropDetector(target=0.75, threshold=9.0)
+LOW = DropDetector(target=0.25, threshold=9.0, lower_is_better=True)
 
 
 def test_mean_error_and_effective_number() -> None:
@@ -47,11 +46,11 @@ def test_bets_reach_from_small_to_large_without_a_gap() -> None:
 @pytest.mark.parametrize(
     ("detector", "bets"),
     [
-        (DropDetector(0.5, 1.0, 9.0), 7),  # up to 1.1: a bet of 1.5 loses three quarters
-        (DropDetector(0.953125, 1.0, 9.0), 14),  # 16 loses exactly that
-        (DropDetector(0.9531, 1.0, 9.0), 13),
-        (DropDetector(0.25, 1.0, 9.0), 6),
-        (DropDetector(0.25, 1.0, 9.0, lower_is_better=True), 9),
+        (DropDetector(0.5, 9.0), 7),  # up to 1.1: a bet of 1.5 loses three quarters
+        (DropDetector(0.953125, 9.0), 14),  # 16 loses exactly that
+        (DropDetector(0.9531, 9.0), 13),
+        (DropDetector(0.25, 9.0), 6),
+        (DropDetector(0.25, 9.0, lower_is_better=True), 9),
     ],
 )
 def test_no_bet_loses_more_than_three_quarters_on_one_conversation(detector: DropDetector, bets: int) -> None:
@@ -83,16 +82,14 @@ def test_the_shortfall_lies_on_the_bad_side() -> None:
 def test_the_bound_from_sums() -> None:
     bad = EstimatorSums(w=4.0, wy=2.0, w2=6.0, w2y=3.0, w2y2=2.0)
     c = (-math.log(0.6) - 0.4) / 0.16
-    assert HIGH.log_gain_bound(1.6, bad) == pytest.approx(1.6 / 2.0 - c * 2.56 * (3.375 - 4.5 + 2.0) / 4.0)
-    assert LOW.log_gain_bound(1.6, bad) == pytest.approx(1.6 / 2.0 - c * 2.56 * (0.375 - 1.5 + 2.0) / 4.0)
-    wide = DropDetector(target=0.75, scale=3.0, threshold=9.0)
-    assert wide.log_gain_bound(1.6, bad) == pytest.approx(1.6 / 3.0 - c * 2.56 * (3.375 - 4.5 + 2.0) / 9.0)
+    assert HIGH.log_gain_bound(1.6, bad) == pytest.approx(1.6 - c * 2.56 * (3.375 - 4.5 + 2.0))
+    assert LOW.log_gain_bound(1.6, bad) == pytest.approx(1.6 - c * 2.56 * (0.375 - 1.5 + 2.0))
 
 
 def test_the_gain_of_a_conversation() -> None:
-    assert HIGH.log_gain(2.0, 1.0, 0.5) == pytest.approx(math.log(1.25))
-    assert HIGH.log_gain(2.0, 2.0, 1.0) == pytest.approx(math.log(1.5))
-    assert HIGH.log_gain(2.0, 8.0, 4.0) == pytest.approx(math.log(1.5)), "more weight than the scale counts as that"
+    assert HIGH.log_gain(2.0, 1.0, 0.5) == pytest.approx(math.log(1.5))
+    assert HIGH.log_gain(2.0, 0.5, 0.25) == pytest.approx(math.log(1.25))
+    assert LOW.log_gain(2.0, 0.5, 0.25) == pytest.approx(math.log(1.25))
     assert HIGH.log_gain(2.0, 0.0, 0.0) == 0.0
 
 
@@ -115,9 +112,3 @@ def test_the_threshold_allows_one_false_alarm_over_all_series() -> None:
     assert threshold(6000.0, 60.0, 5) == pytest.approx(math.log(500.0))
     assert threshold(30.0, 60.0, 5) == pytest.approx(math.log(5.0)), "at least one interval"
     assert threshold(6000.0, 60.0, 0) == pytest.approx(math.log(100.0)), "at least one series"
-
-
-def test_four_scores_of_a_conversation_fit_into_the_scale() -> None:
-    turns = Target(monitor="m", evaluator="e", scope="turn", mean=0.8, max_weight=10.0)
-    whole = Target(monitor="m", evaluator="e", scope="conversation", mean=0.8, max_weight=10.0)
-    assert (turns.scale, whole.scale) == (40.0, 10.0)

@@ -6,15 +6,14 @@ import pytest
 
 from collector.alerting.detection import DropDetector
 from collector.alerting.rules import series
-from collector.alerting.rules.drops import delta_group, detector_rules
+from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
 from collector.alerting.rules.model import AlertingRule, RecordingRule, Timing
-from collector.alerting.rules.scores import COUNTERS
 from collector.alerting.rules.targets import Target
 
 BY = ("monitor", "evaluator")
 OF = '{evaluator="e",monitor="m"}'
-HIGH = DropDetector(target=0.75, scale=2.0, threshold=9.0)
-LOW = DropDetector(target=0.25, scale=2.0, threshold=9.0, lower_is_better=True)
+HIGH = DropDetector(target=0.75, threshold=9.0)
+LOW = DropDetector(target=0.25, threshold=9.0, lower_is_better=True)
 
 
 def rules(detector: DropDetector) -> list[RecordingRule | AlertingRule]:
@@ -32,13 +31,13 @@ def rules(detector: DropDetector) -> list[RecordingRule | AlertingRule]:
 def test_a_state_follows_from_its_own_last_value_and_the_growth_of_the_sums(
     detector: DropDetector, short: str, squares: str
 ) -> None:
-    """The bet 0.8 over a scale of 2: 0.4 of the shortfall, and c(0.2) * 0.16 = (ln 1.25 - 0.2) * 4 of the squares."""
+    """The bet 0.8: 0.8 of the shortfall, and c(0.2) * 0.64 = (ln 1.25 - 0.2) * 16 of the squares."""
     rule = next(each for each in rules(detector) if each.labels.get("lambda") == "0.8")
     mine = '{evaluator="e",monitor="m",lambda="0.8"}'
     last = f"(sum by (monitor, evaluator) ({series.DROP_LOG_E}{mine}) or {{w}}{OF} * 0 - 100)"
-    expected = f"clamp_max(ln(1 + exp({last})) + 0.4 * ({short}) - 0.09257420526 * ({squares}), 17.1972)"
+    expected = f"clamp_max(ln(1 + exp({last})) + 0.8 * ({short}) - 0.370296821 * ({squares}), 17.1972)"
     for key in COUNTERS:
-        expected = expected.replace(f"{{{key}}}", series.ESTIMATOR_DELTAS[key])
+        expected = expected.replace(f"{{{key}}}", series.EVIDENCE_DELTAS[key])
     assert isinstance(rule, RecordingRule)
     assert rule == RecordingRule(series.DROP_LOG_E, expected, {"evaluator": "e", "monitor": "m", "lambda": "0.8"})
 
@@ -65,6 +64,6 @@ def test_growth_is_the_exact_difference_over_a_minute_without_replicas_that_rest
     restarted = f"(resets({w}[2m]) + resets({wy}[2m]) > 0)"
     assert group.interval == 60.0
     assert {rule.record: rule.expr for rule in group.rules if isinstance(rule, RecordingRule)} == {
-        series.ESTIMATOR_DELTAS[key]: f"sum by (monitor, evaluator) (({name} - {name} offset 1m) unless {restarted})"
+        series.EVIDENCE_DELTAS[key]: f"sum by (monitor, evaluator) (({name} - {name} offset 1m) unless {restarted})"
         for key, name in COUNTERS.items()
     }

@@ -83,6 +83,7 @@ def test_a_heartbeat_is_called_every_minute_and_tells_nobody_else():
 def test_rules_name_only_series_that_exist():
     """Ours, those our rules record, and what Prometheus itself makes; in texts of alerts too."""
     declared = {each.name for each in telemetry.all_series()}
+    declared |= {f"{each.name}_count" for each in telemetry.all_series() if each.kind == "histogram"}
     recorded = {
         rule.record
         for group in rules_of(configured()).groups
@@ -101,7 +102,7 @@ def test_every_name_of_the_list_of_series_is_recorded():
     rules = rules_of(configured(objectives={"exact": 0.9}))
     recorded = {rule.record for group in rules.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     named = [value for value in vars(series).values() if isinstance(value, str) and value.startswith("evalstream:")]
-    named += [*series.ESTIMATOR_DELTAS.values(), *series.ESTIMATOR_INCREASES.values()]
+    named += [*series.EVIDENCE_DELTAS.values(), *series.ESTIMATOR_INCREASES.values()]
     assert set(named) == recorded
 
 

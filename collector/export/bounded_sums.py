@@ -1,0 +1,217 @@
+"""Sums over scores in which no conversation weighs more than the others allow, for the mean and for the drop detector.
+
+A weight may be anything: a sampler before us left out 99 of 100 traces, a budget has lowered a rate, a sender lies, or
+one conversation has ten thousand turns. One conversation that outweighs all others is the mean of its window, and its
+standard error says so only afterwards. So what a conversation may weigh is bounded by what the last 1,000 of its series
+weighed, before the score was known:
+
+- In the sums for the mean a conversation counts for at most 20 times their mean weight, which is 2 % of all their
+  weight. What is beyond is left out of the sums, and added up as `clipped`: a clipped weight is a bias, at most
+  clipped / (W + clipped) of the mean of what was clipped. Where one conversation in twenty is heavy, the bound grows
+  with them until nothing is clipped.
+- In the sums for the drop detector, weights are shares of a scale: the weight of a conversation below which 95 % of all
+  weight lies. So none of them is above 1, whatever the sampling rates, which the detector's guarantee needs; and bets
+  are as large as the weights that occur allow. What is beyond is left out here, too.
+
+Until 20 conversations are known, a score counts for at most 20 times the weight that is our own sampling's, and the
+scale is four times the largest weight so far. Weights are bounded for each process: a restart begins again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from collector.export.estimator import EstimatorIncrements, increments
+from evaluators.results import Sampling
+
+LARGEST = 20.0
+"""Times the mean weight of a conversation that one may have. Why not less: conversations differ in length, and
+honest samplers in what they keep; with 20 heavy ones in a thousand the mean is still that of them all."""
+_HISTORY = 1000
+_ENOUGH = 20
+"""Conversations after which their weights are known."""
+_COVERED = 0.95
+"""Share of the weight that is below the detector's scale. Why not all: one forged weight would make every bet tiny."""
+_SCORES = 4.0
+"""Scores of a conversation that the scale allows for until it is known."""
+_STEPS = 8
+"""Bins of the weights' distribution for each doubling: the scale is at most 9 % too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The weight of a score, 1 / its probability, and `own`: the part of it that our own sampling accounts for."""
+
+    full: float
+    own: float
+
+    @classmethod
+    def of(cls, sampling: Sampling) -> Weight:
+        """The weight of what was sampled so."""
+        upstream = 1.0 if sampling.upstream == "unknown" else sampling.upstream
+        return cls(1.0 / sampling.probability, upstream / sampling.probability)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedIncrements:
+    """What a score adds to the sums of the mean and of the detector, and how much of its weight is in neither.
+
+    `before` are the detector's sums of weights, and of weights times scores, of the conversation before this score.
+    """
+
+    mean: EstimatorIncrements
+    evidence: EstimatorIncrements
+    clipped: float
+    before: tuple[float, float]
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """Sums over a conversation's scores since `start` (s), bounded for the mean, and as shares of the scale."""
+
+    start: float
+    w: float = 0.0
+    wy: float = 0.0
+    share: float = 0.0
+    share_y: float = 0.0
+    bin: int = 0
+    in_history: bool = True
+
+
+@dataclass(slots=True)
+class _Bin:
+    conversations: int = 0
+    weight: float = 0.0
+
+
+@dataclass(slots=True)
+class WeightHistory:
+    """What the last conversations of a series weighed."""
+
+    largest: float = 0.0
+    """The largest weight of a score so far."""
+    _recent: deque[_Conversation] = field(default_factory=deque[_Conversation])
+    _bins: dict[int, _Bin] = field(default_factory=dict[int, _Bin])
+    _weight: float = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough conversations have been seen."""
+        return len(self._recent) >= _ENOUGH
+
+    @property
+    def most(self) -> float:
+        """The most that a conversation may weigh in the mean."""
+        return LARGEST * self._weight / len(self._recent)
+
+    @property
+    def scale(self) -> float:
+        """The weight of a conversation below which most of the weight lies, that of a single heaviest one aside."""
+        beyond, rest = 0.0, (1.0 - _COVERED) * self._weight
+        for place, number in enumerate(sorted(self._bins, reverse=True)):
+            of = self._bins[number]
+            if place == 0 and of.conversations == 1:
+                rest = max(rest, of.weight)
+            beyond += of.weight
+            if beyond > rest:
+                return 2.0 ** (number / _STEPS)
+        return 1.0
+
+    def begin(self, conversation: _Conversation) -> None:
+        """A conversation has its first score."""
+        self._recent.append(conversation)
+        self._bins.setdefault(0, _Bin()).conversations += 1
+        if len(self._recent) > _HISTORY:
+            oldest = self._recent.popleft()
+            oldest.in_history = False
+            self._take_out(oldest)
+
+    def grow(self, conversation: _Conversation, weight: float) -> None:
+        """A conversation weighs more than before."""
+        self.largest = max(self.largest, weight)
+        if not conversation.in_history:
+            conversation.w += weight
+            return
+        self._take_out(conversation)
+        conversation.w += weight
+        conversation.bin = _bin_of(conversation.w)
+        of = self._bins.setdefault(conversation.bin, _Bin())
+        of.conversations += 1
+        of.weight += conversation.w
+        self._weight += conversation.w
+
+    def _take_out(self, conversation: _Conversation) -> None:
+        of = self._bins[conversation.bin]
+        of.conversations -= 1
+        of.weight -= conversation.w
+        self._weight -= conversation.w
+        if not of.conversations:
+            del self._bins[conversation.bin]
+
+
+class BoundedSums:
+    """What the scores of recent conversations sum up to, by series.
+
+    At most `capacity` conversations, each for `memory` seconds from its first score, as in `Clusters`.
+    """
+
+    def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
+        self._capacity = capacity
+        self._memory = memory
+        self._conversations: dict[tuple[Hashable, Hashable], _Conversation] = {}  # in the order of their start
+        self._histories: dict[Hashable, WeightHistory] = {}
+
+    def __len__(self) -> int:
+        return len(self._conversations)
+
+    def add(
+        self, series: Hashable, conversation: Hashable, *, weight: Weight, score: float, time: float
+    ) -> BoundedIncrements:
+        """Add a score in [0, 1] that was made at `time` (s)."""
+        history = self._histories.setdefault(series, WeightHistory())
+        of = self._conversation((series, conversation), time, history)
+        if history.is_known:
+            room = max(history.most, weight.own) - of.w
+            scale = history.scale
+        else:
+            room = LARGEST * weight.own
+            scale = _SCORES * max(history.largest, min(weight.full, room))
+        admitted = min(weight.full, max(0.0, room))
+        share = min(admitted / scale, 1.0 - of.share)
+        before = (of.share, of.share_y)
+        grown = BoundedIncrements(
+            increments(of.w, of.wy, admitted, score),
+            increments(of.share, of.share_y, share, score),
+            weight.full - admitted,
+            before,
+        )
+        of.wy += admitted * score
+        of.share += share
+        of.share_y += share * score
+        history.grow(of, admitted)
+        return grown
+
+    def _conversation(self, key: tuple[Hashable, Hashable], time: float, history: WeightHistory) -> _Conversation:
+        known = self._conversations.get(key)
+        if known is not None and time - known.start <= self._memory:
+            return known
+        self._conversations.pop(key, None)
+        self._conversations[key] = new = _Conversation(time)
+        history.begin(new)
+        self._forget(time)
+        return new
+
+    def _forget(self, time: float) -> None:
+        while True:
+            oldest = next(iter(self._conversations))
+            if len(self._conversations) <= self._capacity and time - self._conversations[oldest].start <= self._memory:
+                return
+            del self._conversations[oldest]
+
+
+def _bin_of(weight: float) -> int:
+    """The bin of a weight: its upper edge is 2 to the power of bin / steps."""
+    return math.ceil(_STEPS * math.log2(weight) - 1e-9) if weight > 1.0 else 0

@@ -1,0 +1,146 @@
+"""What a conversation may weigh, in the sums for the mean and in those for the drop detector."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
+from evaluators.results import Sampling
+
+SCORES = st.lists(
+    st.tuples(st.integers(0, 30), st.floats(1, 1e6), st.floats(0, 1)),  # conversation, weight, score
+    min_size=1,
+    max_size=120,
+)
+
+
+def upstream(weight: float) -> Weight:
+    """A weight that samplers before us account for."""
+    return Weight(weight, 1.0)
+
+
+def counted(scores: Iterable[tuple[object, float, float]], sums: BoundedSums | None = None) -> list[BoundedIncrements]:
+    sums = BoundedSums() if sums is None else sums
+    return [sums.add("s", key, weight=upstream(w), score=y, time=0.0) for key, w, y in scores]
+
+
+def mean(grown: Iterable[BoundedIncrements]) -> float:
+    of = list(grown)
+    return math.fsum(each.mean.wy for each in of) / math.fsum(each.mean.w for each in of)
+
+
+def singles(weights: Iterable[float], score: float = 1.0) -> Iterator[tuple[str, float, float]]:
+    for number, weight in enumerate(weights):
+        yield f"{score}-{number}", weight, score
+
+
+def test_our_own_part_of_a_weight() -> None:
+    assert Weight.of(Sampling(probability=0.05, upstream=0.1)) == Weight(20.0, 2.0)
+    assert Weight.of(Sampling(probability=0.5)) == Weight(2.0, 2.0)
+
+
+@given(SCORES)
+def test_no_conversation_is_more_than_the_whole_scale_and_nothing_is_lost_unsaid(scores) -> None:
+    grown = counted(scores)
+    shares = defaultdict(float)
+    for (key, w, y), each in zip(scores, grown, strict=True):
+        shares[key] += each.evidence.w
+        assert each.mean.w + each.clipped == pytest.approx(w)
+        assert each.mean.wy == pytest.approx(each.mean.w * y)
+        assert min(each.mean.w, each.mean.w2, each.mean.w2y, each.mean.w2y2, each.clipped) >= 0.0
+        assert min(each.evidence.w, each.evidence.w2, each.evidence.w2y, each.evidence.w2y2) >= 0.0
+    assert max(shares.values()) <= 1.0 + 1e-9
+
+
+@given(SCORES)
+def test_both_are_the_sums_over_conversations(scores) -> None:
+    grown = counted(scores)
+    for part in ("mean", "evidence"):
+        a, b = defaultdict(float), defaultdict(float)
+        for (key, _, _), each in zip(scores, grown, strict=True):
+            a[key] += getattr(each, part).w
+            b[key] += getattr(each, part).wy
+        total = [math.fsum(getattr(getattr(each, part), name) for each in grown) for name in ("w2", "w2y", "w2y2")]
+        expected = [sum(x * x for x in a.values()), sum(a[k] * b[k] for k in a), sum(x * x for x in b.values())]
+        assert total == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_one_claimed_weight_neither_hides_a_fall_nor_makes_one() -> None:
+    """A weight of ten thousand among two hundred: it was 98 % of the mean."""
+    sums = BoundedSums()
+    counted(singles([1.0] * 100), sums)
+    fallen = counted([("forged", 1e4, 1.0), *singles([1.0] * 100, score=0.0)], sums)
+    assert mean(fallen) == pytest.approx(20.0 / 120.0, abs=0.02)
+    assert fallen[0].clipped == pytest.approx(1e4 - 20.0, abs=1.0)
+
+    sums = BoundedSums()
+    counted(singles([1.0] * 100), sums)
+    made = counted([("forged", 1e4, 0.0), *singles([1.0] * 100, score=0.9)], sums)
+    assert mean(made) > 0.7
+    assert math.fsum(each.evidence.w for each in made) == pytest.approx(101.0), "one bet of a hundred and one"
+
+
+def test_the_first_weight_of_all_is_not_believed_either() -> None:
+    grown = counted([("forged", 1e4, 1.0), *singles([1.0] * 300, score=0.0)])
+    assert mean(grown) < 0.07
+
+
+def test_a_conversation_of_ten_thousand_turns_is_no_more_than_twenty() -> None:
+    sums = BoundedSums()
+    counted(singles([1.0] * 500), sums)
+    long = counted([("long", 1.0, 0.0)] * 10_000, sums)
+    assert 19.0 < math.fsum(each.mean.w for each in long) < 22.0
+    assert math.fsum(each.evidence.w for each in long) <= 1.0 + 1e-9
+    assert long[-1].clipped == 1.0
+
+
+@pytest.mark.parametrize("weight", [1.0, 10.0, 100.0, 10_000.0])
+def test_equal_weights_are_all_the_same_to_the_detector(weight: float) -> None:
+    """One in a hundred sampled before us, or all: bets are as large, and nothing is left out once it is known."""
+    sums = BoundedSums()
+    counted(singles([weight] * 60), sums)
+    later = counted(singles([weight] * 100, score=0.5), sums)
+    assert all(each.clipped == 0.0 for each in later)
+    assert all(0.9 < each.evidence.w <= 1.0 for each in later)
+
+
+@pytest.mark.parametrize(("heavy", "share"), [(15.0, 0.5), (15.0, 0.1), (1000.0, 0.09)])
+def test_honest_samplers_that_keep_errors_are_believed(heavy: float, share: float) -> None:
+    """Errors are kept, and of the rest one in fifteen or in a thousand: after a while no weight is left out."""
+    chance, sums = random.Random(3), BoundedSums()
+    weights = [heavy if chance.random() < share else 1.0 for _ in range(3000)]
+    counted(singles(weights[:1000]), sums)
+    later = counted(singles(weights[1000:], score=0.5), sums)
+    clipped = math.fsum(each.clipped for each in later)
+    assert clipped / sum(weights[1000:]) < 0.01
+
+
+def test_our_own_weights_are_never_clipped_in_a_conversation_of_one_score() -> None:
+    """A budget lowers the rate by a hundred at once."""
+    sums = BoundedSums()
+    counted(singles([1.0] * 500), sums)
+    assert sums.add("s", "new", weight=Weight(100.0, 100.0), score=0.5, time=0.0).clipped == 0.0
+
+
+def test_series_know_nothing_of_each_other() -> None:
+    sums = BoundedSums()
+    counted(singles([1.0] * 500), sums)
+    other = [sums.add("other", number, weight=upstream(50.0), score=1.0, time=0.0) for number in range(100)]
+    assert other[-1].clipped == 0.0
+
+
+def test_what_is_long_ago_is_forgotten() -> None:
+    sums = BoundedSums(capacity=50, memory=100.0)
+    for number in range(5000):
+        sums.add("s", number, weight=upstream(1.0), score=1.0, time=float(number))
+    assert len(sums) <= 50
+    same = BoundedSums(memory=100.0)
+    first, again = (same.add("s", "c", weight=upstream(1.0), score=1.0, time=time) for time in (0.0, 200.0))
+    assert first.mean == again.mean, "a new cluster"
