@@ -75,10 +75,15 @@ class GoldenRuns:
         }
         self._shifts: dict[str, ScoreShift] = {}
 
-    def has_shifted(self, evaluator: str) -> bool:
-        """Whether the scores of an evaluator's judge have shifted, by its newest run."""
+    def significant_shift(self, evaluator: str) -> ScoreShift | None:
+        """How far the scores of an evaluator's judge have shifted by its newest run; None if not significantly."""
         shift = self._shifts.get(evaluator)
-        return shift is not None and shift.exceeds(self._tolerance)
+        return shift if shift is not None and shift.exceeds(self._tolerance) else None
+
+    def explained_miss(self, evaluator: str, lower_is_better: bool) -> float:
+        """How much worse an evaluator's scores may have become by its judge alone; 0 without a significant shift."""
+        shift = self.significant_shift(evaluator)
+        return shift.explains(lower_is_better=lower_is_better) if shift is not None else 0.0
 
     async def run_forever(self) -> None:
         """Run whenever a run is due."""

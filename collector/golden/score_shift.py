@@ -22,6 +22,11 @@ class ScoreShift:
     stderr: float
     count: int
 
+    def explains(self, *, lower_is_better: bool) -> float:
+        """How much worse scores may have become by it: two standard errors more than was measured."""
+        worse = self.mean if lower_is_better else -self.mean
+        return max(0.0, worse + 2.0 * self.stderr) if worse > 0.0 else 0.0
+
     def exceeds(self, tolerance: float) -> bool:
         """Whether the shift is beyond the tolerance, significantly."""
         return abs(self.mean) > tolerance + STANDARD_ERRORS * self.stderr

@@ -14,7 +14,7 @@ import aiohttp
 
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
-from collector.alerting.watch.stage import ActiveAlert, Targets, WatchStage
+from collector.alerting.watch.stage import ActiveAlert, ExplainedMiss, Targets, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.measures import ScoreScale
 from collector.calibration.page_labels import Version
@@ -34,10 +34,10 @@ PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What runs of the watch stage: the watcher, if there is one, and whether an evaluator's judge has shifted."""
+    """What runs of the watch stage: the watcher, if there is one, and what shifts of judges explain."""
 
     watcher: WatchStage | None = None
-    has_shifted: Callable[[str], bool] = lambda _evaluator: False
+    explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
 
 
 async def start_watch(process: Process) -> Watching:
@@ -53,25 +53,25 @@ async def start_watch(process: Process) -> Watching:
         tasks.start(golden.run_forever())
     if settings.page is not None:
         tasks.start(AgreementWatcher(process.logs.labels, _scales(process.plan), telemetry).run_forever())
-    has_shifted = golden.has_shifted if golden is not None else Watching().has_shifted
+    explained = golden.explained_miss if golden is not None else Watching().explained
     watcher = settings.alerts.watcher
     if watcher is None:
-        return Watching(None, has_shifted)
-    stage = _stage(process, interval=watcher.interval, memory=watcher.history, has_shifted=has_shifted)
+        return Watching(None, explained)
+    stage = _stage(process, interval=watcher.interval, memory=watcher.history, explained=explained)
     session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     tasks.follow(
         evaluations, "watch", process.guarded("watch", "watch", evaluations, fenced(evaluations, stage.open_fold))
     )
     tasks.start(stage.run(notifier))
-    return Watching(stage, has_shifted)
+    return Watching(stage, explained)
 
 
 def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[AlertView]]:
     """The alerts that fire now, by the watcher of this process, or one for the page alone."""
     stage = watching.watcher
     if stage is None:
-        stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, has_shifted=watching.has_shifted)
+        stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, explained=watching.explained)
         if stage.targets:
             evaluations = process.logs.evaluations
             guarded = process.guarded("watch", "page.watch", evaluations, fenced(evaluations, stage.open_fold))
@@ -101,9 +101,9 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
     )
 
 
-def _stage(process: Process, *, interval: float, memory: float, has_shifted: Callable[[str], bool]) -> WatchStage:
+def _stage(process: Process, *, interval: float, memory: float, explained: ExplainedMiss) -> WatchStage:
     detectors, alerts = _detectors(process.config, interval), process.config.settings.alerts
-    return WatchStage(detectors, alerts, process.telemetry, interval=interval, memory=memory, has_shifted=has_shifted)
+    return WatchStage(detectors, alerts, process.telemetry, interval=interval, memory=memory, explained=explained)
 
 
 async def _golden(process: Process) -> GoldenRuns | None:

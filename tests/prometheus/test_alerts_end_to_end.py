@@ -25,7 +25,7 @@ from collector.logs.log import Record
 from collector.records.json import evaluation_to_json, turn_to_json
 from collector.service.app import Running, running
 from evaluators.cases import Turn
-from evaluators.results import Evaluation, Sampling, Subject
+from evaluators.results import ErrorDetail, Evaluation, Sampling, Subject
 
 pytestmark = pytest.mark.timeout(300)  # deadlines within are for busy machines
 
@@ -146,6 +146,71 @@ async def test_a_drop_pages_through_alertmanager_and_what_is_in_control_is_silen
         assert "±" in page["annotations"]["description"]
         assert "?" not in page["annotations"]["description"]
         assert page["annotations"]["runbook_url"].endswith(f"{page['labels']['alertname']}.md")
+
+
+@dataclass
+class Judged:
+    """Evaluations of conversations of one turn, a fourteenth of which failed because the judge did not answer."""
+
+    service: Running
+    version: str
+    mean: float = 0.85
+    chance: random.Random = field(default_factory=lambda: random.Random(5))
+    number: int = 0
+
+    async def feed_forever(self) -> None:
+        while True:
+            await self.service.logs.evaluations.append([self._next()])
+            await asyncio.sleep(1 / PER_SECOND)
+
+    def _next(self) -> Record:
+        self.number += 1
+        failed, now = self.number % 14 == 0, datetime.now(UTC)
+        score = None if failed else float(self.chance.random() < self.mean)
+        evaluation = Evaluation(
+            evaluation_id=f"{self.number:032x}",
+            evaluator="exact",
+            evaluator_version=self.version,
+            scope="turn",
+            monitor="all",
+            subject=Subject(conversation_id=str(self.number), turn_id=str(self.number)),
+            outcome="failed" if failed else "scored",
+            score=score,
+            error=ErrorDetail(type="judge_timeout", message="no answer") if failed else None,
+            method="deterministic",
+            started_at=now,
+            ended_at=now,
+        )
+        return Record(evaluation.evaluation_id.encode(), evaluation_to_json(evaluation), partition=0)
+
+
+@pytest.mark.slow
+async def test_a_large_drop_pages_although_some_judge_calls_fail(tmp_path: Path):
+    """7 % are unscored, which a warning says; that explains 0.07, and not a fall from 0.85 to 0.30."""
+    async with AsyncExitStack() as stack:
+        hook = await stack.enter_async_context(webhook())
+        port = free_port()
+        config = configured(port, hook.url)
+        service = await stack.enter_async_context(running(config, {"export"}))
+        rules, routes = files(rules_of(config, FAST))
+        manager = await stack.enter_async_context(alertmanager(tmp_path, routes))
+        seen = await stack.enter_async_context(prometheus(tmp_path, rules, [f"127.0.0.1:{port}"], manager))
+        judged = Judged(service, config.evaluators["exact"].evaluator.version)
+        feeding = asyncio.create_task(judged.feed_forever())
+        try:
+            async with asyncio.timeout(120):
+                while not hook.firing(alertname="EvalstreamUnscored"):
+                    await asyncio.sleep(0.1)
+            assert 0.05 < await seen.until("evalstream:score_doubt") < 0.1
+            assert hook.firing(severity="page", evaluator="exact") == []
+            judged.mean = 0.3
+            await first_page(hook, within=90.0)
+        finally:
+            feeding.cancel()
+            await asyncio.wait([feeding])
+        page = hook.firing(severity="page", evaluator="exact")[0]
+        assert page["labels"]["alertname"] in {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
+        assert "explain at most 0.0" in page["annotations"]["description"]
 
 
 def flagged_traffic(count: int) -> tuple[list[Evaluation], float]:

@@ -331,6 +331,59 @@ def test_too_many_unscored_are_noticed(tmp_path: Path):
     )
 
 
+GOLDEN = {"evaluator": "helpful", "evaluator_version": "v", "judge": "main"}
+
+
+def warned(minutes: int, per_minute: float) -> dict[str, list[dict[str, str]]]:
+    """What makes each warning on trust fire, beside so many scores a minute."""
+    labels = {**SERIES, "instance": "a", "job": "evalstream"}
+    failing = [0.065 * per_minute * minute for minute in range(minutes + 1)]
+    return {
+        "EvalstreamUnscored": [
+            series("evalstream_evaluations_total", failing, **labels, outcome="failed", reason="judge_timeout")
+        ],
+        "EvalstreamJudgeShift": [
+            series("evalstream_golden_shift", f"-0.06x{minutes}", **GOLDEN),
+            series("evalstream_golden_shift_stderr", f"0.005x{minutes}", **GOLDEN),
+        ],
+    }
+
+
+@pytest.mark.parametrize("warning", ["EvalstreamUnscored", "EvalstreamJudgeShift"])
+def test_a_warning_silences_what_it_explains_and_no_more(tmp_path: Path, warning: str):
+    """A mean 0.05 below its target is explained by 6 % that is unscored, or by a judge that is 0.06 stricter. A mean
+    that falls to 0.3 is not: it pages."""
+    below = {"alertname": "EvalstreamScoreBelowTarget", "severity": "page"}
+    dropped = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
+    fallen = Stream(2.0, mean=lambda now: 0.3 if now >= 300 else 0.85, seed=21).run(420)
+    a_little = Stream(8.0, mean=lambda _: 0.72, seed=22).run(420)
+    for of in (fallen, a_little):
+        case = {
+            "inputs": [*in_full(420, of), *warned(420, of.per_minute)[warning]],
+            "alerts": [firing(290, warning, {"alertname": warning, "severity": "warning"})],
+        }
+        pages = [each for each in (below, dropped) if of is fallen]
+        case["alerts"] += [firing(419, "EvalstreamScoreDropped", *pages[1:])]
+        case["values"] = [
+            {
+                "expr": '(count(ALERTS{alertname="EvalstreamScoreBelowTarget",severity="page"}) or vector(0)) > bool 0',
+                "eval_time": "419m",
+                "exp_samples": [{"labels": "{}", "value": float(of is fallen)}],
+            }
+        ]
+        run(tmp_path, configured(), [case])
+
+
+def test_without_a_warning_the_little_drop_pages(tmp_path: Path):
+    little = Stream(8.0, mean=lambda _: 0.72, seed=22).run(420)
+    dropped = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
+    run(
+        tmp_path,
+        configured(),
+        [{"inputs": in_full(420, little), "alerts": [firing(419, "EvalstreamScoreDropped", dropped)]}],
+    )
+
+
 def test_the_judge_is_told_apart_from_the_application(tmp_path: Path):
     golden = {"evaluator": "helpful", "evaluator_version": "v", "judge": "main"}
     shift = {"alertname": "EvalstreamJudgeShift", "severity": "warning"}

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.detection import DropDetector
 from collector.alerting.rules import series
+from collector.alerting.rules.doubt import explained
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing, selector
 from collector.alerting.rules.targets import INTERVAL, Target
+from collector.config.alerts import AlertSettings
 from collector.telemetry.series import EVIDENCE_W, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2, EVIDENCE_WY
 
 DROPPED = "EvalstreamScoreDropped"
@@ -43,7 +45,9 @@ def _deltas(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
         )
 
 
-def detector_rules(target: Target, detector: DropDetector, by: Sequence[str]) -> Iterator[RecordingRule | AlertingRule]:
+def detector_rules(
+    target: Target, detector: DropDetector, alerts: AlertSettings, by: Sequence[str]
+) -> Iterator[RecordingRule | AlertingRule]:
     """The states of all bets, their evidence, and the alert."""
     chosen = {"evaluator": target.evaluator, "monitor": target.monitor}
     for bet in detector.bets:
@@ -52,7 +56,7 @@ def detector_rules(target: Target, detector: DropDetector, by: Sequence[str]) ->
     here = selector(**chosen)
     yield RecordingRule(series.DROP_EVIDENCE, f"ln(avg by ({', '.join(by)}) (exp({series.DROP_LOG_E}{here})))", chosen)
     yield RecordingRule(series.DROP_THRESHOLD, f"vector({detector.threshold:.4f})", chosen)
-    yield _dropped(detector, chosen, by)
+    yield _dropped(detector, chosen, by, explained(target, detector.target, alerts, ", ".join(by)))
 
 
 def _recursion(
@@ -73,14 +77,14 @@ def _recursion(
     )
 
 
-def _dropped(detector: DropDetector, chosen: dict[str, str], by: Sequence[str]) -> AlertingRule:
+def _dropped(detector: DropDetector, chosen: dict[str, str], by: Sequence[str], doubtful: str) -> AlertingRule:
     evidence = f"{series.DROP_EVIDENCE}{selector(**chosen)}"
     fires = f"ALERTS{selector(alertname=DROPPED, alertstate='firing', **chosen)}"
     return AlertingRule(
         name=DROPPED,
         # hysteresis: what fires continues until the evidence has clearly fallen, or it would notify again and again
-        expr=f"{evidence} > {detector.threshold:.4f}"
-        f" or ({evidence} > {detector.clear_threshold:.4f} and on ({', '.join(by)}) {fires})",
+        expr=f"({evidence} > {detector.threshold:.4f}"
+        f" or ({evidence} > {detector.clear_threshold:.4f} and on ({', '.join(by)}) {fires})) unless {doubtful}",
         severity="page",
         board="quality",
         labels=chosen,
@@ -88,11 +92,12 @@ def _dropped(detector: DropDetector, chosen: dict[str, str], by: Sequence[str]) 
         description=(
             "The evidence that the mean of {label:evaluator} ({label:monitor}) is on the wrong side of its target of "
             f"{detector.target:g} is {{value}}; the alert fires above {detector.threshold:.1f}. Over the last hour the "
-            "mean is {mean} ± {error} from {n} effective conversations. If EvalstreamJudgeShift fires too, the "
-            "judge has shifted, not the application."
+            "mean is {mean} ± {error} from {n} effective conversations. Other alerts that fire for it explain at most "
+            "{doubt} of the distance to the target."
         ),
         facts={
             word: Fact(name, tuple(by), {"window": "1h"})
             for word, name in (("mean", series.SCORE_MEAN), ("error", series.SCORE_STDERR), ("n", series.SCORE_N_EFF))
-        },
+        }
+        | {"doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor"))},
     )

@@ -18,8 +18,10 @@ from collector.export.prometheus import PrometheusSettings
 _SCORES = (BELOW, DROPPED, BURN)
 
 INHIBITIONS = (
-    Inhibition((SHIFT,), _SCORES, ("evaluator",)),  # the judge has shifted: nothing is known of the application
-    Inhibition((STALE, UNSCORED, WEIGHTS), _SCORES, ("evaluator", "monitor")),
+    # What these explain of a mean is in the expressions of its alerts (doubt.py); of a pass share nothing is known.
+    Inhibition((SHIFT,), (BURN,), ("evaluator",)),
+    Inhibition((UNSCORED, WEIGHTS), (BURN,), ("evaluator", "monitor")),
+    Inhibition((STALE,), _SCORES, ("evaluator", "monitor")),  # a page, too: means are old
     Inhibition((DOWN,), (STALE, NO_TRAFFIC), ()),
     Inhibition(
         (BELOW, DROPPED),
@@ -57,7 +59,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     drops: list[RecordingRule | AlertingRule] = []
     for target in configured:
         if target.mean is not None:
-            drops += detector_rules(target, detector(target, configured, alerts, segment_count(config)), by)
+            drops += detector_rules(target, detector(target, configured, alerts, segment_count(config)), alerts, by)
     groups = (
         *score_groups(configured, alerts, timing, by),
         delta_group(timing, by, drops),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.detection import VARIANCE_FLOOR
 from collector.alerting.rules import series
+from collector.alerting.rules.doubt import doubt_rule
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Severity, Timing, selector
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
@@ -126,6 +127,7 @@ def _target_rules(
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
     if target.mean is not None:
         yield RecordingRule(series.SCORE_TARGET, f"vector({target.mean:g})", where)
+        yield doubt_rule(target, alerts, timing)
         yield _below(target, target.mean, alerts.page_standard_errors, "page", alerts.min_conversations, by)
         yield _below(target, target.mean, alerts.warn_standard_errors, "warning", alerts.min_conversations, by)
     if target.objective is not None:
@@ -137,8 +139,10 @@ def _target_rules(
 def _below(target: Target, mean: float, errors: float, severity: Severity, n: float, by: Sequence[str]) -> AlertingRule:
     """The mean is on the wrong side of its target by so many standard errors, in any window."""
     chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
+    sign, compared = ("+", ">") if target.lower_is_better else ("-", "<")
     margin = f"{errors:g} * {series.SCORE_STDERR}{chosen}"
-    wrong = f"> {mean:g} + {margin}" if target.lower_is_better else f"< {mean:g} - {margin}"
+    doubt = f"on (evaluator, monitor) group_left () {series.SCORE_DOUBT}{chosen}"
+    wrong = f"{compared} {mean:g} {sign} {margin} {sign} {doubt}"
     side = "above" if target.lower_is_better else "below"
     return AlertingRule(
         name=BELOW,
@@ -151,12 +155,13 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
             "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (standard error) "
             f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "
             "on the wrong side. A share of {clipped} of the weight is left out of the mean, as no conversation may "
-            "outweigh the others. If EvalstreamJudgeShift fires too, the judge has shifted, not the application."
+            "outweigh the others. Other alerts that fire for it explain at most {doubt} of the distance to the target."
         ),
         facts={
             "error": Fact(series.SCORE_STDERR, (*by, "window")),
             "n": Fact(series.SCORE_N_EFF, (*by, "window")),
             "clipped": Fact(series.SCORE_CLIPPED, (*by, "window")),
+            "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor")),
         },
     )
 

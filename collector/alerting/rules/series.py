@@ -35,6 +35,9 @@ SCORE_CLIPPED = "evalstream:score_clipped_share"
 SCORE_TARGET = "evalstream:score_target"
 """The mean that alerts hold a monitor's evaluator to. Labels `evaluator`, `monitor` only."""
 
+SCORE_DOUBT = "evalstream:score_doubt"
+"""How far off that mean may be by what firing warnings explain; 0 without them. Labels `evaluator`, `monitor` only."""
+
 PASS_SHARE = "evalstream:pass_share"  # noqa: S105 - no password
 """Weighted share of scores that pass their threshold. Label `window`."""
 PASS_OBJECTIVE = "evalstream:pass_objective"  # noqa: S105 - no password

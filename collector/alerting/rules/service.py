@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from collector.alerting.rules import series
 from collector.alerting.rules.model import (
@@ -66,25 +67,54 @@ def service_group(targets: Sequence[Target], alerts: AlertSettings, timing: Timi
     return RuleGroup("evalstream-service", timing.seconds(60.0), tuple(rules))
 
 
+_SUBJECTS = "sum by (evaluator, monitor) (increase(%s%s[%s]))"
+
+
+def _wanted(timing: Timing) -> str:
+    return _SUBJECTS % (EVALUATIONS.name, '{outcome=~"scored|failed"}', timing.text(3600))
+
+
+def unscored(alerts: AlertSettings, timing: Timing, where: str = "") -> str:
+    """The share of subjects without a score, where it is too large."""
+    share = f"{series.UNSCORED_SHARE}{where}"
+    return f"{share} > {alerts.max_unscored_share:g} and {_wanted(timing)} >= {_ENOUGH}"
+
+
+def inconsistent_weights(alerts: AlertSettings, where: str = "") -> str:
+    """How far the sum of weights is off the traffic, where it is too far."""
+    count = f'max by (evaluator, monitor) ({series.SCORE_N_EFF}{{window="6h"}})'
+    # by chance alone the sum of weights is off by one over the square root of n, as a standard error
+    return (
+        f"abs({series.WEIGHT_CHECK}{where} - 1) > {alerts.weight_tolerance:g} + 4 / sqrt({count})"
+        f" and {count} >= {alerts.min_conversations:g}"
+    )
+
+
+def judge_shift(alerts: AlertSettings, sign: Literal["abs", "-", ""] = "abs", where: str = "") -> str:
+    """How far a judge has shifted, to either side or to one, where it is significantly too far."""
+    shift, error = f"{GOLDEN_SHIFT.name}{where}", f"{GOLDEN_SHIFT_STDERR.name}{where}"
+    size = f"abs({shift})" if sign == "abs" else f"{sign}{shift}"
+    return f"{size} > {alerts.judge_shift_tolerance:g} + {_SHIFT_ERRORS:g} * {error}"
+
+
 def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
     hour, long = timing.text(3600), timing.text(6 * 3600)
-    subjects = "sum by (evaluator, monitor) (increase(%s%s[%s]))"
-    failed = subjects % (EVALUATIONS.name, '{outcome="failed"}', hour)
-    lost = subjects % (EVALUATIONS.name, f'{{outcome="skipped",reason=~"{_LOST}"}}', hour)
-    wanted = subjects % (EVALUATIONS.name, '{outcome=~"scored|failed"}', hour)
-    unscored = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
-    yield RecordingRule(series.UNSCORED_SHARE, f"{unscored} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
+    failed = _SUBJECTS % (EVALUATIONS.name, '{outcome="failed"}', hour)
+    lost = _SUBJECTS % (EVALUATIONS.name, f'{{outcome="skipped",reason=~"{_LOST}"}}', hour)
+    wanted = _wanted(timing)
+    without = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
+    yield RecordingRule(series.UNSCORED_SHARE, f"{without} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
     yield AlertingRule(
         name=UNSCORED,
         board="trust",
-        expr=f"{series.UNSCORED_SHARE} > {alerts.max_unscored_share:g} and {wanted} >= {_ENOUGH}",
+        expr=unscored(alerts, timing),
         severity="warning",
         hold=timing.seconds(900),
         summary="{label:evaluator} of {label:monitor}: too many evaluations have no score",
         description=(
             "In the last hour a share of {value} of the evaluations by {label:evaluator} ({label:monitor}) has no "
-            f"score; the limit is {alerts.max_unscored_share:g}. What fails is rarely like the rest, so do not "
-            "trust the mean."
+            f"score; the limit is {alerts.max_unscored_share:g}. What fails is rarely like the rest, so the mean may "
+            "be off by as much. Alerts on it fire for what is off by more."
         ),
     )
     if targets:
@@ -100,13 +130,10 @@ _POPULATIONS: Mapping[Scope, str] = {
 def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> Iterator[RecordingRule | AlertingRule]:
     checks = [_check(scope, targets, window) for scope in _POPULATIONS if any(each.scope == scope for each in targets)]
     yield RecordingRule(series.WEIGHT_CHECK, " or ".join(checks))
-    count = f'max by (evaluator, monitor) ({series.SCORE_N_EFF}{{window="6h"}})'
     yield AlertingRule(
         name=WEIGHTS,
         board="trust",
-        # by chance alone the sum of weights is off by one over the square root of n, as a standard error
-        expr=f"abs({series.WEIGHT_CHECK} - 1) > {alerts.weight_tolerance:g} + 4 / sqrt({count})"
-        f" and {count} >= {alerts.min_conversations:g}",
+        expr=inconsistent_weights(alerts),
         severity="warning",
         hold=0.0,
         summary="{label:evaluator} of {label:monitor}: sampling weights do not add up to the traffic",
@@ -197,13 +224,13 @@ def _shifted(alerts: AlertSettings) -> AlertingRule:
     return AlertingRule(
         name=SHIFT,
         board="trust",
-        expr=f"abs({shift}) > {alerts.judge_shift_tolerance:g} + {_SHIFT_ERRORS:g} * {error}",
+        expr=judge_shift(alerts),
         severity="warning",
         summary="{label:evaluator}: the judge has shifted",
         description=(
             "On the golden set the scores of {label:evaluator} by {label:judge} differ by {shift} ± {error} from "
             f"their references; the limit is {alerts.judge_shift_tolerance:g}. Only the judge can have caused "
-            "this. Alerts on scores of this evaluator are silenced meanwhile."
+            "this. Alerts on scores of this evaluator fire meanwhile only for drops that are larger."
         ),
         facts={
             "shift": Fact(shift, ("evaluator", "evaluator_version", "judge")),

@@ -89,20 +89,26 @@ class TargetMiss:
     """The share of the weight that is left out of the mean."""
 
 
-def worst_target_miss(
-    buckets: Mapping[int, Bucket], detector: DropDetector, *, now: float, interval: float, min_n: float
-) -> TargetMiss | None:
-    """The window in which the mean is farthest on the wrong side, in standard errors; None if in none of them."""
-    worst: TargetMiss | None = None
+def target_misses(
+    buckets: Mapping[int, Bucket],
+    detector: DropDetector,
+    *,
+    now: float,
+    interval: float,
+    min_n: float,
+    doubt: float = 0.0,
+) -> list[TargetMiss]:
+    """The windows with enough scores in which the mean is on the wrong side of its target, by more than the doubt."""
+    misses: list[TargetMiss] = []
     for window, length in WINDOWS.items():
         first = int((now - length) // interval)
         sums = sum_from(buckets, first)
         if sums.n_eff < min_n:
             continue
-        errors = detector.shortfall(1.0, sums.mean) / sums.stderr
-        if errors > 0 and (worst is None or errors > worst.errors):
-            worst = TargetMiss(window, sums, errors, _clipped_share(buckets, first, sums))
-    return worst
+        errors = (detector.shortfall(1.0, sums.mean) - doubt) / sums.stderr
+        if errors > 0:
+            misses.append(TargetMiss(window, sums, errors, _clipped_share(buckets, first, sums)))
+    return misses
 
 
 def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: EstimatorSums) -> float:

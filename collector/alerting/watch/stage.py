@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from collector.alerting.detection import DropDetector
 from collector.alerting.rules.drops import DROPPED
 from collector.alerting.rules.scores import BELOW
-from collector.alerting.watch.alert_evaluation import DropState, merge_buckets, worst_target_miss
+from collector.alerting.watch.alert_evaluation import DropState, merge_buckets, target_misses
 from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import AlertSettings
@@ -34,6 +34,11 @@ logger = logging.getLogger(__name__)
 
 OFFSET_EVERY = 3600.0
 """Seconds between two remembered offsets, one of which is where the memory begins."""
+
+ExplainedMiss = Callable[[str, bool], float]
+"""How far an evaluator's mean may miss its target by its judge alone; the second: whether lower is better."""
+SURE = 2.0
+"""Standard errors by which a mean must be beyond what is explained, for the evidence of a drop to count."""
 
 Targets = Mapping[tuple[str, str], DropDetector]
 """The detectors of the evaluators with a target, by monitor and evaluator."""
@@ -58,16 +63,16 @@ class WatchStage:
         *,
         interval: float = 60.0,
         memory: float = 7 * 86400.0,
-        has_shifted: Callable[[str], bool] = lambda _evaluator: False,
+        explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`has_shifted` tells whether an evaluator's judge has shifted: its scores then raise no alerts."""
+        """`explained` is how much of a miss is its judge's: alerts fire for what is beyond it."""
         self.targets = targets
         self._settings = settings
         self._telemetry = telemetry
         self._interval = interval
         self._memory = memory
-        self._has_shifted = has_shifted
+        self._explained = explained
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
@@ -123,11 +128,11 @@ class WatchStage:
                 drop.restart_from(fold.buckets.touched[series])
         drop.advance(buckets, int(now // self._interval))
         self._telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, drop.evidence))
-        if self._has_shifted(evaluator):
-            return
-        worst = worst_target_miss(
-            buckets, detector, now=now, interval=self._interval, min_n=self._settings.min_conversations
+        doubt = self._explained(evaluator, detector.lower_is_better)
+        misses = target_misses(
+            buckets, detector, now=now, interval=self._interval, min_n=self._settings.min_conversations, doubt=doubt
         )
+        worst = max(misses, key=lambda each: each.errors, default=None)
         labels = {"evaluator": evaluator, "evaluator_version": version, "monitor": monitor}
         mean = (
             "too few scores for a mean"
@@ -135,7 +140,7 @@ class WatchStage:
             else f"over {worst.window} the mean is {worst.sums.mean:.4g} ± {worst.sums.stderr:.3g} from "
             f"{worst.sums.n_eff:.0f} effective conversations{_left_out(worst.clipped)}"
         )
-        if drop.is_firing:
+        if drop.is_firing and not (doubt and all(each.errors <= SURE for each in misses)):
             evidence = f"The evidence of a drop is {drop.evidence:.1f} (threshold {detector.threshold:.1f}); {mean}."
             yield self._alert(DROPPED, "page", labels, detector, evidence)
         if worst is not None and worst.errors > self._settings.warn_standard_errors:

@@ -74,10 +74,11 @@ class Bench:
 
 async def test_a_judge_that_stays_has_not_moved_and_one_that_moves_has(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
-    assert not (await bench.look(8)).has_shifted("helpful")
+    assert (await bench.look(8)).significant_shift("helpful") is None
     assert bench.metric("evalstream_golden_shift") == pytest.approx(0.0)
     bench.time += DAY
-    assert (await bench.look(6)).has_shifted("helpful")
+    shift = (await bench.look(6)).significant_shift("helpful")
+    assert shift is not None
     assert bench.metric("evalstream_golden_shift") == pytest.approx(-0.2)
     assert bench.metric("evalstream_golden_shift_stderr") > 0
     assert bench.metric("evalstream_golden_cases") == 20
@@ -98,7 +99,7 @@ async def test_a_restart_judges_nothing_again_and_knows_the_shift(tmp_path: Path
     assert len(bench.judge.questions) == 20
     runs = await bench.look(9)
     assert bench.judge.questions == []
-    assert runs.has_shifted("helpful")
+    assert runs.significant_shift("helpful") is not None
 
 
 async def test_a_new_version_of_the_evaluator_is_judged_at_once(tmp_path: Path):
@@ -111,7 +112,7 @@ async def test_a_new_version_of_the_evaluator_is_judged_at_once(tmp_path: Path):
 async def test_a_judge_that_is_down_has_not_moved_and_is_asked_again(tmp_path: Path):
     bench = Bench(golden_file(tmp_path, helpful=0.8))
     runs = await bench.look(99)  # not on the scale: no score
-    assert not runs.has_shifted("helpful")
+    assert runs.significant_shift("helpful") is None
     assert bench.metric("evalstream_golden_shift") is None
     await bench.look(8)
     assert len(bench.judge.questions) == 20

@@ -9,6 +9,7 @@ from collector.alerting.rules import series
 from collector.alerting.rules.drops import COUNTERS, delta_group, detector_rules
 from collector.alerting.rules.model import AlertingRule, RecordingRule, Timing
 from collector.alerting.rules.targets import Target
+from collector.config.alerts import AlertSettings
 
 BY = ("monitor", "evaluator")
 OF = '{evaluator="e",monitor="m"}'
@@ -18,7 +19,7 @@ LOW = DropDetector(target=0.25, threshold=9.0, lower_is_better=True)
 
 def rules(detector: DropDetector) -> list[RecordingRule | AlertingRule]:
     target = Target(monitor="m", evaluator="e", scope="turn", mean=detector.target)
-    return list(detector_rules(target, detector, BY))
+    return list(detector_rules(target, detector, AlertSettings(), BY))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,8 @@ def test_the_alert_fires_above_the_threshold_and_ends_four_below_it() -> None:
     alert = rules(HIGH)[-1]
     evidence = f"{series.DROP_EVIDENCE}{OF}"
     firing = 'ALERTS{alertname="EvalstreamScoreDropped",alertstate="firing",evaluator="e",monitor="m"}'
-    assert alert.expr == f"{evidence} > 9.0000 or ({evidence} > 5.0000 and on (monitor, evaluator) {firing})"
+    fires = f"({evidence} > 9.0000 or ({evidence} > 5.0000 and on (monitor, evaluator) {firing}))"
+    assert alert.expr.startswith(f"{fires} unless max by (monitor, evaluator) ")
 
 
 def test_growth_is_the_exact_difference_over_a_minute_without_replicas_that_restarted() -> None:

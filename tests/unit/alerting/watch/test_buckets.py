@@ -7,7 +7,7 @@ import pytest
 from streams import MEAN, Stream, drop_at
 
 from collector.alerting.detection import DropDetector, EstimatorSums, evidence, threshold
-from collector.alerting.watch.alert_evaluation import DropState, merge_buckets, worst_target_miss
+from collector.alerting.watch.alert_evaluation import DropState, merge_buckets, target_misses
 from collector.alerting.watch.buckets import Buckets
 from collector.export.bounded_sums import BoundedSums, Weight
 
@@ -123,8 +123,10 @@ def test_sums_are_those_of_the_metrics():
 @pytest.mark.parametrize(("mean", "wrong"), [(MEAN, False), (0.6, True)])
 def test_the_mean_is_tested_in_every_window(mean: float, wrong: bool):
     stream = Stream(2.0, mean=lambda _minute: mean, seed=7).run(300)
-    found = worst_target_miss(filled(stream).of(SERIES), DETECTOR, now=300 * 60.0, interval=60.0, min_n=30)
-    assert (found is not None and found.errors > 4) == wrong
+    buckets = filled(stream).of(SERIES)
+    found = target_misses(buckets, DETECTOR, now=300 * 60.0, interval=60.0, min_n=30)
+    assert any(each.errors > 4 for each in found) == wrong
+    assert target_misses(buckets, DETECTOR, now=300 * 60.0, interval=60.0, min_n=30, doubt=0.3) == []
 
 
 def test_what_is_older_than_the_memory_is_forgotten():

@@ -1,0 +1,45 @@
+"""How much of a miss the warnings on trust can explain, so that they silence that much of it and no more.
+
+With 6 % of the subjects unscored, the mean of all is known to within 0.06: a mean that is 0.05 below its target may be
+at it, and one that is 0.5 below is not. So alerts on scores fire where the mean misses its target by more than what the
+firing warnings explain together. Why not an inhibition of Alertmanager's: it cannot compare sizes.
+"""
+
+from __future__ import annotations
+
+from collector.alerting.rules import series
+from collector.alerting.rules.model import RecordingRule, Timing, selector
+from collector.alerting.rules.service import inconsistent_weights, judge_shift, unscored
+from collector.alerting.rules.targets import Target
+from collector.config.alerts import AlertSettings
+from collector.telemetry.series import GOLDEN_SHIFT_STDERR
+
+SHIFT_ERRORS = 2.0
+"""Standard errors by which a judge's shift may be larger than it was measured."""
+
+
+def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> RecordingRule:
+    """The doubt in a target's mean: 0 while no warning on trust fires."""
+    where = {"evaluator": target.evaluator, "monitor": target.monitor}
+    here, of_judge = selector(**where), selector(evaluator=target.evaluator)
+    # scores off by so much to the bad side; a judge that has become kinder explains no drop
+    worse = judge_shift(alerts, "" if target.lower_is_better else "-", of_judge)
+    shifted = f"({worse}) + {SHIFT_ERRORS:g} * {GOLDEN_SHIFT_STDERR.name}{of_judge}"
+    parts = (
+        f"sum({unscored(alerts, timing, here)})",
+        f"max({shifted})",
+        f"max({inconsistent_weights(alerts, here)})",
+    )
+    return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({each} or vector(0))" for each in parts), where)
+
+
+def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> str:
+    """PromQL that is there while the warnings explain the target's whole miss, in every window with enough scores."""
+    here = selector(evaluator=target.evaluator, monitor=target.monitor)
+    miss = (
+        f"{series.SCORE_MEAN}{here} - {mean:g}" if target.lower_is_better else f"{mean:g} - {series.SCORE_MEAN}{here}"
+    )
+    surely = f"{miss} - {SHIFT_ERRORS:g} * {series.SCORE_STDERR}{here}"
+    enough = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}"
+    doubt = f"({series.SCORE_DOUBT}{here} > 0)"
+    return f"max by ({by}) ({surely} and {enough}) <= on (evaluator, monitor) group_left () {doubt}"
