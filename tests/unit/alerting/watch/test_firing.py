@@ -14,8 +14,10 @@ from evaluation_samples import scored
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
 from collector.config.loading import Config, check
+from collector.logs.journal.guard import Guard
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
+from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import NAMES, Logs
 from collector.service.plan_builder import build_plan
@@ -51,6 +53,8 @@ def process_of(config: Config, kept: Logs, telemetry: Telemetry, tasks: Tasks, s
         resources=ProcessResources(config, telemetry),
         tasks=tasks,
         stack=stack,
+        guard=Guard(),
+        own=OwnItems(b"a key"),
     )
 
 
