@@ -29,6 +29,7 @@ from evaluators.cases import Json, Message, TokenCount, Turn
 
 _NO_IDS: ConversationAndUser = (None, None)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,10 @@ class TurnBuilder:
             trace_id=span.trace_id,
             span_id=span.span_id,
             parent_span_id=span.parent_span_id,
-            response_id=call.response_id,
-            service=_as_nonempty_text(span.resource.get("service.name")),
+            response_id=_as_name(call.response_id),
+            service=_as_name(_as_nonempty_text(span.resource.get("service.name"))),
             dialect=call.dialect,
-            model=call.model,
+            model=_as_name(call.model),
             user_id=user,
             started_at=_to_datetime(draft.enclosing_span.span.start if draft.enclosing_span else draft.start),
             ended_at=_to_datetime(draft.enclosing_span.span.end if draft.enclosing_span else draft.end),
@@ -222,6 +223,11 @@ def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
 
 def _to_datetime(nanoseconds: int) -> datetime | None:
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
+
+
+def _as_name(text: str | None) -> str | None:
+    """A name or id; None where it is longer than any is: every evaluation would repeat it."""
+    return text if text is None or len(text) <= _LONGEST_NAME else None
 
 
 def _as_nonempty_text(value: Json) -> str | None:

@@ -11,7 +11,7 @@ Not sent: spans for the judge's own calls, since an evaluation's record does not
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
@@ -25,6 +25,8 @@ from collector.export.otlp_client import OtlpClient
 from collector.export.otlp_messages import events, spans
 from collector.otlp.own_items import OwnItems
 from evaluators.results import Evaluation
+
+_REQUEST_BYTES = 1 << 20
 
 
 class OtlpExportSettings(ExporterSettings):
@@ -87,8 +89,7 @@ class OtlpExporter:
     async def export(self, batch: Sequence[Evaluation]) -> int:
         """Send the batch; returns how many the endpoint refused for good, as events or as spans."""
         wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
-        size = self._settings.batch_size
-        return sum([await self._send(wanted[start : start + size]) for start in range(0, len(wanted), size)])
+        return sum([await self._send(each) for each in _requests(wanted, self._settings.batch_size)])
 
     async def _send(self, batch: Sequence[Evaluation]) -> int:
         """How many of the batch were refused: as events, or as spans, whichever are more."""
@@ -101,3 +102,26 @@ class OtlpExporter:
             traces = spans(batch, service=service, explanation=explanation, own=self._own)
             spans_refused = await self._client.send_traces(traces)
         return max(events_refused, spans_refused)
+
+
+def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evaluation]]:
+    """The batch in pieces of `most` evaluations, and of about a megabyte of text: receivers refuse large requests."""
+    request: list[Evaluation] = []
+    size = 0
+    for each in batch:
+        text = _text_bytes(each)
+        if request and (len(request) >= most or size + text > _REQUEST_BYTES):
+            yield request
+            request, size = [], 0
+        request.append(each)
+        size += text
+    if request:
+        yield request
+
+
+def _text_bytes(evaluation: Evaluation) -> int:
+    """About how long what others have written into an evaluation is; its own names and numbers do not count."""
+    error = evaluation.error.message if evaluation.error else ""
+    subject = evaluation.subject
+    texts = (evaluation.explanation, evaluation.reason, error, subject.conversation_id, subject.response_id)
+    return sum(len(each) for each in texts if each) + 48 * len(subject.links)

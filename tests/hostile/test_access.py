@@ -114,6 +114,17 @@ def make_certificates(folder):
             "-out", f"{name}.pem", "-days", "2", "-extfile", "ext")  # fmt: skip
 
 
+def sign_expired(folder):
+    """A certificate of our authority that was good until yesterday."""
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    signed = ("-CA", "ours-ca.pem", "-CAkey", "ours-ca.key", "-CAcreateserial", "-days", "-1")
+    for arguments in (
+        ("req", *curve, "-keyout", "expired.key", "-out", "expired.csr", "-subj", "/CN=localhost"),
+        ("x509", "-req", "-in", "expired.csr", *signed, "-out", "expired.pem"),
+    ):
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
 async def test_mutual_tls_lets_only_our_clients_in(tmp_path):
     make_certificates(tmp_path)
     tls = {
@@ -132,8 +143,9 @@ async def test_mutual_tls_lets_only_our_clients_in(tmp_path):
         ):
             return response.status
 
+    sign_expired(tmp_path)
     async with receiver(tls=tls).serve() as port:
         assert await post(port, "ours") == 200
-        for client in ("others", None):
+        for client in ("others", "expired", None):
             with pytest.raises(aiohttp.ClientError):
                 await post(port, client)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -70,6 +71,14 @@ async def test_events_and_spans_arrive(sent: Sent):
     assert [span.name for span in sent.destination.spans] == ["evaluate answers_question"] * 3
     assert (sent.destination.events[0].trace_id.hex(), sent.destination.events[0].span_id.hex()) == (TRACE, SPAN)
     assert sent.destination.spans[0].parent_span_id.hex() == SPAN
+
+
+async def test_long_texts_go_out_in_several_requests(sent: Sent):
+    long = replace(scored(), explanation="x" * 300_000)
+    async with sent.exporter(spans=False, gzip=False) as exporter:
+        assert await exporter.export([*[long] * 7, scored(), replace(long, explanation="y" * 900_000)]) == 0
+    assert [path for path, _ in sent.destination.requests] == ["/v1/logs"] * 4
+    assert len(sent.destination.events) == 9
 
 
 @pytest.mark.parametrize(
