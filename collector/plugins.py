@@ -52,6 +52,18 @@ def evaluator_class(kind: str) -> type[Evaluator[Any]]:
     return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
+def judge_class(reference: str) -> Any:
+    """The class of a judge of somebody's own, named as `module:Class`.
+
+    Raises:
+        ConfigError: there is none, or what it makes cannot be asked.
+    """
+    loaded: Any = _import(reference)
+    if not (isinstance(loaded, type) and callable(getattr(loaded, "ask", None))):
+        raise ConfigError(f"{reference!r} is not a judge; write a class with `model` and `ask`, see evaluators.Judge")
+    return loaded  # pyright: ignore[reportUnknownVariableType]
+
+
 def _of(group: str) -> EntryPoints:
     return _installed(group, tuple(sys.path))
 

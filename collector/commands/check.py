@@ -159,7 +159,8 @@ def _judges(config: Config) -> Iterator[str]:
 def _judge(judge: JudgeSettings) -> str:
     priced = judge.usd_per_million_input_tokens is not None
     price = "" if priced else "; cost is not counted (no price set)"
-    return f"{judge.model} at {judge.base_url}, at most {plural(judge.concurrency, 'concurrent request')}{price}"
+    where = f"at {judge.base_url}" if judge.kind == "openai" else f"by {judge.kind}"
+    return f"{judge.model} {where}, at most {plural(judge.concurrency, 'concurrent request')}{price}"
 
 
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:

@@ -251,6 +251,11 @@ def _whole_mistakes(settings: Settings) -> list[str]:
         if judge.fallback is not None and (judge.fallback not in settings.judges or judge.fallback == name):
             others = sorted(set(settings.judges) - {name})
             mistakes.append(f"judges.{name}.fallback: {unknown('judge', judge.fallback, others)}")
+        if judge.kind != "openai":
+            try:
+                plugins.judge_class(judge.kind)
+            except ConfigError as error:
+                mistakes.append(f"judges.{name}.kind: {error}")
     if settings.log.kind == "kafka" and settings.log.kafka is None:
         mistakes.append("log.kafka: is missing; write bootstrap_servers: [host:9092]")
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:

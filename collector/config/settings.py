@@ -228,8 +228,16 @@ class JudgeTlsSettings(Section):
 
 
 class JudgeSettings(Section):
-    """A model behind any OpenAI-compatible endpoint."""
+    """A model behind any OpenAI-compatible endpoint, or a judge of your own."""
 
+    kind: str = Field(
+        default="openai",
+        pattern=r"^openai$|^[\w.]+:\w+$",
+        description="`openai`, or a judge of your own as `module:Class`: it gets `model` and `options`.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict[str, Any], description="Named arguments for a judge of your own, beside its model."
+    )
     model: str = Field(min_length=1, description="The model's name at the endpoint.")
     base_url: str = Field(
         default="https://api.openai.com/v1", pattern=r"^https?://", description="The endpoint, like https://host/v1."
@@ -280,6 +288,12 @@ class JudgeSettings(Section):
     cache_size: int = Field(
         default=0, ge=0, le=10_000_000, description="Answers cached in memory for identical questions; 0 caches none."
     )
+
+    @model_validator(mode="after")
+    def _options_of_its_own(self) -> Self:
+        if self.options and self.kind == "openai":
+            raise ValueError("options: are for a judge of your own (kind: module:Class); remove the key")
+        return self
 
     @field_validator("base_url")
     @classmethod

@@ -6,6 +6,7 @@ from functools import partial
 from typing import get_args
 
 from collector.config.settings import JudgeSettings
+from collector.judging.endpoint_limits import endpoint_of
 from collector.judging.outage_reporter import ReportPolicy
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_OPENED, BREAKER_STATE
@@ -26,7 +27,7 @@ class EndpointBreakers:
     def breaker(self, name: str, settings: JudgeSettings) -> CircuitBreaker:
         """The breaker of a judge's endpoint. The settings of the first judge at an endpoint apply."""
         headers = tuple(sorted((header, value.get_secret_value()) for header, value in settings.headers.items()))
-        endpoint = (settings.base_url, settings.model, settings.api_key.get_secret_value(), headers)
+        endpoint = (*endpoint_of(settings), settings.api_key.get_secret_value(), headers)
         breaker = self._by_endpoint.get(endpoint)
         if breaker is None:
             breaker = self._by_endpoint[endpoint] = CircuitBreaker(

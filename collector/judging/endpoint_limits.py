@@ -36,8 +36,8 @@ class EndpointLimits:
 
 
 def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
-    """The base URL and the model: providers limit each model by itself."""
-    return judge.base_url, judge.model
+    """The base URL, or the class of a judge of one's own, and the model: providers limit each model by itself."""
+    return judge.base_url if judge.kind == "openai" else judge.kind, judge.model
 
 
 def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from collector import plugins
 from collector.config.loading import Config
 from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
@@ -71,7 +72,8 @@ async def open_judges(
                 unavailable=unavailable,
                 confirm=confirm,
             )
-            judge = await stack.enter_async_context(_openai(name, settings, limiters[endpoint]))
+            opened = _openai if settings.kind == "openai" else _own
+            judge = await stack.enter_async_context(opened(name, settings, limiters[endpoint]))
             judges[name] = wrapped(judge, context, limits[endpoint])
         yield judges | _juries(config, judges)
 
@@ -116,6 +118,22 @@ def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Ope
         answer_key=settings.answer_key,
         on_headers=limiter.observe_headers,
     )
+
+
+@asynccontextmanager
+async def _own(name: str, settings: JudgeSettings, _limiter: EndpointLimiter) -> AsyncGenerator[Judge]:
+    """A judge of somebody's own class; it is closed if it can be."""
+    try:
+        judge = plugins.judge_class(settings.kind)(settings.model, **settings.options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"judges.{name}.options: {settings.kind} does not take them: {error}") from error
+    if not isinstance(getattr(judge, "model", None), str):
+        raise ConfigError(f"judges.{name}.kind: {settings.kind} has no `model`; give it the name that it is made with")
+    try:
+        yield judge
+    finally:
+        if (close := getattr(judge, "aclose", None)) is not None:
+            await close()
 
 
 def _ssl_context(name: str, tls: JudgeTlsSettings) -> ssl.SSLContext:

@@ -130,8 +130,13 @@ class OutageReporter(JudgeWrapper):
         now = self._clock()
         if self._reported_at is None or now - self._reported_at >= self._policy.repeat_after:
             self._reported_at = now
-            where = urlsplit(self._settings.base_url)._replace(query="", fragment="").geturl()
-            self._policy.report(f"judge {self._name} at {where} {problem}")
+            self._policy.report(f"judge {self._name} {_where(self._settings)} {problem}")
+
+
+def _where(settings: JudgeSettings) -> str:
+    if settings.kind != "openai":
+        return f"({settings.kind})"
+    return f"at {urlsplit(settings.base_url)._replace(query='', fragment='').geturl()}"
 
 
 def _remedy(error: JudgeDenied, name: str) -> str:
