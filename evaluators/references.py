@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from pydantic import Field
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 from evaluators.cases import Json, Turn
 from evaluators.paths import Path, find, parse_json_or_text, pick
@@ -16,6 +17,14 @@ TargetKey = Annotated[
     Field(description="The part of the outputs it is about: a path such as answer.lines[0], several, or * for all."),
 ]
 """A field of an evaluator that compares parts of outputs."""
+
+
+class OutputCriteria(BaseModel):
+    """What is expected where a turn brings no reference of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    expected_output: str | dict[str, Json] = Field(description="The reference: a text, or an object.")
 
 
 def actual_part(case: Turn, target: Target) -> Json:
@@ -59,3 +68,9 @@ def parse_structured(value: Json) -> Json:
         return value
     read = parse_json_or_text(value)
     return cast("Json", read) if isinstance(read, dict | list) else value
+
+
+def default_expected(criteria: OutputCriteria, target: Target) -> Json:
+    """The part of the configured reference that it is about."""
+    value = criteria.expected_output
+    return expected_part(value if isinstance(value, str) else orjson.dumps(value).decode(), target)

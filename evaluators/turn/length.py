@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -11,9 +12,18 @@ from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
+_UNSPACED = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+"""Chinese characters and Japanese kana, of scripts that put no space between words."""
+
 
 class Length(Evaluator[Turn]):
-    """1 from the minimum to the maximum; below and above it falls evenly, to 0 at nothing and at twice the maximum."""
+    """1 from the minimum to the maximum; below and above it falls evenly, to 0 at nothing and at twice the maximum.
+
+    Words are what white space divides; each Chinese character and each Japanese kana is a word by itself, as word
+    processors count them. For Thai, Lao, Khmer and Burmese count characters.
+    """
 
     kind: ClassVar[str] = "length"
     needs_judge: ClassVar[bool] = False
@@ -39,7 +49,7 @@ class Length(Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
         text = case.actual_output or ""
-        length = len(text.split()) if self.unit == "words" else len(text)
+        length = _words(text) if self.unit == "words" else len(text)
         return Score(value=self._value(length), explanation=f"{length} {self.unit}", details={"length": length})
 
     def _value(self, length: int) -> float:
@@ -48,3 +58,8 @@ class Length(Evaluator[Turn]):
         if self.maximum is not None and length > self.maximum:
             return max(0.0, 2.0 - length / self.maximum)
         return 1.0
+
+
+def _words(text: str) -> int:
+    spaced, characters = _UNSPACED.subn(" ", text)
+    return len(spaced.split()) + characters

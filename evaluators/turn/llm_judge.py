@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
@@ -14,19 +13,11 @@ from evaluators.judge_input import shorten_all
 from evaluators.paths import ABSENT
 from evaluators.prompts import check_placeholders, fill, load
 from evaluators.rating import RATING_PROMPTS, Rating
-from evaluators.references import TargetKey, actual_part, expected_part
+from evaluators.references import OutputCriteria, TargetKey, actual_part, default_expected, expected_part
 from evaluators.results import Score
 from evaluators.scale import Scale
 
 _PLACEHOLDERS = {"ActualOutput": "`actual_output`", "ExpectedOutput": "`expected_output`"}
-
-
-class OutputCriteria(BaseModel):
-    """What is expected where a turn brings no reference of its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    expected_output: str | dict[str, Json] = Field(description="The reference: a text, or an object.")
 
 
 class LLMJudge(Rating, Evaluator[Turn]):
@@ -92,9 +83,3 @@ class LLMJudge(Rating, Evaluator[Turn]):
             return expected_part(case.expected_output, self.target_output_key)
         assert self.default_evaluation_criteria is not None, "a reference is required without a default"
         return default_expected(self.default_evaluation_criteria, self.target_output_key)
-
-
-def default_expected(criteria: OutputCriteria, target: str | tuple[str, ...]) -> Json:
-    """The part of the configured reference that it is about."""
-    value = criteria.expected_output
-    return expected_part(value if isinstance(value, str) else orjson.dumps(value).decode(), target)

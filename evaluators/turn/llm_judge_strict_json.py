@@ -10,12 +10,19 @@ from pydantic import BeforeValidator, Field, create_model, field_validator
 
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
-from evaluators.evaluator import Evaluator
+from evaluators.evaluator import ADDED_LATER, Evaluator
 from evaluators.hashable_json import equal
 from evaluators.judge import Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings, shorten_all
 from evaluators.prompts import load
-from evaluators.references import TargetKey, actual_part, expected_part, parse_structured
+from evaluators.references import (
+    OutputCriteria,
+    TargetKey,
+    actual_part,
+    default_expected,
+    expected_part,
+    parse_structured,
+)
 from evaluators.results import Score
 from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
 
@@ -61,6 +68,9 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     prompts: ClassVar[tuple[str, ...]] = ("llm_judge_strict_json.txt",)
 
     target_output_key: TargetKey = "*"
+    default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = Field(
+        default=None, description="What is expected where a turn brings no reference of its own."
+    )
     temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
     max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
 
@@ -71,8 +81,9 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
 
     @property
     def requires(self) -> frozenset[str]:
-        """The answer and a reference."""
-        return frozenset({"actual_output", "expected_output"})
+        """The answer, and a reference unless there is a default."""
+        reference = () if self.default_evaluation_criteria else ("expected_output",)
+        return frozenset({"actual_output", *reference})
 
     @property
     def score_range(self) -> tuple[float, float]:
@@ -81,7 +92,13 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        expected = parse_structured(expected_part(case.expected_output or "", self.target_output_key))
+        criteria, target = self.default_evaluation_criteria, self.target_output_key
+        reference = (
+            default_expected(criteria, target)
+            if criteria is not None and not case.expected_output
+            else expected_part(case.expected_output or "", target)
+        )
+        expected = parse_structured(reference)
         if not isinstance(expected, dict):
             raise NotApplicable("invalid_field: expected_output is no JSON object")
         actual = parse_structured(actual_part(case, self.target_output_key))

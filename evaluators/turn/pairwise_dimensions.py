@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from statistics import fmean
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
-from pydantic import BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from evaluators.cases import Json, Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import ADDED_LATER, Evaluator, Example
 from evaluators.judge import Judge, Prompt
 from evaluators.judge_input import TextSettings, shorten_all
 from evaluators.prompts import fill, load
@@ -19,6 +19,8 @@ from evaluators.quote_check import contains_quote
 from evaluators.rating import NonBlank, UniqueNames
 from evaluators.results import Score
 from evaluators.scale import Reply, Scale, reject_bool
+
+_Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 Dimension = Literal["accuracy", "completeness", "clarity", "actionability", "relevance"]
 
@@ -69,6 +71,21 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     dimensions: UniqueNames[Dimension] = Field(
         default=tuple(DIMENSIONS), description="What is compared; all of them if left out."
     )
+    own_dimensions: Annotated[Mapping[_Name, NonBlank], ADDED_LATER] = Field(
+        default_factory=dict[str, str],
+        description="Further dimensions by name, each with the question that it asks of an answer.",
+    )
+
+    @model_validator(mode="after")
+    def _names_of_its_own(self) -> Self:
+        if names := sorted(DIMENSIONS.keys() & self.own_dimensions.keys()):
+            raise ValueError(f"own_dimensions: {', '.join(names)} is built in; take another name")
+        return self
+
+    @property
+    def _questions(self) -> Mapping[str, str]:
+        """What is compared, by name."""
+        return {**{name: DIMENSIONS[name] for name in self.dimensions}, **self.own_dimensions}
 
     @property
     def requires(self) -> frozenset[str]:
@@ -90,8 +107,8 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
             explanation=_explanation(winner, means, rounds[0].winner != rounds[1].winner),
             details={
                 "overall": {"actual_output": means["a"], "other_output": means["b"]},
-                "confidence": fmean(_agree(rounds, name) for name in self.dimensions),
-                "dimensions": {name: _details(rounds, name, ours, theirs) for name in self.dimensions},
+                "confidence": fmean(_agree(rounds, name) for name in self._questions),
+                "dimensions": {name: _details(rounds, name, ours, theirs) for name in self._questions},
             }
             | self._truncated(case.input or "", ours, theirs),
         )
@@ -100,11 +117,12 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         return {"truncated": True} if any(len(text) > self.longest_text for text in texts) else {}
 
     async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Mapping[str, AnswerPair]:
-        lines = "\n".join(f"- {name}: {DIMENSIONS[name]}" for name in self.dimensions)
-        instructions = fill(load("pairwise_dimensions.txt"), {"dimensions": lines, "form": _form(self.dimensions)})
+        names = tuple(self._questions)
+        lines = "\n".join(f"- {name}: {question}" for name, question in self._questions.items())
+        instructions = fill(load("pairwise_dimensions.txt"), {"dimensions": lines, "form": _form(names)})
         material = shorten_all({"input": request, "a": a, "b": b}, self.longest_text)
-        reply = (await judge.ask(Prompt(instructions, material.content), _comparison(self.dimensions))).reply
-        return {name: getattr(reply, name) for name in self.dimensions}
+        reply = (await judge.ask(Prompt(instructions, material.content), _comparison(names))).reply
+        return {name: getattr(reply, name) for name in names}
 
 
 def combine_rounds(first: Winner, second: Winner) -> Winner:
@@ -158,12 +176,12 @@ def _explanation(winner: Winner, means: Mapping[str, float], disagreed: bool) ->
 
 
 @cache
-def _comparison(dimensions: tuple[Dimension, ...]) -> type[Reply]:
+def _comparison(dimensions: tuple[str, ...]) -> type[Reply]:
     fields: dict[str, Any] = dict.fromkeys(dimensions, (AnswerPair, ...))
     return create_model("Comparison", __base__=Reply, __doc__="Both answers in each dimension.", **fields)
 
 
-def _form(dimensions: tuple[Dimension, ...]) -> str:
+def _form(dimensions: tuple[str, ...]) -> str:
     """An example of the answer's form, with the first dimension written out."""
     one = {"reason": "<why>", "evidence": ["<passage>"], "score": "<1 to 5>"}
     form: dict[str, Json] = {name: {"a": one, "b": one} for name in dimensions}

@@ -41,4 +41,8 @@ class Regex(Evaluator[Turn]):
         """See `Evaluator.evaluate`."""
         text, whole = (case.actual_output or "")[:LONGEST], self.match == "whole"
         hit = matches(self.pattern, text.strip() if whole else text, ignore_case=not self.case_sensitive, whole=whole)
-        return Score(value=float(hit != self.negated), explanation="matches" if hit else "does not match")
+        explanation = "matches" if hit else "does not match"
+        if len(case.actual_output or "") <= LONGEST:
+            return Score(value=float(hit != self.negated), explanation=explanation)
+        explanation += f" in the first {LONGEST:,} characters"
+        return Score(value=float(hit != self.negated), explanation=explanation, details={"truncated": True})

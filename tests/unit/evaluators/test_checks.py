@@ -90,6 +90,12 @@ async def test_regex(fields, value):
     assert await value_of("regex", answer("It is Paris.\n"), **fields) == value
 
 
+@pytest.mark.parametrize(("length", "truncated"), [(100_000, False), (100_001, True)])
+async def test_a_regex_says_how_far_it_looked(length, truncated):
+    outcome = await outcome_of("regex", answer("x" * length), pattern="y")
+    assert (outcome.details.get("truncated", False), "first 100,000" in outcome.explanation) == (truncated, truncated)
+
+
 def test_a_pattern_that_does_not_compile():
     with pytest.raises(ValidationError, match="not a regular expression"):
         load_evaluators()["regex"](name="r", pattern="(")
@@ -200,6 +206,23 @@ async def test_a_clock_that_went_back():
 )
 async def test_length(words, fields, value):
     assert await value_of("length", answer("word " * words), **fields) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "\u6771\u4eac\u306f\u65e5\u672c\u306e\u9996\u90fd\u3067\u3059\u3002",
+            11,
+        ),  # one sentence, no space; its full stop is one, too
+        ("GPT-4 \u306f\u901f\u3044", 4),
+        ("\uc11c\uc6b8\uc740 \uc218\ub3c4\ub2e4", 2),  # Korean has spaces
+        ("It is Paris.", 3),
+    ],
+)
+async def test_words_without_spaces_between_them(text, words):
+    outcome = await outcome_of("length", answer(text), maximum=1000)
+    assert outcome.details["length"] == words
 
 
 async def test_length_in_characters():

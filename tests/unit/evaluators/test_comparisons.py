@@ -122,6 +122,17 @@ async def test_default_criteria_stand_in_for_a_missing_reference():
     assert await judged(LLMJudge(name="j"), a_turn(), judge) == Skipped(reason="missing_field: expected_output")
 
 
+async def test_default_criteria_also_key_by_key():
+    evaluator = LLMJudgeStrictJson(name="j", default_evaluation_criteria={"expected_output": {"a": 1, "b": 2}})
+    judge = ScriptedJudge(AssertionError("asked"))
+    assert (await judged(evaluator, a_turn(actual_output='{"a": 1}'), judge)).value == 0.5
+    own = a_turn(actual_output='{"a": 1}', expected_output='{"a": 1}')
+    assert (await judged(evaluator, own, judge)).value == 1.0
+    assert await judged(LLMJudgeStrictJson(name="j"), a_turn(actual_output="{}"), judge) == Skipped(
+        reason="missing_field: expected_output"
+    )
+
+
 async def test_a_score_beyond_100_is_no_perfect_one():
     outcome = await judged(
         LLMJudge(name="j"), a_turn(expected_output="x"), ScriptedJudge({"reason": "r", "score": 9999})
@@ -349,3 +360,24 @@ async def test_an_ungrounded_reason_without_quotation_marks_is_not_found_out():
     )
     outcome = await judged(LLMJudge(name="j"), turn, ScriptedJudge({"reason": reason, "score": 90}))
     assert "unfounded_quotes" not in outcome.details
+
+
+async def test_dimensions_of_ones_own():
+    def answer(_prompt, reply):
+        side = {"reason": "r", "evidence": []}
+        return {name: {"a": side | {"score": 4}, "b": side | {"score": 4}} for name in reply.model_fields}
+
+    evaluator = PairwiseDimensions(
+        name="p",
+        other_output_attribute="shadow",
+        dimensions=["accuracy"],
+        own_dimensions={"tone": "does it sound like a friendly librarian?"},
+    )
+    judge = ScriptedJudge(answer)
+    outcome = await judged(evaluator, a_turn(attributes={"shadow": "Lyon."}), judge)
+    assert list(outcome.details["dimensions"]) == ["accuracy", "tone"]
+    assert "- tone: does it sound like a friendly librarian?" in judge.questions[0].prompt.instructions
+    with pytest.raises(ValidationError, match="clarity is built in"):
+        PairwiseDimensions(name="p", other_output_attribute="shadow", own_dimensions={"clarity": "is it clear?"})
+    with pytest.raises(ValidationError):
+        PairwiseDimensions(name="p", other_output_attribute="shadow", own_dimensions={"not a name": "?"})
