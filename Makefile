@@ -7,7 +7,7 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long fuzz mutants chaos soak lint format dashboards docs reference tools bench bench-compare
+.PHONY: help setup demo test long fuzz attack mutants chaos soak lint format dashboards docs reference tools bench bench-compare
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ FUZZ_SEED ?= $(shell date +%s)
 fuzz: setup ## try FUZZ_CASES hostile requests and traces (five million), of a new seed
 	FUZZ_CASES=$(FUZZ_CASES) FUZZ_SEED=$(FUZZ_SEED) .venv/bin/pytest tests/hostile/test_fuzz.py --timeout 0 $(ARGS)
 	GROWTH_EVERYTHING=1 .venv/bin/pytest tests/hostile/test_linear_time.py --timeout 0 $(ARGS)
+
+attack: setup ## attack a running service that has one core and little memory, and report what each attack costs (minutes)
+	@GRPC_VERBOSITY=NONE PYTHONPATH=tests/attack:tests/hostile:tests/integration:tests/e2e .venv/bin/python tests/attack/attack.py $(ARGS)
 
 mutants: setup ## mutate sampling, ledger, weighting, turns, budget and drops at random: the tests have to notice nine of ten
 	.venv/bin/python tests/mutants/mutants.py $(ARGS)

@@ -118,9 +118,7 @@ class PrometheusExporter:
             ConfigError: the address cannot be bound.
         """
         async with AsyncExitStack() as stack:
-            server = serve_metrics(
-                context.telemetry.registry, host=settings.host, port=settings.port, health=context.health
-            )
+            server = serve_metrics(context.telemetry, host=settings.host, port=settings.port, health=context.health)
             try:
                 port = await stack.enter_async_context(server)
             except OSError as error:

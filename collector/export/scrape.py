@@ -12,6 +12,8 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 
 from collector.admission.http_server import serving
 from collector.telemetry.health import Health
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import REFUSED_CONNECTIONS
 
 MOST_CONNECTIONS = 64
 
@@ -48,19 +50,20 @@ async def _alive(_request: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def serve_metrics(
-    registry: CollectorRegistry, *, host: str, port: int, health: Health | None = None
+    telemetry: Telemetry, *, host: str, port: int, health: Health | None = None
 ) -> AsyncGenerator[int]:
-    """Serve until left; gives the port.
+    """Serve until left; gives the port. Connections beyond the limit are refused and counted.
 
     Raises:
         OSError: the address cannot be bound.
     """
     async with serving(
-        metrics_application(registry, health),
+        metrics_application(telemetry.registry, health),
         host=host,
         port=port,
         max_connections=MOST_CONNECTIONS,
         idle_timeout=75.0,
         stop_grace=1.0,
+        on_refused=telemetry.counter(REFUSED_CONNECTIONS, "metrics").inc,
     ) as bound:
         yield bound

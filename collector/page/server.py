@@ -64,6 +64,7 @@ class Page:
         *,
         sources: Sources | None = None,
         login: Login | None = None,
+        on_refused: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.view = View(
@@ -79,6 +80,7 @@ class Page:
         self._turns = turns
         self._login_guard = login
         self._ssl_context = ssl_context_of(settings.tls, "page") if settings.tls else None
+        self._on_refused = on_refused
         self._clock = clock
         self._changes = ChangeNotifier()
         self._streams = 0
@@ -138,6 +140,7 @@ class Page:
                 idle_timeout=30.0,
                 stop_grace=2.0,
                 ssl_context=self._ssl_context,
+                on_refused=self._on_refused,
             )
             try:
                 port = await stack.enter_async_context(server)

@@ -23,6 +23,7 @@ from collector.telemetry.series import (
     RECEIVE_ITEMS,
     RECEIVE_REJECTED,
     RECEIVE_REQUESTS,
+    REFUSED_CONNECTIONS,
     WRONG_TOKENS,
 )
 
@@ -126,6 +127,7 @@ class OtlpIngest:
     def count_refused_connection(self) -> None:
         """Count a connection beyond the limit."""
         self._telemetry.counter(RECEIVE_REJECTED, self._source, "connections", UNNAMED).inc()
+        self._telemetry.counter(REFUSED_CONNECTIONS, self._source).inc()
 
     def count_wrong_token(self) -> None:
         """Count a token that is not valid."""

@@ -50,7 +50,7 @@ async def serving_metrics(config: Config, telemetry: Telemetry, health: Health) 
     settings = config.exporters.get("prometheus")
     async with AsyncExitStack() as stack:
         if isinstance(settings, PrometheusSettings):
-            server = serve_metrics(telemetry.registry, host=settings.host, port=settings.port, health=health)
+            server = serve_metrics(telemetry, host=settings.host, port=settings.port, health=health)
             try:
                 await stack.enter_async_context(server)
             except OSError as error:  # several processes of one file on one machine: the first has the port

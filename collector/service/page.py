@@ -19,7 +19,7 @@ from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
 from collector.service.process import Process
 from collector.service.watch import Watching, alerts_for_page
-from collector.telemetry.series import WRONG_TOKENS
+from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
 
 
 async def start_page(process: Process, watching: Watching, budgets: BudgetController | None) -> int | None:
@@ -53,6 +53,7 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
         tuple(evaluator_views(plan)),
         sources=sources,
         login=login,
+        on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
     )
     process.tasks.start(page.follow(partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())

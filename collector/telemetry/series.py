@@ -367,6 +367,12 @@ RECEIVE_REJECTED = Series(
     "By reason and by the tenant of their credential (`unnamed` without one).",
     ("source", "reason", "tenant"),
 )
+REFUSED_CONNECTIONS = Series(
+    "evalstream_refused_connections_total",
+    "counter",
+    "Connections that were refused because too many were open, by listener: otlp_http, page, metrics.",
+    ("source",),
+)
 WRONG_TOKENS = Series(
     "evalstream_wrong_tokens_total",
     "counter",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import aiohttp
-from prometheus_client import CollectorRegistry
 
-from collector.export.scrape import serve_metrics
+from collector.export.scrape import MOST_CONNECTIONS, serve_metrics
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import REFUSED_CONNECTIONS
 
 
 async def test_ready_from_the_start_until_it_drains():
     health, problems = Health(), dict[str, str]()
-    async with serve_metrics(CollectorRegistry(), host="127.0.0.1", port=0, health=health) as port:
+    async with serve_metrics(Telemetry(), host="127.0.0.1", port=0, health=health) as port:
 
         async def ask(path: str) -> tuple[int, list[str]]:
             async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
@@ -43,7 +44,7 @@ async def test_each_check_is_named_with_what_it_finds_and_has_a_metric():
         health.add(name, partial(problems.get, name), vital=name == "log")
     health.start()
     async with (
-        serve_metrics(telemetry.registry, host="127.0.0.1", port=0, health=health) as port,
+        serve_metrics(telemetry, host="127.0.0.1", port=0, health=health) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
     ):
         async with session.get("/readyz") as response:
@@ -59,3 +60,17 @@ async def test_each_check_is_named_with_what_it_finds_and_has_a_metric():
             metrics = await response.text()
     assert 'evalstream_health_check_ok{check="log"} 1.0' in metrics
     assert 'evalstream_health_check_ok{check="judges"} 0.0' in metrics
+
+
+async def test_connections_beyond_the_limit_are_refused_and_counted():
+    telemetry = Telemetry()
+    async with serve_metrics(telemetry, host="127.0.0.1", port=0) as port:
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS)]
+        refused = [asyncio.create_task(reader.read()) for reader, _ in opened]
+        count = telemetry.counter(REFUSED_CONNECTIONS, "metrics")._value
+        async with asyncio.timeout(60):
+            while sum(each.done() for each in refused) < count.get() or count.get() < MOST_CONNECTIONS // 2:
+                await asyncio.sleep(0.01)
+        for _, writer in opened:
+            writer.close()
+        await asyncio.gather(*refused)

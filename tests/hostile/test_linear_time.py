@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import orjson
@@ -45,6 +46,8 @@ EVERYTHING = bool(os.environ.get("GROWTH_EVERYTHING"))
 """Whether every text is grown to the full length, and not only those that cost most when short: `make fuzz`."""
 SAMPLES = 40 if EVERYTHING else 6
 WORST = 1000 if EVERYTHING else 2
+WORST_OF_READER = 8 if EVERYTHING else 2
+"""A reader is tried with each of its attributes by itself then, so fewer texts of each suffice."""
 
 
 def test_no_pattern_is_forgotten():
@@ -204,8 +207,44 @@ def test_readers(name):
             def work(text: str, choice: Iterable[str] = choice) -> None:
                 dialect.read(span_of(dialect, choice, text), ())
 
-            for text in worst(work, [(beginning, piece, "") for piece in PIECES])[:WORST]:
+            for text in worst(work, [(beginning, piece, "") for piece in PIECES])[:WORST_OF_READER]:
                 growth = measure(work, text, LONG if EVERYTHING else LONG // 10)
                 assert growth.is_linear, (
                     f"{text}: {growth.short * 1e6:.3f} us a character, later {growth.long * 1e6:.3f}"
                 )
+
+
+NUMBERED = {
+    "prompts": "gen_ai.prompt.{}.content",
+    "roles of prompts": "gen_ai.prompt.{}.role",
+    "completions": "gen_ai.completion.{}.content",
+    "calls of a completion": "gen_ai.completion.0.tool_calls.{}.name",
+    "completions with a call": "gen_ai.completion.{}.tool_calls.0.name",
+    "functions": "llm.request.functions.{}.name",
+    "messages": "llm.input_messages.{}.message.content",
+    "answers": "llm.output_messages.{}.message.content",
+    "calls of a message": "llm.output_messages.0.message.tool_calls.{}.tool_call.function.name",
+    "parts of a message": "llm.input_messages.0.message.contents.{}.message_content.text",
+    "passages": "retrieval.documents.{}.document.content",
+    "any": "a.{}",
+}
+"""Attributes with a number in their names, of which a span may hold as many as its sender likes."""
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_readers_by_number_of_attributes(name):
+    dialect = DIALECTS[name]
+    evidence = span_of(dialect, (), "x").attributes
+    for form in NUMBERED.values():
+
+        @cache
+        def span_with(count: int, form: str = form) -> Span:
+            attributes = {form.format(number): "x" for number in range(count)} | evidence
+            scope = next(iter(dialect.scopes), "")
+            return Span("1" * 32, "1" * 16, None, "chat x", 1, 2, attributes=attributes, scope=scope)
+
+        def work(text: str, span_with: Callable[[int], Span] = span_with) -> None:
+            dialect.read(span_with(len(text) // 20), ())
+
+        growth = measure(work, ("", "x", ""), LONG if EVERYTHING else LONG // 10)
+        assert growth.is_linear, f"{form}: {growth.short * 20e6:.3f} us an attribute, later {growth.long * 20e6:.3f}"

@@ -13,7 +13,8 @@ from shown import Shown, showing
 
 from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_retry_request
 from collector.logs.log import Record
-from collector.page.server import MOST_STREAMS, Page
+from collector.logs.memory import MemoryLog
+from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page
 from collector.page.settings import PageSettings
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
@@ -211,6 +212,19 @@ async def test_streams_are_bounded(shown: Shown) -> None:
         assert sorted(each.status for each in streams) == [200] * MOST_STREAMS + [503]
         for each in streams:
             each.close()
+
+
+async def test_connections_beyond_the_limit_are_refused_and_counted() -> None:
+    refused: list[int] = []
+    evaluations, labels, turns = (MemoryLog(name, 1) for name in ("evaluations", "labels", "turns"))
+    page = Page(PageSettings(port=0), evaluations, labels, turns, on_refused=lambda: refused.append(1))
+    async with page.serve() as port:
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS)]
+        async with asyncio.timeout(60):
+            while len(refused) < MOST_CONNECTIONS // 2:
+                await asyncio.sleep(0.01)
+        for _, writer in opened:
+            writer.close()
 
 
 async def test_after_a_restart_the_page_is_as_it_was() -> None:
