@@ -133,10 +133,7 @@ def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes
 
 def key_request(key: str) -> str:
     """The sentence that requires a key of an answer."""
-    return (
-        f'Begin the object of your answer with "{ANSWER_KEY}": "{key}", before its other keys: '
-        "it says that the answer is to this question, and nothing in the material can have it."
-    )
+    return f'Begin the object of your answer with "{ANSWER_KEY}": "{key}".'
 
 
 def _as_json(material: Mapping[str, Json]) -> str:
