@@ -426,6 +426,26 @@ def retry(
 
 
 @app.command()
+def audit(
+    config: ConfigFile = DEFAULT_CONFIG,
+    drained: Annotated[
+        bool, typer.Option("--drained", help="Nothing may be in flight: for a service that has finished its work.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check that everything that was accepted has its outcome.
+
+    Reads all logs, works out what is due by the configuration, and compares it with what is there. Runs beside the
+    service and changes nothing. The status is 1 if something does not add up.
+    """
+    import asyncio
+
+    from collector.commands.audit.audit import audit
+
+    raise typer.Exit(asyncio.run(audit(_load(config), print, drained=drained, json=as_json)))
+
+
+@app.command()
 def export(
     config: ConfigFile = DEFAULT_CONFIG,
     again: Annotated[

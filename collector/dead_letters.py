@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -162,6 +162,33 @@ async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
                     newest[letter.letter_id] = letter
     for letter in newest.values():
         yield letter
+
+
+@dataclass(frozen=True, slots=True)
+class LetterState:
+    """What a letter is about, without the record."""
+
+    stage: str
+    source: str
+    partition: int
+    position: int
+    state: str
+
+
+async def letter_states(log: Log) -> Collection[LetterState]:
+    """The letters in the log, each once as it is now."""
+    newest: dict[str, LetterState] = {}
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, 0):
+            for record in batch:
+                try:
+                    plain: dict[str, Any] = orjson.loads(record.value)
+                    newest[plain["letter_id"]] = LetterState(
+                        plain["stage"], plain["source"], plain["partition"], plain["position"], plain["state"]
+                    )
+                except (orjson.JSONDecodeError, KeyError, TypeError):
+                    continue  # a tick, or of a newer release
+    return newest.values()
 
 
 async def append_letters(log: Log, letters: Sequence[DeadLetter]) -> None:

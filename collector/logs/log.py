@@ -155,6 +155,10 @@ class Log(Protocol):
         """The offset that the next record of the partition will get or pass."""
         ...
 
+    async def start_offset(self, partition: int) -> int:
+        """The offset of the oldest record that is there, or will be."""
+        ...
+
     def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches from the first record at or after `start` up to the end as it was at the call."""
         ...

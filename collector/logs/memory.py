@@ -110,6 +110,10 @@ class MemoryLog:
         """The offset that the next record of the partition will get."""
         return self._partitions[partition].end
 
+    async def start_offset(self, partition: int) -> int:
+        """The offset of the oldest record."""
+        return self._partitions[partition].start
+
     async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end as it is at the first step."""
         end = self._partitions[partition].end

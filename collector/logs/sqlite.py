@@ -93,6 +93,10 @@ class SqliteLog:
 
         return await self._file.read(query)
 
+    async def start_offset(self, partition: int) -> int:
+        """The offset of the oldest record."""
+        return await self._file.read(lambda connection: self._start(connection, partition, None))
+
     async def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end as it is at the first step."""
         end = await self.end_offset(partition)

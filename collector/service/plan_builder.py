@@ -35,6 +35,19 @@ def build_plan(config: Config, judges: Mapping[str, Judge]) -> Plan:
     )
 
 
+class _UnaskedJudge(NoJudge):
+    """A judge that is known by its model alone."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+
+def build_unasked_plan(config: Config) -> Plan:
+    """The plan with judges that cannot be asked: for whoever wants to know what is due, and not to judge it."""
+    names = [*config.settings.judges, *config.settings.juries]
+    return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names})
+
+
 def _trust(believed: Literal["never", "always"] | list[str]) -> UpstreamTrust:
     if isinstance(believed, str):
         return UpstreamTrust(everybody=believed == "always")

@@ -51,6 +51,8 @@ class Figures:
     exported_lines: int
     exports_missing: int
     unclean_stops: int
+    audit: tuple[str, ...] = ()
+    """What `evalstream audit` says does not add up."""
 
     def broken(self) -> list[str]:
         """The sentences about what is not as promised."""
@@ -67,7 +69,7 @@ class Figures:
         found = [f"{number} {what}" for what, number in wrong.items() if number]
         if self.judged_again > self.in_flight:
             found.append(f"{self.judged_again} judge calls were repeated, but only {self.in_flight} were in flight")
-        return found
+        return found + [f"audit: {each}" for each in self.audit]
 
     def json(self) -> str:
         return json.dumps(asdict(self) | {"broken": self.broken()})
@@ -75,7 +77,9 @@ class Figures:
     def show(self, title: str, also: Iterable[tuple[str, str]] = ()) -> None:
         table = Table(title=title, show_header=False)
         for name, value in asdict(self).items():
-            table.add_row(name.replace("_", " "), f"{value:,.1f}" if isinstance(value, float) else f"{value:,}")
+            if name != "audit":
+                table.add_row(name.replace("_", " "), f"{value:,.1f}" if isinstance(value, float) else f"{value:,}")
+        table.add_row("audit", "clean" if not self.audit else f"{len(self.audit)} problems")
         for name, text in also:
             table.add_row(name, text)
         console = Console()

@@ -23,6 +23,8 @@ from ledger_watch import LedgerWatch
 from traffic import request
 from workers import Worker, evalstream
 
+from collector.commands.audit.audit import audit
+from collector.config.loading import load
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, serve_judge
 from collector.logs.kafka.workarounds import abandon
@@ -81,6 +83,8 @@ class Cluster:
     _began: dict[str, float] = field(default_factory=dict[str, float])
     _down: set[str] = field(default_factory=set[str])
     _over: bool = False
+    audit: list[str] = field(default_factory=list[str])
+    """What does not add up in the end, by `evalstream audit --drained`."""
 
     @property
     def expected(self) -> int:
@@ -185,6 +189,7 @@ class Cluster:
         statuses = await asyncio.gather(*(asyncio.to_thread(each.stop) for each in self.workers))
         await self.ledger.look()
         self.unclean_stops += sum(status not in IN_ORDER for status in statuses)
+        self.audit = await problems_of(self.workers[0].config)
 
     def figures(self) -> Figures:
         keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
@@ -213,6 +218,7 @@ class Cluster:
             exported_lines=sum(exported.values()),
             exports_missing=len(set(ledger.written) - set(exported)),
             unclean_stops=self.unclean_stops,
+            audit=tuple(self.audit),
         )
 
     def _write_details(self, folder: Path, missing: list[tuple[str, int]], unexplained: list[int]) -> None:
@@ -227,6 +233,13 @@ class Cluster:
             "kills": [asdict(each) for each in self.kills],
         }
         (folder / "details.json").write_text(json.dumps(details, indent=1))
+
+
+async def problems_of(config: Path) -> list[str]:
+    """What `evalstream audit` says does not add up, once the service has finished its work."""
+    reports: list[str] = []
+    await audit(load(config), reports.append, drained=True, json=True)
+    return json.loads(reports[0])["problems"]
 
 
 def configuration(name: str, bootstrap: str, judge: str, concurrency: int, *, static: bool = True) -> dict[str, Any]:

@@ -47,3 +47,4 @@ async def test_a_storm_of_rebalances_loses_nothing_and_writes_nothing_twice() ->
     assert finished
     assert figures.written_twice == figures.missing == figures.other_ids == figures.exports_missing == 0
     assert figures.unclean_stops == 0
+    assert figures.audit == ()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from counted_judge import CountedJudge
-from harness import EVALUATORS, JUDGED, configuration
+from harness import EVALUATORS, JUDGED, configuration, problems_of
 from ledger_watch import LedgerWatch
 from traffic import conversation_id, turn
 from workers import Worker
@@ -174,6 +174,7 @@ async def frozen_in_turn(broker: Broker, folder: Path, freezes: int, seconds: fl
         await workers.ledger.look()
         looking.cancel()
         assert statuses == [0, 0]
+        assert await problems_of(workers.workers[0].config) == []
         seen = workers.seen()
     print(json.dumps(asdict(seen)))
     return seen

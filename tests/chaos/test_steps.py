@@ -16,7 +16,7 @@ import pytest
 from counted_judge import CountedJudge
 from dying import STEPS, evalstream_dying_at
 from figures import Kill, exports, repeated
-from harness import EVALUATORS, JUDGED, configuration, log_settings
+from harness import EVALUATORS, JUDGED, configuration, log_settings, problems_of
 from ledger_watch import LedgerWatch
 from traffic import turn
 from workers import Worker
@@ -75,6 +75,7 @@ async def killed_at_each_step(folder: Path, log: dict[str, Any]) -> None:
     assert set(exports(workers[-1:])) == set(ledger.written)
     again, in_flight, unexplained = repeated(kills, judge, ledger, JUDGED)
     assert not unexplained
+    assert await problems_of(workers[-1].config) == []
     assert 0 < again <= in_flight, "a kill after the judge's answer costs that question, and none costs more"
 
 

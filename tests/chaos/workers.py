@@ -53,7 +53,7 @@ class Worker:
         self.name = name
         self.exports = folder / "evaluations.jsonl"
         self.stderr = folder / "stderr.txt"
-        path = folder / "evalstream.yaml"
+        self.config = path = folder / "evalstream.yaml"
         path.write_text(yaml.safe_dump(config | {"export": {"jsonl": {"path": str(self.exports)}}}))
         self._arguments = ("run", "-c", str(path), *arguments)
         self._entry = entry

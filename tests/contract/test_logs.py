@@ -273,6 +273,20 @@ async def test_a_probe_appends_nothing_and_a_claim_does_not_hinder_the_consumer(
     assert await log.end_offset(0) == 1
 
 
+async def test_what_a_group_has_committed_can_be_asked(store: Store) -> None:
+    log = await store.open(partitions=2)
+    await log.append([Record(b"k", b"v", partition=1)] * 3)
+    assert await log.committed("g") == {}
+    got = Recorders()
+    async with following(log, "g", got.open_fold):
+        await got.until(lambda: len(got.delivered) == 3)
+    committed = await log.committed("g")
+    assert committed[1].offset == 3
+    assert committed[1] == (await store.commits("g"))[1]
+    assert await log.committed("other") == {}
+    assert [await log.start_offset(partition) for partition in (0, 1)] == [0, 0]
+
+
 async def test_a_large_record_arrives_and_a_too_large_one_is_refused(store: Store) -> None:
     log = await store.open(partitions=1)
     large = bytes(range(256)) * 3000

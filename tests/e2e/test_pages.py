@@ -98,7 +98,7 @@ async def test_the_commands_run(block: Block, tmp_path: Path, monkeypatch: pytes
     async with serve_judge() as url:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         prepare(tmp_path, url, block)
-        if " replay " in block.text:
+        if " replay " in block.text or "evalstream audit" in block.text:
             await a_past(tmp_path)
         for words in commands(block.text):
             if words[0] == "make":

@@ -137,6 +137,10 @@ class KafkaLog:
         """The offset that the next record of the partition will get."""
         return await self._shared.range_reader.end_offset(TopicPartition(self._topic, partition))
 
+    async def start_offset(self, partition: int) -> int:
+        """The offset of the oldest record."""
+        return await self._shared.range_reader.start_offset(TopicPartition(self._topic, partition))
+
     def read(self, partition: int, start: int) -> AsyncIterator[Sequence[StoredRecord]]:
         """Read batches up to the end as it is at the first step."""
         return self._shared.range_reader.read(

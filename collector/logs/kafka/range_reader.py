@@ -44,6 +44,10 @@ class _RangeConsumer:
         with self._working, translated():
             return self._consumer.end_offsets([where], timeout_ms=self._timeout)[where]
 
+    def start_offset(self, where: TopicPartition) -> int:
+        with self._working, translated():
+            return self._consumer.beginning_offsets([where], timeout_ms=self._timeout)[where]
+
     def begin(self, where: TopicPartition, start: int) -> None:
         with self._working, translated():
             self._consumer.assign([where])
@@ -97,6 +101,11 @@ class RangeReader:
         """
         async with self._consumer() as consumer:
             return await self._in_thread(consumer.end_offset, where)
+
+    async def start_offset(self, where: TopicPartition) -> int:
+        """The offset of the oldest record. Raises LogUnavailable."""
+        async with self._consumer() as consumer:
+            return await self._in_thread(consumer.start_offset, where)
 
     async def read(
         self, where: TopicPartition, start: int, *, limit: int, patience: float

@@ -1,0 +1,1 @@
+"""`evalstream audit`: whether everything that was accepted has its outcome."""

@@ -1,0 +1,220 @@
+"""`evalstream audit`: positions against outcomes, through all logs and exporters, on the user's own system."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collector.commands.audit.positions import LogContent, Reading, content_of, reading_of
+from collector.commands.audit.report import as_json, as_text
+from collector.config.loading import Config
+from collector.config.settings import LogSettings
+from collector.dead_letters import letter_states
+from collector.errors import BadInput, ConfigError
+from collector.evaluate.audit import Balance, EvaluationAudit
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.plan import Job, Plan
+from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.stage import GROUP
+from collector.export.stage import group_of
+from collector.logs.log import Committed, Log, LogError, LogUnavailable, StoredRecord
+from collector.records.epochs import CONTROL_HEADERS, Fence
+from collector.records.json import evaluation_from_json
+from collector.service.kafka_settings import settings_of_log
+from collector.service.open_logs import Logs, names_of, open_logs
+from collector.service.plan_builder import build_unasked_plan
+
+CLEAN, WRONG = 0, 1
+
+
+@dataclass(slots=True)
+class Audit:
+    """What was result."""
+
+    contents: list[LogContent] = field(default_factory=list[LogContent])
+    readings: list[Reading] = field(default_factory=list[Reading])
+    exports: list[Reading] = field(default_factory=list[Reading])
+    balances: list[Balance] = field(default_factory=list[Balance])
+    turns: int = 0
+    unreadable_turns: int = 0
+    """Records of the turns log that cannot be read and have no dead letter."""
+    unreadable_evaluations: int = 0
+    void: int = 0
+    dead_letters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """By stage and state."""
+
+
+async def audit(config: Config, say: Callable[[str], None], *, drained: bool = False, json: bool = False) -> int:
+    """Compare, and report; the exit status: 1 if something does not add up.
+
+    With `drained` nothing may be in flight: for a service that has finished its work. Only reads.
+
+    Raises:
+        ConfigError: the logs cannot be read.
+    """
+    linking = config.settings.assemble.link is not None
+    await asyncio.to_thread(_require_logs, config.settings.log, linking=linking)
+    async with open_logs(config.settings.log, linking=linking) as logs:
+        try:
+            result = await _audit(config, logs)
+        except LogUnavailable as error:
+            raise ConfigError(f"log: {error}; start the broker, or try again") from error
+    problems, text = as_text(result, drained=drained)
+    say(as_json(result, problems) if json else text)
+    return WRONG if problems else CLEAN
+
+
+def _require_logs(settings: LogSettings, *, linking: bool) -> None:
+    """See that the logs are there: opening them would make them."""
+    if settings.kind == "memory":
+        raise ConfigError("log.kind is memory, so the logs end with the process; set log.kind to sqlite or kafka")
+    if settings.kind == "sqlite" and not Path(settings.path).exists():
+        raise ConfigError(f"log.path: there is no file {settings.path}; name the file of the service's logs")
+    if settings.kafka is not None and settings.kind == "kafka":
+        from collector.logs.kafka.topics import require_topics
+
+        topics = [f"{settings.kafka.prefix}.{name}" for name in names_of(linking=linking)]
+        try:
+            require_topics(settings_of_log(settings.kafka), topics)
+        except LogError as error:
+            raise ConfigError(f"log.kafka: {error}") from error
+
+
+async def _audit(config: Config, logs: Logs) -> Audit:
+    """Positions come first, then the records: what a position says is done then has its record already."""
+    plan = build_unasked_plan(config)
+    result = Audit()
+    chain = [(logs.spans, "assemble"), (logs.turns, GROUP)]
+    if logs.unlinked is not None:
+        chain.insert(1, (logs.unlinked, "link"))
+    commits = {group: await log.committed(group) for log, group in chain}
+    exporters = {group_of(name): await logs.evaluations.committed(group_of(name)) for name in config.exporters}
+    contents = {log.name: await content_of(log) for log, _ in [*chain, (logs.evaluations, "")]}
+    result.contents = list(contents.values())
+    result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
+    evaluations = contents[logs.evaluations.name]
+    result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]
+    for log, _ in chain:
+        if log is not logs.turns:
+            await _count(log, contents[log.name])
+    letters = await letter_states(logs.dead_letters)
+    result.dead_letters = dict(Counter((each.stage, each.state) for each in letters))
+    left_out = {(each.partition, each.position) for each in letters if (each.stage, each.source) == (GROUP, "turns")}
+    with EvaluationAudit() as comparison:
+        done_below = dict[int, int]()
+        for partition in range(logs.turns.partitions):
+            controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result)
+            turns = _PartitionTurns(logs.turns, partition, contents[logs.turns.name], plan, controls, left_out)
+            done_below[partition] = _done_below(commits[GROUP].get(partition))
+            await turns.read(comparison, result, done_below[partition])
+        result.balances = comparison.balances(done_below)
+    return result
+
+
+async def _count(log: Log, content: LogContent) -> None:
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, content.starts[partition]):
+            for record in batch:
+                if record.offset < content.ends[partition]:
+                    content.saw(partition, record.offset)
+        content.finish(partition)
+
+
+async def _read_evaluations(
+    log: Log, partition: int, content: LogContent, comparison: EvaluationAudit, result: Audit
+) -> list[ControlRecord]:
+    """Read a partition of the evaluations log to its end, which may have moved; returns its decisions."""
+    fence, controls = Fence(), list[ControlRecord]()
+    end = content.ends[partition]
+    async for batch in log.read(partition, content.starts[partition]):
+        for record in batch:
+            if record.offset < end:
+                content.saw(partition, record.offset)
+            if not fence.admits(record):
+                result.void += 1
+            elif record.headers == CONTROL_HEADERS:
+                controls += _control(record)
+            elif not record.headers:
+                try:
+                    comparison.add_done(evaluation_from_json(record.value))
+                except BadInput:
+                    result.unreadable_evaluations += 1
+    content.finish(partition)
+    return controls
+
+
+def _control(record: StoredRecord) -> list[ControlRecord]:
+    try:
+        return [parse_control_record(record.value)]
+    except BadInput:
+        return []
+
+
+def _done_below(committed: Committed | None) -> int:
+    """Everything that became due below this offset is done."""
+    return 0 if committed is None else CommitMetadata.from_json(committed.metadata, committed.low_watermark).done_below
+
+
+class _PartitionTurns:
+    """One partition of the turns log, folded as the evaluate stage does."""
+
+    def __init__(
+        self,
+        log: Log,
+        partition: int,
+        content: LogContent,
+        plan: Plan,
+        controls: Sequence[ControlRecord],
+        left_out: Collection[tuple[int, int]],
+    ) -> None:
+        """`left_out` are the partitions and offsets of records that were dead-lettered."""
+        self._log = log
+        self._partition = partition
+        self._content = content
+        self._plan = plan
+        self._left_out = left_out
+        start = content.starts[partition]
+        budget = BudgetController(plan, log.partitions)
+        point = ReplayPoint(start, rates=budget.initial_rates()) if budget.limited else ReplayPoint(start)
+        self._state = PartitionState(plan, point, controls)
+        self._began: float | None = None
+        self._rates_from = min((each.offset for each in controls if each.rates is not None), default=math.inf)
+
+    async def read(self, comparison: EvaluationAudit, result: Audit, done_below: int) -> None:
+        """Read the partition to the end it had, and add what becomes due. What is behind `done_below` is in flight."""
+        partition, end = self._partition, self._content.ends[self._partition]
+
+        def bad(record: StoredRecord, _error: BadInput) -> None:
+            if record.offset < done_below:
+                result.unreadable_turns += 1
+
+        self._state.on_bad_record = bad
+        async for batch in self._log.read(partition, self._content.starts[partition]):
+            for record in batch:
+                if record.offset >= end:
+                    break
+                self._content.saw(partition, record.offset)
+                result.turns += not record.headers
+                self._began = record.timestamp if self._began is None else self._began
+                if (partition, record.offset) in self._left_out:
+                    continue
+                jobs = await self._state.apply(record)
+                comparison.add_due(partition, filter(self._is_comparable, jobs))
+        self._content.finish(partition)
+
+    def _is_comparable(self, job: Job) -> bool:
+        """Whether all that the evaluation depends on is retained."""
+        if self._content.starts[self._partition] == 0:
+            return True
+        if job.assignment.evaluator.scope == "conversation":
+            settings = job.monitor.window_settings
+            oldest = (self._began or 0.0) + settings.max_age + settings.allowed_lateness
+            return job.replay_point.time > oldest
+        limited = job.monitor.budget.limited or self._plan.budget.limited
+        return not limited or job.trigger_offset >= self._rates_from

@@ -1,0 +1,76 @@
+"""What a group has read of a log, what of it is left, and what is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from collector.logs.log import Committed, Log
+
+
+@dataclass(slots=True)
+class LogContent:
+    """A log: its records, and offsets in the middle that no record has."""
+
+    name: str
+    starts: dict[int, int] = field(default_factory=dict[int, int])
+    ends: dict[int, int] = field(default_factory=dict[int, int])
+    records: int = 0
+    gaps: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    """Partition, first missing offset, end."""
+    next: dict[int, int] = field(default_factory=dict[int, int])
+
+    def saw(self, partition: int, offset: int) -> None:
+        """A record was read."""
+        expected = self.next.get(partition, self.starts.get(partition, 0))
+        if partition in self.next and offset > expected:  # else retention has deleted meanwhile
+            self.gaps.append((partition, expected, offset))
+        self.next[partition] = offset + 1
+        self.records += 1
+
+    def finish(self, partition: int) -> None:
+        """All records of a partition were read."""
+        expected, end = self.next.get(partition, self.starts[partition]), self.ends[partition]
+        if partition in self.next and end > expected:
+            self.gaps.append((partition, expected, end))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a group has read of a log. Records that retention deleted unread are `lost`."""
+
+    group: str
+    log: str
+    read: int
+    behind: int
+    lost: tuple[tuple[int, int, int], ...] = ()
+    beyond: tuple[tuple[int, int, int], ...] = ()
+    """Partition, its end, and the offset behind that end that the group has committed."""
+    new: bool = False
+
+
+async def content_of(log: Log) -> LogContent:
+    """The offsets of a log, before its records are read."""
+    content = LogContent(log.name)
+    for partition in range(log.partitions):
+        content.starts[partition] = await log.start_offset(partition)
+        content.ends[partition] = await log.end_offset(partition)
+    return content
+
+
+def reading_of(group: str, content: LogContent, committed: Mapping[int, Committed]) -> Reading:
+    """What a group has read, by its commits from before `content` was looked at."""
+    read = behind = 0
+    lost: list[tuple[int, int, int]] = []
+    beyond: list[tuple[int, int, int]] = []
+    for partition, end in content.ends.items():
+        start, state = content.starts[partition], committed.get(partition)
+        at = start if state is None else state.offset
+        if at > end:
+            beyond.append((partition, end, at))
+        elif at < start:
+            lost.append((partition, at, start))
+        at = min(max(at, start), end)
+        read += at - start
+        behind += end - at
+    return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond), new=not committed)

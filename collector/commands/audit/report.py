@@ -1,0 +1,156 @@
+"""The report of an audit: what adds up, and a sentence for each thing that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from collector.commands.audit.positions import LogContent, Reading
+from collector.evaluate.audit import Balance
+from collector.wording import listed, plural
+
+if TYPE_CHECKING:
+    from collector.commands.audit.audit import Audit
+
+
+def as_text(audit: Audit, *, drained: bool) -> tuple[list[str], str]:
+    """The problems, and the report with them."""
+    problems = list(_problems(audit, drained=drained))
+    lines = [*_lines(audit), ""]
+    if problems:
+        lines += [f"{plural(len(problems), 'thing')} {'does' if len(problems) == 1 else 'do'} not add up:"]
+        lines += [f"  - {each}" for each in problems]
+    else:
+        lines += ["It adds up."]
+    return problems, "\n".join(lines)
+
+
+def as_json(audit: Audit, problems: Sequence[str]) -> str:
+    """The figures and the problems as JSON."""
+    plain: dict[str, Any] = {
+        "adds_up": not problems,
+        "problems": problems,
+        "logs": {
+            each.name: {"records": each.records, "gaps": [list(gap) for gap in each.gaps]} for each in audit.contents
+        },
+        "consumers": [_reading(each) for each in audit.readings],
+        "turns": audit.turns,
+        "evaluations": [asdict(each) for each in audit.balances],
+        "exporters": [_reading(each) for each in audit.exports],
+        "dead_letters": [
+            {"stage": stage, "state": state, "number": number}
+            for (stage, state), number in sorted(audit.dead_letters.items())
+        ],
+        "unreadable_turns": audit.unreadable_turns,
+        "unreadable_evaluations": audit.unreadable_evaluations,
+        "void": audit.void,
+    }
+    return orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode()
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    return {
+        "group": reading.group,
+        "log": reading.log,
+        "read": reading.read,
+        "in_flight": reading.behind,
+        "lost": [list(each) for each in reading.lost],
+        "beyond_end": [list(each) for each in reading.beyond],
+    }
+
+
+def _lines(audit: Audit) -> Iterator[str]:
+    records = {each.name: each.records for each in audit.contents}
+    yield f"accepted   {plural(records['spans'], 'record')} in the spans log{_behind(audit.readings[0])}"
+    yield f"assembled  {plural(audit.turns, 'turn')} in the turns log{_behind(audit.readings[-1])}"
+    for each in audit.balances:
+        yield f"due        {each.evaluator} of {each.monitor}: {each.due:,}{_balance(each)}"
+    for each in audit.exports:
+        yield f"exported   {each.group.removeprefix('export.')}: {plural(each.read, 'record')}{_behind(each)}"
+    if audit.dead_letters:
+        letters = [f"{number:,} of {stage} ({state})" for (stage, state), number in sorted(audit.dead_letters.items())]
+        yield f"letters    {listed(letters)}"
+    if audit.void:
+        yield f"void       {plural(audit.void, 'record')} of former owners of their partitions"
+
+
+def _behind(reading: Reading) -> str:
+    return f"; {reading.behind:,} not read by {reading.group} yet" if reading.behind else ""
+
+
+def _balance(balance: Balance) -> str:
+    parts = [f"{number:,} {outcome}" for outcome, number in sorted(balance.outcomes.items())]
+    for name, number in (
+        ("superseded before they were made", balance.replaced),
+        ("in flight", balance.in_flight),
+        ("not compared: due before the first evaluation as configured now", balance.not_compared),
+        ("MISSING", balance.missing),
+    ):
+        parts += [f"{number:,} {name}"] if number else []
+    others = f" ({balance.others:,} more, made as it was configured before or by a replay)" if balance.others else ""
+    return (f" = {listed(parts)}" if parts else "") + others
+
+
+def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:
+    for each in audit.contents:
+        yield from _gaps(each)
+    for each in (*audit.readings, *audit.exports):
+        yield from _losses(each)
+        if drained and each.behind:
+            yield f"{plural(each.behind, 'record')} of the {each.log} log {_are(each.behind)} not read by {each.group}"
+    for each in audit.balances:
+        yield from _missing(each, drained=drained)
+    if bad := audit.unreadable_turns:
+        yield f"{plural(bad, 'record')} of the turns log cannot be read and {_have(bad)} no dead letter"
+
+
+def _gaps(content: LogContent) -> Iterator[str]:
+    for partition, first, end in content.gaps:
+        number = f"{plural(end - first, 'record')} (offsets {first} to {end - 1})"
+        yield (
+            f"{content.name}[{partition}]: {number} {_are(end - first)} gone from the middle of the log;"
+            " somebody has deleted what retention would not"
+        )
+
+
+def _losses(reading: Reading) -> Iterator[str]:
+    for partition, at, start in reading.lost:
+        number = f"{plural(start - at, 'record')} (offsets {at} to {start - 1})"
+        yield (
+            f"{reading.log}[{partition}]: {number} {_were(start - at)} deleted unread by {reading.group};"
+            " raise the retention of the log"
+        )
+    for partition, end, at in reading.beyond:
+        yield (
+            f"{reading.log}[{partition}] ends at {end}, but {reading.group} has read up to {at}:"
+            " records were lost, or the log was made again under its name"
+        )
+
+
+def _missing(balance: Balance, *, drained: bool) -> Iterator[str]:
+    of = f"by {balance.evaluator} of {balance.monitor}"
+    if balance.missing:
+        where = listed([f"turns[{each.partition}] offset {each.offset}" for each in balance.examples])
+        more = "" if balance.missing <= len(balance.examples) else ", for example"
+        number = plural(balance.missing, "evaluation")
+        yield f"{number} {of} became due and {_have(balance.missing)} no outcome: due by{more} {where}"
+    if balance.repeated:
+        number = plural(balance.repeated, "evaluation")
+        yield f"{number} {of} {_are(balance.repeated)} in the evaluations log more than once"
+    if drained and balance.in_flight:
+        yield f"{plural(balance.in_flight, 'evaluation')} {of} {_are(balance.in_flight)} still in flight"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"

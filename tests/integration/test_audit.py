@@ -1,0 +1,224 @@
+"""`evalstream audit` on a SQLite file: it adds up, and each kind of loss that is planted has its sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.config.loading import load
+from collector.errors import ConfigError
+from collector.logs.log import Record
+from collector.records.json import turn_to_json
+from collector.service.app import Running, running
+from evaluators.cases import Turn
+
+TURNS = 12
+MIDDLE = "number = 3"
+
+
+@dataclass
+class World:
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.configure()
+
+    def configure(self, **changes: Any) -> None:
+        settings: dict[str, Any] = {
+            "log": {"kind": "sqlite", "path": str(self.folder / "logs.db")},
+            "receive": {"otlp_http": None},
+            "evaluators": {
+                "brief": {"kind": "length", "maximum": 100},
+                "exact": {"kind": "exact_match"},
+            },
+            "monitors": {"all": {"evaluators": ["brief", "exact"]}},
+            "export": {"jsonl": {"path": str(self.folder / "scores.jsonl")}},
+        }
+        (self.folder / "evalstream.yaml").write_text(yaml.safe_dump(settings | changes))
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Running]:
+        async with running(load(self.folder / "evalstream.yaml"), {"evaluate", "export"}) as service:
+            yield service
+
+    async def judge(self, first: int = 0, turns: int = TURNS) -> None:
+        """Let the service judge turns, and export them."""
+        async with self.serving() as service:
+            await service.logs.turns.append([record(number) for number in range(first, first + turns)])
+            await until_exported(service)
+
+    async def audit(self, *arguments: str) -> Result:
+        command = ["audit", "-c", str(self.folder / "evalstream.yaml"), *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    def change(self, statement: str, *values: Any) -> None:
+        """What somebody does to the file with other tools."""
+        with closing(sqlite3.connect(self.folder / "logs.db")) as connection, connection:
+            changed = connection.execute(statement, values).rowcount
+        assert changed == 1, statement
+
+    def row(self, log: str, offset: int) -> int:
+        with closing(sqlite3.connect(self.folder / "logs.db")) as connection:
+            wanted = (
+                "SELECT id FROM records, logs WHERE records.id >> 57 = number AND name = ? ORDER BY id LIMIT 1 OFFSET ?"
+            )
+            return connection.execute(wanted, [log, offset]).fetchone()[0]
+
+
+def record(number: int) -> Record:
+    turn = Turn(turn_id=f"turn-{number}", input="What is it?", actual_output=f"{number}", expected_output="3")
+    return Record(f"turn-{number}".encode(), turn_to_json(turn))
+
+
+async def until_exported(service: Running) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            done = [
+                await log.committed(group)
+                for log, group in ((service.logs.turns, "evaluate"), (service.logs.evaluations, "export.jsonl"))
+            ]
+            ends = [await service.logs.turns.end_offset(0), await service.logs.evaluations.end_offset(0)]
+            if [each[0].offset if each else 0 for each in done] == ends and ends[1] >= 2 * ends[0]:
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    await world.judge()
+    return world
+
+
+async def test_it_adds_up(world: World) -> None:
+    result = await world.audit("--drained")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "due        brief of all: 12 = 12 scored\n" in result.output
+    assert "assembled  12 turns in the turns log\n" in result.output
+    assert result.output.endswith("\nIt adds up.\n")
+    plain = json.loads((await world.audit("--json")).output)
+    assert plain["adds_up"] is True
+    assert [(each["evaluator"], each["due"], each["outcomes"]) for each in plain["evaluations"]] == [
+        ("brief", 12, {"scored": 12}),
+        ("exact", 12, {"scored": 12}),
+    ]
+
+
+async def test_beside_a_live_service_what_is_in_flight_is_said(world: World) -> None:
+    async with world.serving() as service:
+        result = await world.audit()
+        assert result.exit_code == 0
+        await service.logs.turns.append([record(100 + number) for number in range(300)])
+        result = await world.audit()
+        assert result.exit_code == 0, result.output
+        await until_exported(service)
+
+
+async def test_a_deleted_evaluation_is_a_hole_and_an_evaluation_without_outcome(world: World) -> None:
+    world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 10))
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "2 things do not add up" in result.output
+    assert "evaluations[0]: 1 record (offsets 10 to 10) is gone from the middle of the log" in result.output
+    assert "became due and has no outcome: due by turns[0] offset 5" in result.output
+
+
+async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
+    """A position that is beyond what was done, as after a fault of the service or of whoever set it."""
+    with closing(sqlite3.connect(world.folder / "logs.db")) as connection:
+        (note,) = connection.execute("SELECT note FROM commits WHERE \"group\" = 'evaluate'").fetchone()
+    note = orjson.dumps(orjson.loads(note) | {"e": TURNS + 1}).decode()
+    world.change(
+        "UPDATE commits SET position = ?, low_watermark = ?, note = ? WHERE \"group\" = 'evaluate'",
+        TURNS + 1, TURNS + 1, note,
+    )  # fmt: skip
+    async with running(load(world.folder / "evalstream.yaml"), {"watch"}) as service:
+        await service.logs.turns.append([record(50)])
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "1 evaluation by brief of all became due and has no outcome: due by turns[0] offset 12" in result.output
+    assert "1 evaluation by exact of all became due and has no outcome: due by turns[0] offset 12" in result.output
+
+
+async def test_a_deleted_turn_is_a_hole(world: World) -> None:
+    world.change("DELETE FROM records WHERE id = ?", world.row("turns", 4))
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "turns[0]: 1 record (offsets 4 to 4) is gone from the middle of the log" in result.output
+    assert "brief of all: 11 = 11 scored (1 more, made as it was configured before or by a replay)" in result.output
+
+
+async def test_an_exporter_that_is_behind_is_in_flight_and_wrong_once_all_is_over(world: World) -> None:
+    world.change("UPDATE commits SET position = 20 WHERE \"group\" = 'export.jsonl'")
+    result = await world.audit()
+    assert result.exit_code == 0
+    assert "exported   jsonl: 20 records; 4 not read by export.jsonl yet" in result.output
+    result = await world.audit("--drained")
+    assert result.exit_code == 1
+    assert "4 records of the evaluations log are not read by export.jsonl" in result.output
+
+
+async def test_an_exporter_beyond_the_end_has_read_what_is_lost(world: World) -> None:
+    world.change("UPDATE commits SET position = 99 WHERE \"group\" = 'export.jsonl'")
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "evaluations[0] ends at 24, but export.jsonl has read up to 99" in result.output
+
+
+async def test_what_was_deleted_before_it_was_exported_is_lost(world: World) -> None:
+    world.change("UPDATE commits SET position = 0 WHERE \"group\" = 'export.jsonl'")
+    world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 0))
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "evaluations[0]: 1 record (offsets 0 to 0) was deleted unread by export.jsonl" in result.output
+
+
+async def test_an_evaluation_that_is_there_twice(world: World) -> None:
+    with closing(sqlite3.connect(world.folder / "logs.db")) as connection:
+        row = connection.execute(
+            "SELECT key, value FROM records WHERE id = ?", [world.row("evaluations", 3)]
+        ).fetchone()
+    async with running(load(world.folder / "evalstream.yaml"), {"watch"}) as service:
+        await service.logs.evaluations.append([Record(*row)])
+    result = await world.audit()
+    assert result.exit_code == 1
+    assert "is in the evaluations log more than once" in result.output
+
+
+async def test_another_configuration_is_no_loss(world: World) -> None:
+    """What became due before it took effect was judged as it was configured then."""
+    evaluators = {"brief": {"kind": "length", "maximum": 50}, "exact": {"kind": "exact_match"}}
+    evaluators["lengthy"] = {"kind": "length", "maximum": 1000}
+    world.configure(evaluators=evaluators, monitors={"all": {"evaluators": list(evaluators)}})
+    result = await world.audit()
+    assert result.exit_code == 0, result.output
+    assert "12 not compared" in result.output
+    async with world.serving() as service:
+        await service.logs.turns.append([record(number) for number in range(100, 103)])
+        async with asyncio.timeout(60):
+            while await service.logs.evaluations.end_offset(0) < 2 * TURNS + 9:
+                await asyncio.sleep(0.05)
+    result = await world.audit()
+    assert result.exit_code == 0, result.output
+    assert "lengthy of all: 15 = 3 scored and 12 not compared" in result.output
+
+
+async def test_what_cannot_be_read_is_status_2(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    result = await world.audit()
+    assert isinstance(result.exception, ConfigError)
+    assert "there is no file" in str(result.exception)
+    assert not (tmp_path / "logs.db").exists()
