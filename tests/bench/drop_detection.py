@@ -282,16 +282,43 @@ def clustered(rng: np.random.Generator, runs: int, days: int) -> None:
             print(f"| {sampler_name} | {name} | " + " | ".join(row) + " |", flush=True)
 
 
+def pages_after(alarms: dict[str, np.ndarray], start: int) -> np.ndarray:
+    """Hours from `start` to the first page of the generated rules, in each stream; infinite where there is none."""
+    after = (alarms["evidence, from sums (rules)"] | alarms["mean, 4 errors (page)"])[start:]
+    return np.where(after.any(0), after.argmax(0) + 1, np.inf) / 60
+
+
+def delays(rng: np.random.Generator, runs: int, days: int) -> None:
+    """When the rules page after a fall from 0.80, of turns by themselves and of conversations of 3 turns."""
+    print("\n| judged an hour | mean falls to | single turns: half, 9 of 10 | conversations: half, 9 of 10 |")
+    print("|---|---|---|---|")
+    lasting = max(4, days // 3)
+    for rate in RATES[:3]:
+        for mean in (0.74, 0.72, 0.67, 0.57):
+            path = np.full((2 + lasting) * DAY, MEAN)
+            path[2 * DAY :] = mean
+            cells: list[str] = []
+            for found in (
+                alerts(single(rng, 2 * runs, rate / 60, path, DETECTOR)),
+                alerts(conversations(rng, runs, rate / 60, path, Sampler())),
+            ):
+                half, most = np.quantile(pages_after(found, 2 * DAY), (0.5, 0.9), method="higher")
+                cells.append(f"{half:.2f} h, {most:.2f} h")
+            print(f"| {rate} | {mean:.2f} | " + " | ".join(cells) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="few runs, to see that it works")
-    parser.add_argument("--only", choices=("tables", "boosted", "clustered"), help="one part of it")
+    parser.add_argument("--only", choices=("tables", "boosted", "clustered", "delays"), help="one part of it")
     chosen = parser.parse_args()
     runs, days = (4, 3) if chosen.quick else (40, 30)
     began = time.monotonic()
-    for part in (tables, boosted, clustered):
+    for part in (tables, boosted, clustered, delays):
         if chosen.only in (None, part.__name__):
-            few = part is clustered and not chosen.quick  # scores pass one by one through the service's own code
+            few = (
+                part in (clustered, delays) and not chosen.quick
+            )  # scores pass one by one through the service's own code
             part(np.random.default_rng(7), 16 if few else runs, days)
     print(f"\n{time.monotonic() - began:.0f} s")
 

@@ -1,9 +1,10 @@
-"""Detectability of drops (statistical power): the smallest drop that is detected within a day, and the false alarms."""
+"""Detectability of drops (statistical power): the drop that pages within a day in nine of ten, and false alarms."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from collector.alerting.detection import DropDetector
 from collector.alerting.rules.targets import Target, detector, segment_count, targets
@@ -27,6 +28,11 @@ def alert_lines(config: Config) -> Iterator[str]:
             continue
         detectable = _describe(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
         yield f"alerts     {name}: target {_two_decimals(target.mean)}; {detectable}"
+    if any(each.mean is not None and each.monitor in _limited(config) for each in every):
+        yield (
+            "alerts     a budget may leave fewer evaluations than that: from a quarter of them a drop must be twice as "
+            "large to page as soon"
+        )
     series = segments * sum(target.mean is not None for target in every)
     if series:
         yield (
@@ -39,15 +45,35 @@ def alert_lines(config: Config) -> Iterator[str]:
         )
 
 
+def _limited(config: Config) -> frozenset[str]:
+    """The monitors whose rates a budget may lower."""
+    whole = config.settings.evaluate.budget.limited
+    return frozenset(name for name, each in config.settings.monitors.items() if whole or each.budget.limited)
+
+
 def _describe(target: Target, of: DropDetector, page: float) -> str:
     known = target.turns_per_hour is not None and target.scope == "turn"
     hourly = target.turns_per_hour * target.sample if known and target.turns_per_hour else ASSUMED_PER_HOUR
     basis = f"at {hourly:,.4g} evaluations/h" if known else f"at an assumed {hourly:g} evaluations/h{_remedy(target)}"
-    gap = smallest_detectable_drop(of, 24.0 * hourly, page)
-    if gap > of.shortfall(1.0, 1.0 if of.lower_is_better else 0.0):
+    gap = smallest_detectable_drop(of, 24.0 * hourly, page, clustered=False)
+    most = of.shortfall(1.0, 1.0 if of.lower_is_better else 0.0)
+    if gap > most:
         return f"{basis} no drop is detected within 24 h: raise the sampling rate"
-    change, end = ("rise", of.target + gap) if of.lower_is_better else ("drop", of.target - gap)
-    return f"{basis} a lasting {change} to {_rounded(end, gap)} is detected within 24 h"
+    half = evaluations_until_page(of, gap, page, MEDIAN) / hourly
+    change = "rise" if of.lower_is_better else "drop"
+    text = (
+        f"{basis} a lasting {change} to {_end(of, gap)} pages within 24 h in 9 cases of 10, and within {half:.2g} h "
+        "in half of them"
+    )
+    if target.scope == "conversation":
+        return text
+    clustered = smallest_detectable_drop(of, 24.0 * hourly, page, clustered=True)
+    reached = f"one to {_end(of, clustered)}" if clustered <= most else "none"
+    return f"{text}; where conversations of 3 turns are good or bad as a whole, {reached}"
+
+
+def _end(of: DropDetector, gap: float) -> str:
+    return _rounded(of.target + gap if of.lower_is_better else of.target - gap, gap)
 
 
 def _remedy(target: Target) -> str:
@@ -63,15 +89,48 @@ def _rounded(end: float, gap: float) -> str:
     return f"{end:.{max(2, math.ceil(-math.log10(gap)))}f}"
 
 
-def smallest_detectable_drop(of: DropDetector, conversations: float, page: float) -> float:
-    """How far on the wrong side of its target a mean must be for a page within a number of evaluated conversations.
+@dataclass(frozen=True, slots=True)
+class DelayModel:
+    """How many evaluations a page takes: `per_variance` · variance / gap² + `fixed`, in a share of all cases.
 
-    The drop detector needs about 2·deviation²·threshold/gap² of them (1.3 times that, from the sums alone); the test of
-    the mean those at which the gap is `page` standard errors. The better of the two counts; simulations agree within a
-    factor of 1.5 (deploy/docs/alerts.md). Conversations of several turns that are good or bad as a whole count as few
-    more than one each.
+    Fitted to the simulation in deploy/docs/alerts.md (`tests/bench/drop_detection.py --only delays`), within a factor
+    of two. The test of the mean needs so many at four standard errors; the drop detector 2.6 times its threshold in
+    half of all cases. Whichever is earlier pages.
     """
-    deviation = min(DEVIATION, math.sqrt(max(0.0025, of.target * (1.0 - of.target))))
-    by_evidence = deviation * math.sqrt(2.6 * of.threshold / conversations)
-    by_mean = deviation * page / math.sqrt(conversations)
-    return min(by_evidence, by_mean)
+
+    per_variance: float
+    fixed: float
+
+    def of_variance(self, of: DropDetector, page: float) -> float:
+        """Evaluations for each variance / gap²."""
+        slower = self.per_variance / MEDIAN.per_variance
+        return min(self.per_variance * (page / 4.0) ** 2, 2.6 * of.threshold * slower)
+
+
+MEDIAN, NINE_OF_TEN = DelayModel(22.0, 45.0), DelayModel(42.0, 30.0)
+CLUSTERING = 2.5
+"""How many times as many evaluations it takes where half of the variance lies between conversations of 3 turns. Their
+scores were 0 or 1, so all the variance that a mean allows."""
+
+
+def evaluations_until_page(
+    of: DropDetector, gap: float, page: float, model: DelayModel, *, clustered: bool = False
+) -> float:
+    """Evaluations after a mean has fallen `gap` beyond its target until something pages, in a share of all cases."""
+    return model.of_variance(of, page) * _variance(of, clustered=clustered) / gap**2 + model.fixed
+
+
+def smallest_detectable_drop(of: DropDetector, evaluations: float, page: float, *, clustered: bool) -> float:
+    """How far on the wrong side of its target a mean must be to page in 9 cases of 10, in so many evaluations.
+
+    Infinite where there are too few.
+    """
+    left = evaluations - NINE_OF_TEN.fixed
+    if left <= 0.0:
+        return math.inf
+    return math.sqrt(NINE_OF_TEN.of_variance(of, page) * _variance(of, clustered=clustered) / left)
+
+
+def _variance(of: DropDetector, *, clustered: bool) -> float:
+    largest = max(0.0025, of.target * (1.0 - of.target))
+    return CLUSTERING * largest if clustered else min(DEVIATION**2, largest)

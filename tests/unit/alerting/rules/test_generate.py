@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,13 @@ import pytest
 import yaml
 
 from collector.alerting.rules import series
-from collector.alerting.rules.detectability import alert_lines, smallest_detectable_drop
+from collector.alerting.rules.detectability import (
+    MEDIAN,
+    NINE_OF_TEN,
+    alert_lines,
+    evaluations_until_page,
+    smallest_detectable_drop,
+)
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import INHIBITIONS, rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule, duration, quoted
@@ -206,7 +213,10 @@ def test_a_format_that_does_not_exist_is_refused():
 
 def test_check_says_what_alerts_see():
     lines = list(alert_lines(configured(turns_per_hour=1000)))
-    assert "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76" in lines[0]
+    assert (
+        "chatbot/exact: target 0.77; at 1,000 evaluations/h a lasting drop to 0.76 pages within 24 h in 9" in lines[0]
+    )
+    assert lines[0].endswith("where conversations of 3 turns are good or bad as a whole, one to 0.74")
     assert "chatbot/free: no score alert" in lines[1]
     assert "90 days over 1 series" in lines[2]
 
@@ -214,9 +224,54 @@ def test_check_says_what_alerts_see():
 def test_more_judging_sees_smaller_drops():
     held = targets(configured())
     of = detector(held[0], held, configured().settings.alerts, 1)
-    gaps = [smallest_detectable_drop(of, number, 4.0) for number in (100, 1000, 10_000)]
-    assert gaps[0] == pytest.approx(10 * gaps[2])
+    gaps = [smallest_detectable_drop(of, number, 4.0, clustered=False) for number in (20, 100, 1000, 10_000)]
+    assert gaps[0] == math.inf, "a window needs thirty"
+    assert gaps[1] == pytest.approx(12 * gaps[3], rel=0.01)
     assert sorted(gaps, reverse=True) == gaps
+    few = smallest_detectable_drop(of, 1000, 4.0, clustered=True)
+    assert 2.3 < few / gaps[2] < 2.6, "conversations that are good or bad as a whole tell less"
+
+
+@pytest.mark.parametrize(
+    ("hourly", "mean", "clustered", "half", "most"),
+    [
+        (20, 0.72, False, 31.05, 48.72),
+        (20, 0.67, False, 8.87, 18.30),
+        (20, 0.57, False, 4.33, 5.07),
+        (100, 0.74, False, 18.95, 29.97),
+        (100, 0.72, False, 6.47, 12.33),
+        (100, 0.67, False, 2.43, 4.27),
+        (100, 0.57, False, 0.82, 0.97),
+        (20, 0.72, True, 136.52, 192.77),
+        (20, 0.67, True, 51.02, 73.52),
+        (20, 0.57, True, 18.65, 27.70),
+        (100, 0.72, True, 45.15, 55.72),
+        (100, 0.67, True, 10.67, 18.30),
+        (100, 0.57, True, 4.00, 5.08),
+    ],
+)
+def test_predicted_delays_are_those_of_the_simulation(
+    hourly: float, mean: float, clustered: bool, half: float, most: float
+):
+    """Within a factor of two, and never much too short."""
+    held = targets(configured())
+    of = detector(held[0], held, configured().settings.alerts, 1)
+    for model, measured in ((MEDIAN, half), (NINE_OF_TEN, most)):
+        predicted = evaluations_until_page(of, 0.77 - mean, 4.0, model, clustered=clustered) / hourly
+        assert 0.7 < predicted / measured < 2.0
+
+
+def test_a_budget_is_mentioned():
+    text = "a budget may leave fewer evaluations"
+    assert not any(text in line for line in alert_lines(configured()))
+    limited = check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.77}},
+            "monitors": {"chatbot": {"evaluators": ["exact"], "budget": {"usd_per_hour": 1.0}}},
+        },
+        "test.yaml",
+    )
+    assert any(text in line for line in alert_lines(limited))
 
 
 @pytest.mark.parametrize(
