@@ -18,7 +18,7 @@ from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import Ledger
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, SampleRates
 from collector.evaluate.recovery.retained_offsets import RetainedOffsets
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Log, LogUnavailable, RecordTooLarge, StoredRecord
@@ -44,11 +44,19 @@ class StateLimits:
     pending_records: int = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What is drawn with `now`, and what earlier records were drawn with, each up to an offset."""
+
+    now: SampleRates
+    former: tuple[tuple[int, SampleRates], ...] = ()
+
+
 class PartitionProcessor:
     """Delivers records to the state, and the evaluations that become due to the jobs.
 
-    Evaluations that records below `done_below` led to are done; a replay skips them. Without `turns`, the log that is
-    consumed, no snapshots are written.
+    `resumed` is what was committed when records below `delivered` had been delivered; a replay skips what was done by
+    then. Without `turns`, the log that is consumed, no snapshots are written.
     """
 
     def __init__(
@@ -62,7 +70,9 @@ class PartitionProcessor:
         evaluations: Log,
         turns: Log | None = None,
         limits: StateLimits = StateLimits(),
-        done_below: int = 0,
+        resumed: CommitMetadata = CommitMetadata(),  # noqa: B008 - a frozen value
+        delivered: int = 0,
+        drawing: Drawing | None = None,
         budget: BudgetController | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -74,7 +84,9 @@ class PartitionProcessor:
         self._evaluations = evaluations
         self._turns = turns
         self._limits = limits
-        self._done_below = done_below
+        self._resumed = resumed
+        self._delivered = delivered
+        self._drawing = drawing
         self._retained = RetainedOffsets()
         self._snapshot_log = FailureLog("writing snapshots of conversations")
         self._budget = budget if budget is not None and budget.limited else None
@@ -120,16 +132,29 @@ class PartitionProcessor:
         """What a restart needs to know beside the two offsets."""
         done = self._done_offset()
         self._retained.release(done)
+        low = self._low_replay_point()
+        pending = self.jobs.oldest_triggers
+        drawing = self._drawing if pending else None
         return CommitMetadata(
-            ledger_offset=self._ledger.start_offset, done_below=done, replay_point=self._low_replay_point()
+            ledger_offset=self._ledger.start_offset,
+            done_below=done,
+            replay_point=low,
+            pending=pending or None,
+            sampled=drawing.now if drawing else None,
+            former=tuple(each for each in drawing.former if each[0] > low.offset) if drawing else (),
         ).to_json()
+
+    def _is_done(self, job: Job) -> bool:
+        """Whether a job that a replay makes was done before, perhaps by another definition of its evaluator."""
+        below = self._resumed.done_below_of(job.assignment.evaluator.name, self._delivered)
+        return job.trigger_offset < below or self.jobs.is_known(job)
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild the state; jobs that were pending at the stop are made again, unless a newer one supersedes them."""
         jobs: dict[str, Job] = {}
         for record in records:
             for job in await self.state.apply(record):
-                if job.trigger_offset >= self._done_below and not self.jobs.is_known(job):
+                if not self._is_done(job):
                     for replaced in [jobs.pop(each) for each in job.supersedes if each in jobs]:
                         self._count(replaced, "resumed")
                         self._count(replaced, "superseded")

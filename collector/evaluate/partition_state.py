@@ -41,11 +41,17 @@ _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 class PartitionState:
     """The state of one partition, from the replay point `start` on.
 
-    `control_records` are those of earlier owners; each is applied again at its offset. Replace `outcomes` to count what
-    is applied from then on.
+    `control_records` are those of earlier owners; each is applied again at its offset. `former` are the plans by which
+    earlier records were drawn, each up to an offset. Replace `outcomes` to count what is applied from then on.
     """
 
-    def __init__(self, plan: Plan, start: ReplayPoint, control_records: Iterable[ControlRecord] = ()) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        start: ReplayPoint,
+        control_records: Iterable[ControlRecord] = (),
+        former: Iterable[tuple[int, Plan]] = (),
+    ) -> None:
         self.outcomes: OutcomeCounter = NullOutcomes()
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
         self.on_demand: Callable[[Monitor, Assignment, float], None] = lambda _monitor, _assignment, _units: None
@@ -62,7 +68,8 @@ class PartitionState:
             for monitor in plan.monitors
             if monitor.of_scope("conversation")
         }
-        self._plan = plan
+        self._former = deque(former)
+        self._plan = self._newest_plan = plan
         self._limited = {each.name for each in plan.monitors if each.budget.limited or plan.budget.limited}
         self._timestamp = start.time
         self._size = 0
@@ -70,6 +77,7 @@ class PartitionState:
         self._retries: OrderedDict[str, str] = OrderedDict()  # ids of new evaluations by those of failed ones
         self._control_records = deque(sorted(control_records, key=lambda each: each.offset))
         self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
+        self._choose_plan(start.offset)
         self._apply_controls_up_to(start.offset)  # of earlier owners: those of this one come after
 
     @property
@@ -100,6 +108,7 @@ class PartitionState:
 
     async def apply(self, record: StoredRecord) -> list[Job]:
         """Apply the next record; returns the jobs that become due by it."""
+        self._choose_plan(record.offset)
         jobs = self._apply_controls_up_to(record.offset)
         replay_point = ReplayPoint(record.offset, self.time, self.rates)
         self.next_offset = record.offset + 1
@@ -113,6 +122,12 @@ class PartitionState:
         elif record.headers != CONTROL_HEADERS:
             jobs += await self._apply_turn(record, replay_point)
         return jobs + self._apply_controls_up_to(self.next_offset)
+
+    def _choose_plan(self, offset: int) -> None:
+        """Draw with the plan that was in force at an offset."""
+        while self._former and self._former[0][0] <= offset:
+            self._former.popleft()
+        self._plan = self._former[0][1] if self._former else self._newest_plan
 
     def _apply_controls_up_to(self, offset: int) -> list[Job]:
         """Apply the control records of earlier owners up to an offset."""

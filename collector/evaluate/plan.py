@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_args
 
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
-from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.recovery.replay_point import ReplayPoint, SampleRates
 from collector.evaluate.sampling.draw import draw, inclusion
 from collector.evaluate.sampling.strata import Strata
 from collector.evaluate.sampling.trust import UpstreamTrust
@@ -142,6 +142,32 @@ class Plan:
         return frozenset(
             name for each in assignments for name in (each.judge_name, each.fallback_name or each.judge_name)
         )
+
+    @property
+    def sample_rates(self) -> SampleRates:
+        """What this plan draws with."""
+        rates: dict[str, float | str] = {"": self.salt}
+        for monitor in self.monitors:
+            rates[monitor.name] = monitor.rate
+            own = {f"{monitor.name}/{each.evaluator.name}": each.rate for each in monitor.assignments}
+            rates |= {name: rate for name, rate in own.items() if rate is not None}
+        return rates
+
+    def drawing_with(self, rates: SampleRates) -> Plan:
+        """The same plan with the rates of another configuration, as far as that had its monitors and evaluators."""
+
+        def assignment(monitor: Monitor, each: Assignment) -> Assignment:
+            own = rates.get(f"{monitor.name}/{each.evaluator.name}", None if monitor.name in rates else each.rate)
+            return replace(each, rate=own if own is None else float(own))
+
+        def former(monitor: Monitor) -> Monitor:
+            return replace(
+                monitor,
+                rate=float(rates.get(monitor.name, monitor.rate)),
+                assignments=tuple(assignment(monitor, each) for each in monitor.assignments),
+            )
+
+        return replace(self, monitors=tuple(map(former, self.monitors)), salt=str(rates.get("", self.salt)))
 
     def draw(self, assignment: Assignment, key: str) -> float:
         """The draw of a conversation for an evaluator: below its chance, it is judged."""

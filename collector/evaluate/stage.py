@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from functools import partial
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
-from collector.evaluate.partition_processor import PartitionProcessor, StateLimits
+from collector.evaluate.partition_processor import Drawing, PartitionProcessor, StateLimits
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.ledger import Ledger, end_offset
@@ -19,6 +20,8 @@ from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Committed, Log, StoredRecord
+
+logger = logging.getLogger(__name__)
 
 GROUP = "evaluate"
 """The group under which the stage consumes the turns log."""
@@ -90,7 +93,12 @@ class EvaluateStage:
             await ledger.claim(partial(self._turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
         if self._budget is not None:
             self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs)
-        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records)
+        delivered = committed.offset if committed else 0
+        rates = self._plan.sample_rates
+        drawing = Drawing(rates, metadata.draws_until(delivered, rates))
+        former = [(until, self._plan.drawing_with(sampled)) for until, sampled in drawing.former]
+        self._report_removed(metadata)
+        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former)
         state.on_bad_record = self._on_bad_record
         async with asyncio.TaskGroup() as tasks:
             jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes)
@@ -103,7 +111,9 @@ class EvaluateStage:
                 evaluations=self._evaluations,
                 turns=self._turns,
                 limits=self._limits,
-                done_below=metadata.done_below,
+                resumed=metadata,
+                delivered=delivered,
+                drawing=drawing,
                 budget=self._budget,
                 clock=self._clock,
             )
@@ -115,6 +125,11 @@ class EvaluateStage:
                 await jobs.stop(self._grace())
                 if self._budget is not None:
                     self._budget.remove_partition(partition)
+
+    def _report_removed(self, metadata: CommitMetadata) -> None:
+        used = {each.evaluator.name for monitor in self._plan.monitors for each in monitor.assignments}
+        for name in sorted(set(metadata.pending or ()) - used):
+            logger.warning("evaluator %s is not configured any more: its unfinished evaluations are not made", name)
 
     def _initial_metadata(self) -> CommitMetadata:
         if self._budget is None:

@@ -1,7 +1,8 @@
 """Replay points, from which a partition's state can be rebuilt, and the metadata committed for a restart.
 
 The state depends on the records from the low watermark on, and on three things from before: the time that had passed,
-the sampling rates in force, and which of the evaluations that these records lead to are done.
+the sampling rates in force, and which of the evaluations that these records lead to are done. The last two are also
+known by the configuration of then: what another one made due stays due, and what it has done is not done again.
 """
 
 from __future__ import annotations
@@ -23,24 +24,49 @@ class ReplayPoint(NamedTuple):
     rates: Rates = FULL_RATES
 
 
+SampleRates = Mapping[str, float | str]
+"""What a configuration draws with: the rates of monitors and `monitor/evaluator`s by name, the salt by ""."""
+
+MAX_METADATA = 2000
+"""Characters that a fold may commit."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
     """What is committed beside the two offsets.
 
     `ledger_offset` is where to begin reading the evaluations log back. Evaluations that records below `done_below` led
     to are done. `replay_point` is that of the low watermark.
+
+    While evaluations are pending there is more. `pending` has, by evaluator, the offset of the oldest record that led
+    to one; all that was delivered is done by the others. `sampled` is what the records since the last offset in
+    `former` were drawn with, `former` what those before were, each up to an offset.
     """
 
     ledger_offset: int = 0
     done_below: int = 0
     replay_point: ReplayPoint = field(default_factory=lambda: ReplayPoint(0))
+    pending: Mapping[str, int] | None = None
+    sampled: SampleRates | None = None
+    former: tuple[tuple[int, SampleRates], ...] = ()
 
     def to_json(self) -> str:
-        """As JSON. It grows with the monitors that have a budget; the configuration is checked for that."""
+        """As JSON. It grows with the monitors that have a budget; the configuration is checked for that.
+
+        What is not needed is left out where there is no room: then more may be judged again after a change of the
+        configuration.
+        """
         parts: dict[str, Any] = {"l": self.ledger_offset, "e": self.done_below, "t": round(self.replay_point.time, 6)}
         if self.replay_point.rates.by_monitor:
             parts["r"] = self.replay_point.rates.to_json()
-        return orjson.dumps(parts).decode()
+        text = orjson.dumps(parts).decode()
+        optional = {"p": self.pending, "s": self.sampled, "h": self.former}
+        for name, value in optional.items():
+            if value:
+                longer = orjson.dumps(parts | {name: value}).decode()
+                if len(longer) <= MAX_METADATA and longer.isascii():
+                    parts[name], text = value, longer
+        return text
 
     @classmethod
     def from_json(cls, text: str, low_watermark: int) -> CommitMetadata:
@@ -50,8 +76,25 @@ class CommitMetadata:
         parts = cast("Mapping[str, Any]", orjson.loads(text))
         rates = Rates.from_json(cast("Mapping[str, Any]", parts.get("r", {})))
         return cls(
-            ledger_offset=parts["l"], done_below=parts["e"], replay_point=ReplayPoint(low_watermark, parts["t"], rates)
+            ledger_offset=parts["l"],
+            done_below=parts["e"],
+            replay_point=ReplayPoint(low_watermark, parts["t"], rates),
+            pending=parts.get("p"),
+            sampled=parts.get("s"),
+            former=tuple((until, sampled) for until, sampled in parts.get("h", ())),
         )
+
+    def done_below_of(self, evaluator: str, delivered: int) -> int:
+        """The offset below which everything that became due for an evaluator is done, of what was `delivered`."""
+        if self.pending is None:
+            return self.done_below
+        return self.pending.get(evaluator, delivered)
+
+    def draws_until(self, delivered: int, now: SampleRates) -> tuple[tuple[int, SampleRates], ...]:
+        """What records were drawn with, each up to an offset, where that is not what is drawn with `now`."""
+        if self.sampled is None or self.sampled == now:
+            return self.former
+        return (*self.former, (delivered, self.sampled))
 
 
 _FAR = 1 << 50

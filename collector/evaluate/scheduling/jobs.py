@@ -23,11 +23,12 @@ _SLACK = 64
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A job that is not done: the oldest record that it needs, the record that triggered it, its judge's bulkhead."""
+    """A job that is not done: the oldest record that it needs, the record that triggered it, and who does it."""
 
     replay_point: ReplayPoint
     trigger_offset: int
     bulkhead: Bulkhead
+    evaluator: str
 
 
 class PartitionJobs:
@@ -51,7 +52,8 @@ class PartitionJobs:
         self._writing: set[asyncio.Task[None]] = set()
         self._pending: dict[str, PendingJob] = {}
         self._by_replay_point = LazyMinHeap(self._pending, lambda each: each.replay_point.offset)
-        self._by_trigger = LazyMinHeap(self._pending, lambda each: each.trigger_offset)
+        self._by_evaluator: dict[str, dict[str, PendingJob]] = {}
+        self._by_trigger: dict[str, LazyMinHeap] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -70,8 +72,18 @@ class PartitionJobs:
     @property
     def oldest_trigger(self) -> int | None:
         """The offset of the oldest record that triggered a pending job; None if there is none."""
-        oldest = self._by_trigger.peek()
+        oldest = self._oldest_triggered()
         return oldest.trigger_offset if oldest else None
+
+    @property
+    def oldest_triggers(self) -> Mapping[str, int]:
+        """The same by evaluator, of those that have a pending job."""
+        oldest = {name: heap.peek() for name, heap in self._by_trigger.items()}
+        return {name: each.trigger_offset for name, each in oldest.items() if each is not None}
+
+    def _oldest_triggered(self) -> PendingJob | None:
+        oldest = (heap.peek() for heap in self._by_trigger.values())
+        return min((each for each in oldest if each is not None), key=lambda each: each.trigger_offset, default=None)
 
     def is_known(self, job: Job) -> bool:
         """Whether a job's evaluation exists or is pending."""
@@ -81,13 +93,14 @@ class PartitionJobs:
         """Start a job that is not known. Waits while its judge's bulkhead is full: the back-pressure."""
         bulkhead = self._dispatcher.bulkheads.of(job.judge_name)
         self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
-        self._pending[job.evaluation_id] = pending = PendingJob(job.replay_point, job.trigger_offset, bulkhead)
-        self._by_replay_point.add(job.evaluation_id, pending)
-        self._by_trigger.add(job.evaluation_id, pending)
+        self._add_pending(
+            job.evaluation_id,
+            PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),
+        )
         try:
             await bulkhead.acquire(job.size)
         except BaseException:
-            del self._pending[job.evaluation_id]
+            self._remove_pending(job.evaluation_id)
             self._count_reassigned(job)
             raise
         task = self._task_group.create_task(self._run(job, bulkhead))
@@ -98,12 +111,25 @@ class PartitionJobs:
         if bulkhead.busy:
             await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
 
+    def _add_pending(self, name: str, job: PendingJob) -> None:
+        self._pending[name] = job
+        self._by_replay_point.add(name, job)
+        same = self._by_evaluator.setdefault(job.evaluator, {})
+        same[name] = job
+        if job.evaluator not in self._by_trigger:
+            self._by_trigger[job.evaluator] = LazyMinHeap(same, lambda each: each.trigger_offset)
+        self._by_trigger[job.evaluator].add(name, job)
+
+    def _remove_pending(self, name: str) -> None:
+        job = self._pending.pop(name)
+        del self._by_evaluator[job.evaluator][name]
+
     async def wait_for_oldest(self, offset: int, records: int) -> None:
         """Wait while a pending job was triggered more than `records` records before `offset`.
 
         All records since then stay in memory with it, and are read again after a restart.
         """
-        while (oldest := self._by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
+        while (oldest := self._oldest_triggered()) is not None and offset - oldest.trigger_offset > records:
             await oldest.bulkhead.wait_for_release()
 
     async def _run(self, job: Job, bulkhead: Bulkhead) -> None:
@@ -117,7 +143,7 @@ class PartitionJobs:
             self._writing.add(task)
             await self._dispatcher.write(evaluation, self._partition, self._ledger.end_offset, self._ledger.epoch)
             self._ledger.add(job.evaluation_id)
-            del self._pending[job.evaluation_id]  # not in a `finally`: a cancelled job keeps the low watermark
+            self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
             self._count_outcome(evaluation)
 
     def _release(self, task: asyncio.Task[None], job: Job, bulkhead: Bulkhead) -> None:

@@ -167,7 +167,7 @@ def test_the_oldest_is_found_without_looking_at_all() -> None:
     chance, bulkhead = random.Random(7), Bulkhead(BulkheadLimits(slots=1))
     places: dict[str, PendingJob] = {}
     oldest = LazyMinHeap(places, lambda place: place.replay_point.offset)
-    stuck = PendingJob(ReplayPoint(0), 0, bulkhead)
+    stuck = PendingJob(ReplayPoint(0), 0, bulkhead, "a")
     places["stuck"] = stuck
     oldest.add("stuck", stuck)
     most = 1
@@ -177,7 +177,7 @@ def test_the_oldest_is_found_without_looking_at_all() -> None:
             if name != "stuck" or number > 4000:
                 del places[name]
         else:
-            place = PendingJob(ReplayPoint(chance.randrange(1000)), number, bulkhead)
+            place = PendingJob(ReplayPoint(chance.randrange(1000)), number, bulkhead, "a")
             places[str(number)] = place
             oldest.add(str(number), place)
         found = oldest.peek()

@@ -20,7 +20,7 @@ NO_BULKHEAD = cast("Bulkhead", None)
 
 
 def job(trigger: int) -> PendingJob:
-    return PendingJob(ReplayPoint(trigger), trigger, NO_BULKHEAD)
+    return PendingJob(ReplayPoint(trigger), trigger, NO_BULKHEAD, "a")
 
 
 @dataclass
