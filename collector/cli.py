@@ -166,13 +166,14 @@ def check(
     """
     from collector.commands.check import report
     from collector.commands.plan_json import plan_json
+    from collector.commands.retention import retention_lines
     from collector.commands.traffic import counts_of, traffic
 
     checked = _load_for_traffic(config)
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return
-    for line in (*report(checked), *traffic(checked)):
+    for line in (*report(checked), *traffic(checked), *retention_lines(checked)):
         print(line)
 
 

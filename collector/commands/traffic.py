@@ -29,9 +29,14 @@ def traffic(config: Config) -> Iterator[str]:
 
 def counts_of(config: Config) -> Counts | None:
     """The same as figures; None if the service does not answer."""
-    exporter: Any = config.exporters.get("prometheus")
-    text = None if exporter is None or not exporter.port else _metrics(exporter.host, exporter.port)
+    text = metrics_text(config)
     return None if text is None else parse_counts(text)
+
+
+def metrics_text(config: Config) -> str | None:
+    """What the running service shows on /metrics; None if it does not answer."""
+    exporter: Any = config.exporters.get("prometheus")
+    return None if exporter is None or not exporter.port else _metrics(exporter.host, exporter.port)
 
 
 def parse_counts(text: str) -> Counts:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,12 +14,17 @@ from broker import Broker, BrokerUnavailable, running_broker
 from folds import Recorders, following
 from kafka_logs import fresh, numbered, produce, settings_for
 from log_stores import TIMING
+from prometheus_client import generate_latest
 
+from collector.commands.retention import lost_lines, retention_lines
+from collector.config.loading import check
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.kafka import KafkaLog, KafkaSettings, KafkaSource, LostRecords
+from collector.logs.kafka.retention_room import retention_rooms
 from collector.logs.kafka.topics import retention
 from collector.logs.log import Record
 from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import RECORDS_LOST
 
 pytestmark = pytest.mark.kafka
 SHORT = {"retention.ms": "1000"}
@@ -184,3 +192,73 @@ async def test_the_age_of_what_is_needed_is_shown_beside_the_retention(deleting_
     value = telemetry.registry.get_sample_value
     assert value("evalstream_log_retention_seconds", {"log": "spans"}) == 1.0
     assert (value("evalstream_oldest_needed_seconds", {"consumer": "evaluate", "log": "spans"}) or 0) >= 0.15
+
+
+async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deleting_broker: Broker) -> None:
+    settings = settings_for(deleting_broker)
+    prefix = fresh("room")
+    topics = {name: f"{prefix}.{name}" for name in ("spans", "turns", "evaluations")}
+    logs = await KafkaLog.open(
+        settings,
+        topics,
+        1,
+        configs={
+            topics["spans"]: SHORT,
+            topics["turns"]: {"retention.ms": "360000000"},
+            topics["evaluations"]: {"retention.ms": "-1", "retention.bytes": "20000"},
+        },
+        timing=TIMING,
+        on_lost=lambda _lost: None,
+    )
+    groups = {"spans": "assemble", "turns": "evaluate", "evaluations": "export.otlp"}
+    for name, group in groups.items():
+        got = Recorders()
+        async with following(logs[name], group, got.open_fold):
+            await logs[name].append(numbered(0, 20))
+            await got.until(lambda got=got: len(got.delivered) == 20)
+            got.folds[0].low_watermark = 12
+    for name in groups:
+        await logs[name].append([replace(each, value=os.urandom(500)) for each in numbered(20, 50)])
+    await until_deleted(settings, topics["spans"], 50)
+    for log in logs.values():
+        await log.close()
+
+    config = check(
+        {
+            "log": {
+                "kind": "kafka",
+                "kafka": {"bootstrap_servers": [deleting_broker.bootstrap], "prefix": prefix, "partitions": 1},
+            },
+            "evaluators": {"same": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["same"]}},
+            "export": {"otlp": {"endpoint": "http://127.0.0.1:1"}},
+        },
+        "test",
+    )
+    text = "\n".join(await asyncio.to_thread(lambda: list(retention_lines(config))))
+    assert "38 records that assemble needs are deleted already" in text
+    assert f"{topics['turns']}: evaluate has used less than 25% of retention.ms (4 days)" in text
+    assert re.search(r"export.otlp has used about \d+% of retention.bytes \(20,000\)", text)
+    assert f"--entity-name {topics['evaluations']} --add-config retention.bytes=" in text, "four fifths are needed"
+    later = time.time() + 0.8 * 360000
+    rooms = await asyncio.to_thread(lambda: retention_rooms(settings, {topics["turns"]: ["evaluate"]}, later))
+    assert [(each.lost, each.age_share) for each in rooms] == [(0, 0.75)]
+
+
+def test_check_goes_on_without_a_broker_and_shows_what_the_service_has_counted() -> None:
+    config = check(
+        {
+            "log": {"kind": "kafka", "kafka": {"bootstrap_servers": ["127.0.0.1:1"]}},
+            "evaluators": {"same": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["same"]}},
+            "export": {},
+        },
+        "test",
+    )
+    (line,) = retention_lines(config)
+    assert line.startswith("retention  unknown at 127.0.0.1:1: ")
+    telemetry = Telemetry()
+    telemetry.counter(RECORDS_LOST, "evaluate", "turns", "retention").inc(354)
+    telemetry.counter(RECORDS_LOST, "assemble", "spans", "retention")
+    (line,) = lost_lines(generate_latest(telemetry.registry).decode())
+    assert line.startswith("lost       354 records of turns that evaluate needed (retention) since the service started")

@@ -44,7 +44,7 @@ def ensure_topics(
         LogError: a topic has another number of partitions, or its configs do not fit.
         LogUnavailable: no broker answers.
     """
-    with _admin(settings) as admin:
+    with administrating(settings) as admin:
         there = _partitions(admin, topics)
         missing = [topic for topic in topics if topic not in there]
         for topic in missing:
@@ -72,7 +72,7 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
         LogError: one is not.
         LogUnavailable: no broker answers.
     """
-    with _admin(settings) as admin:
+    with administrating(settings) as admin:
         there = _partitions(admin, topics)
     missing = [topic for topic in topics if topic not in there]
     if missing:
@@ -81,7 +81,7 @@ def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
 
 def retention(settings: KafkaSettings, topic: str) -> float | None:
     """Seconds after which a topic deletes a record by its age; None if it never does."""
-    with _admin(settings) as admin:
+    with administrating(settings) as admin:
         described = admin.describe_configs([_Resource("topic", topic, {RETENTION: None})], config_filter="all")
     value = int(described["topic"][topic][RETENTION]["value"])
     return None if value < 0 else value / 1000
@@ -93,7 +93,7 @@ def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float
     A group needs what lies from its committed offset on; one that has committed for the topic, but not for a partition,
     needs all of that partition.
     """
-    with _admin(settings) as admin:
+    with administrating(settings) as admin:
         every = [TopicPartition(topic, number) for number in range(partitions)]
         starts = _offsets(admin, every, OffsetSpec.EARLIEST)
         ends = _offsets(admin, every, OffsetSpec.LATEST)
@@ -178,7 +178,8 @@ def _needs(admin: Any, topic: str) -> list[dict[TopicPartition, int]]:
 
 
 @contextmanager
-def _admin(settings: KafkaSettings) -> Generator[Any]:
+def administrating(settings: KafkaSettings) -> Generator[Any]:
+    """An admin client, whose errors are raised as ours."""
     admin = connect(KafkaAdminClient, settings, settings.client_options())
     try:
         with translated():

@@ -1,0 +1,142 @@
+"""How near a topic's retention is to what a group still needs, by age and by size. Blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.admin import ConfigResource
+from kafka.protocol.consumer import OffsetSpec
+from kafka.structs import TopicPartition
+
+from collector.logs.kafka.settings import KafkaSettings, milliseconds
+from collector.logs.kafka.topics import RETENTION, administrating
+
+_Resource: Any = ConfigResource  # wrongly typed
+_BYTES = "retention.bytes"
+_SHARES = (0.25, 0.5, 0.75, 0.9)
+"""Shares of the age at which a topic deletes that are told apart: each costs a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRoom:
+    """What a group needs of a topic, beside what the topic keeps.
+
+    `lost` records are needed and deleted. `age_share` is the part of `age` (s) that the oldest needed record has
+    reached at least, `bytes_share` the part of `bytes` that the needed records of a partition take; None without such a
+    limit.
+    """
+
+    topic: str
+    group: str
+    lost: int
+    age: float | None
+    age_share: float | None
+    bytes: int | None
+    bytes_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A topic as it is now; the offsets and sizes by partition."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    sizes: Mapping[TopicPartition, int]
+    age: float | None
+    bytes: int | None
+    aged: Mapping[float, Mapping[TopicPartition, int]]
+    """By share of the age, the first offset of a partition that has not reached it."""
+
+
+def retention_rooms(
+    settings: KafkaSettings, groups: Mapping[str, Sequence[str]], now: float | None = None
+) -> list[RetentionRoom]:
+    """The room of each group that has committed, by topic; topics that do not exist are left out.
+
+    Raises:
+        LogUnavailable: no broker answers.
+        LogError: the brokers refuse us.
+    """
+    now = time.time() if now is None else now
+    with administrating(settings) as admin:
+        there = {topic["name"]: topic for topic in admin.describe_topics(list(groups)) if topic["error_code"] == 0}
+        known = {each["group_id"] for each in admin.list_groups()} & {name for each in groups.values() for name in each}
+        committed: Mapping[str, Mapping[TopicPartition, Any]] = admin.list_group_offsets(sorted(known)) if known else {}
+        rooms: list[RetentionRoom] = []
+        for topic, names in groups.items():
+            if topic not in there:
+                continue
+            partitions = [TopicPartition(topic, number) for number in range(len(there[topic]["partitions"]))]
+            state = _topic(admin, topic, partitions, now)
+            for name in names:
+                needed = {
+                    where: each.offset for where, each in committed.get(name, {}).items() if where in state.starts
+                }
+                if needed:
+                    rooms.append(_room(topic, name, state, needed))
+        return rooms
+
+
+def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: float) -> _Topic:
+    configs = admin.describe_configs([_Resource("topic", topic, {RETENTION: None, _BYTES: None})], config_filter="all")
+    values = {name: int(each["value"]) for name, each in configs["topic"][topic].items()}
+    age = None if values[RETENTION] < 0 else values[RETENTION] / 1000
+    ends = _offsets(admin, partitions, OffsetSpec.LATEST)
+    aged: dict[float, Mapping[TopicPartition, int]] = {}
+    for share in _SHARES if age is not None else ():
+        young = _offsets(admin, partitions, milliseconds(max(0.0, now - share * (age or 0.0))))
+        aged[share] = {where: offset if offset >= 0 else ends[where] for where, offset in young.items()}
+    return _Topic(
+        starts=_offsets(admin, partitions, OffsetSpec.EARLIEST),
+        ends=ends,
+        sizes=_sizes(admin, topic) if values[_BYTES] >= 0 else {},
+        age=age,
+        bytes=None if values[_BYTES] < 0 else values[_BYTES],
+        aged=aged,
+    )
+
+
+def _offsets(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+    offsets = admin.list_partition_offsets(dict.fromkeys(partitions, spec))
+    return {where: offsets[where].offset for where in partitions}
+
+
+def _sizes(admin: Any, topic: str) -> dict[TopicPartition, int]:
+    """The bytes of each partition, of the largest replica."""
+    sizes: dict[TopicPartition, int] = {}
+    for broker in admin.describe_log_dirs([topic]):
+        for folder in broker["log_dirs"]:
+            for each in folder["topics"]:
+                for partition in each["partitions"]:
+                    where = TopicPartition(topic, partition["partition_index"])
+                    sizes[where] = max(sizes.get(where, 0), partition["partition_size"])
+    return sizes
+
+
+def _room(topic: str, group: str, state: _Topic, needed: Mapping[TopicPartition, int]) -> RetentionRoom:
+    lost = sum(max(0, state.starts[where] - offset) for where, offset in needed.items())
+    reached = [
+        share
+        for share, young in state.aged.items()
+        if any(offset < min(young[where], state.ends[where]) for where, offset in needed.items())
+    ]
+    used = [_needed_bytes(where, offset, state) / state.bytes for where, offset in needed.items() if state.bytes]
+    return RetentionRoom(
+        topic=topic,
+        group=group,
+        lost=lost,
+        age=state.age,
+        age_share=None if state.age is None else max(reached, default=0.0),
+        bytes=state.bytes,
+        bytes_share=None if state.bytes is None else max(used, default=0.0),
+    )
+
+
+def _needed_bytes(where: TopicPartition, offset: int, state: _Topic) -> float:
+    """About how many bytes of a partition are needed."""
+    records = state.ends[where] - state.starts[where]
+    share = (state.ends[where] - max(offset, state.starts[where])) / records if records > 0 else 0.0
+    return share * state.sizes.get(where, 0)
