@@ -39,6 +39,12 @@ class KafkaLogSettings(Section):
     partitions: int = Field(
         default=16, ge=1, le=10_000, description="Partitions of each internal topic; fixed once created."
     )
+    repartitioned_from: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many partitions the topics had before somebody added some: says that it is meant. Without it "
+        "the service does not start on topics whose number has changed.",
+    )
     replication_factor: int = Field(default=1, ge=1, description="Replicas of each internal topic.")
     group_instance_id: str | None = Field(
         default=None,

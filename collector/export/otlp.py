@@ -45,8 +45,9 @@ class OtlpExportSettings(ExporterSettings):
     give_up_after: Seconds = Field(
         default=3600.0,
         ge=0,
-        description="How long a request is tried again that the endpoint refuses with a status like 401, 403, 404 or "
-        "500; then its evaluations are dropped and counted. An endpoint that does not answer is waited for.",
+        description="How long each request is tried again that the endpoint refuses with a status like 401, 403, 404 "
+        "or 500, from its own first refusal on; then its evaluations are dropped and counted, and the next request has "
+        "as long. An endpoint that does not answer is waited for.",
     )
     batch_size: int = Field(default=200, ge=1, le=10_000, description="Most evaluations in one request.")
     events: bool = Field(default=True, description="Send the event gen_ai.evaluation.result to /v1/logs.")
@@ -85,6 +86,11 @@ class OtlpExporter:
                 confirm=context.confirm,
             )
             yield cls(settings, client, context.own)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the endpoint does not accept the batch in hand; None if it does."""
+        return self._client.problem
 
     async def export(self, batch: Sequence[Evaluation]) -> int:
         """Send the batch; returns how many the endpoint refused for good, as events or as spans."""

@@ -61,6 +61,8 @@ class OtlpClient:
         self._give_up_after = give_up_after
         self._exporter = exporter
         self._confirm = confirm
+        self.problem: str | None = None
+        """Why requests are not accepted now; None if they are, as far as is known."""
 
     async def send_logs(self, request: ExportLogsServiceRequest) -> int:
         """Send log records; returns how many were refused for good."""
@@ -91,9 +93,11 @@ class OtlpClient:
                     return self._drop(error, count)
                 raise
 
-        return await self._backoff.repeat(
+        refused = await self._backoff.repeat(
             attempt, ExportUnavailable, action=f"exporting to {self._exporter} ({path})", on_failure=self._failed
         )
+        self.problem = None
+        return refused
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         try:
@@ -115,6 +119,7 @@ class OtlpClient:
         return max(0, refused)
 
     def _failed(self, error: ExportUnavailable) -> None:
+        self.problem = str(error)
         self._telemetry.counter(EXPORT_FAILURES, self._exporter, error.reason).inc()
 
 

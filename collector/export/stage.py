@@ -56,8 +56,16 @@ class ExportStage:
         self._clock = clock
         self._on_bad_record = on_bad_record
         self._confirm = confirm
-        self.problem: str | None = None
-        """Why the exporter cannot export now; None if it can, as far as is known."""
+        self._problem: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the exporter cannot export now; None if it can, as far as is known.
+
+        An exporter that tries again by itself says so in a `problem` of its own.
+        """
+        own: str | None = getattr(self._exporter, "problem", None)
+        return self._problem or (f"{self._name}: {own}" if own else None)
 
     @property
     def group(self) -> str:
@@ -87,7 +95,7 @@ class ExportStage:
             action=f"exporting to {self._name}",
             on_failure=self._failed,
         )
-        self.problem = None
+        self._problem = None
         self.count("exported", len(batch) - (rejected or 0))
         if rejected:
             self.count("rejected", rejected)
@@ -107,7 +115,7 @@ class ExportStage:
         self._telemetry.gauge(EXPORT_LAG, self._name).set(max(0.0, self._clock() - timestamp))
 
     def _failed(self, error: ExportUnavailable) -> None:
-        self.problem = f"{self._name}: {error}"
+        self._problem = f"{self._name}: {error}"
         self._telemetry.counter(EXPORT_FAILURES, self._name, error.reason).inc()
 
 

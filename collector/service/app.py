@@ -34,6 +34,7 @@ from collector.service.open_guard import open_guard
 from collector.service.open_logs import Logs, open_logs
 from collector.service.own_items import own_items
 from collector.service.page import start_page
+from collector.service.partition_numbers import require_partitions
 from collector.service.plan_builder import build_plan
 from collector.service.process import Process, open_tasks
 from collector.service.process_resources import ProcessResources
@@ -153,6 +154,8 @@ async def running(
         linking = config.settings.assemble.link is not None
         logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking, telemetry=telemetry))
         steps = await GeneratedStepsStore.open(logs.definitions)
+        if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
+            await require_partitions(steps, config.settings.log.kafka)
         own = await own_items(steps)
         judges = await stack.enter_async_context(
             open_judges(config, steps, telemetry, resources.health, partial(logs.turns.confirm, GROUP))

@@ -19,6 +19,7 @@ from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
 from collector.export.otlp import OtlpExporter, OtlpExportSettings
 from collector.export.otlp_client import retry_after
+from collector.export.stage import ExportStage
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS, EXPORT_FAILURES
 
@@ -142,6 +143,24 @@ async def test_other_answers_are_final_and_counted(sent: Sent, status: int, capl
     assert sent.dropped(f"http_{status}") == 4  # two events, two spans
     assert len(sent.destination.requests) == 2
     assert "judged text" not in caplog.text
+
+
+async def test_a_refusal_is_seen_by_the_health_check_while_it_is_tried_again(sent: Sent) -> None:
+    """The exporter tries again by itself: the stage around it hears of nothing until the end."""
+    sent.destination.answers = [web.Response(status=401) for _ in range(3)]
+    seen: list[str | None] = []
+    async with sent.exporter(spans=False) as exporter:
+        stage = ExportStage("otlp", exporter, sent.telemetry)
+        sleep = sent.sleep
+
+        async def note(seconds: float) -> None:
+            seen.append(stage.problem)
+            await sleep(seconds)
+
+        exporter._client._backoff = replace(exporter._client._backoff, sleep=note)
+        await stage.deliver([scored()])
+        assert stage.problem is None
+    assert seen == ["otlp: status 401: it refuses the credentials; correct the exporter's headers"] * 3
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 407, 500, 501, 307])

@@ -207,6 +207,19 @@ async def test_into_the_log_if_asked_and_only_once(world: World) -> None:
     assert sum(each["pairs"] for each in report["evaluators"]) == 3 * CONVERSATIONS, "a replay is no past of its own"
 
 
+async def test_what_the_log_has_already_is_said_and_not_asked(world: World) -> None:
+    first = await world.replay("--judge", "small", "--evaluator", "helpful", "--into-log")
+    assert "in the log already" not in first.stderr
+    calls = world.judge.calls
+    done = await world.replay("--judge", "small", "--into-log")
+    assert done.exit_code == 0
+    status = [line for line in done.stderr.splitlines() if line.startswith("evalstream: ") and "warning" not in line]
+    assert status[0] == f"evalstream: {2 * CONVERSATIONS} evaluations in the log already, not made again"
+    assert status[1].startswith(f"evalstream: making {CONVERSATIONS} evaluations again, for roughly ")
+    assert 0 < world.judge.calls - calls <= 4 * CONVERSATIONS
+    assert len(await world.ledger()) == 6 * CONVERSATIONS
+
+
 async def test_the_money_ends_it(world: World) -> None:
     whole = (await world.figures("--evaluator", "helpful", "--judge", "small"))["spent_usd"]
     limit = 0.0017 + whole / 2  # the first guess of a price is 0.0017 USD

@@ -91,7 +91,7 @@ def record(n: int) -> Record:
         span_id=f"{n + 1:016x}",
         input=f"Where is parcel {n}?",
         actual_output=f"Parcel {n} is where it was.",
-        attributes={"last": True},
+        attributes={"agent": "closing"},
     )
     return Record(f"c{n}".encode(), turn_to_json(turn))
 
@@ -111,7 +111,10 @@ async def a_world(folder: Path, log: dict[str, Any]) -> AsyncIterator[World]:
                 "short": {"kind": "length", "maximum": 2},
             },
             "monitors": {
-                "all": {"evaluators": ["helpful", "complete", "short"], "end": {"attributes": {"last": ["True"]}}}
+                "all": {
+                    "evaluators": ["helpful", "complete", "short"],
+                    "end_markers": {"attributes": {"agent": ["closing"]}},
+                }
             },
             "export": {"prometheus": {"port": 0}, "jsonl": {"path": str(folder / "out.jsonl")}},
         }

@@ -33,6 +33,7 @@ from collector.telemetry.series import (
     EXPORT_LAG,
     GOLDEN_SHIFT,
     GOLDEN_SHIFT_STDERR,
+    HEALTH_CHECK,
     JUDGE_COST,
     JUDGE_REQUESTS,
     LOG_RETENTION,
@@ -317,6 +318,15 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         "{label:exporter}: exports fail",
         "{label:exporter} failed {value} times in 15 minutes ({label:reason}). It retries; nothing is lost.",
     )
+    for which, severity, meaning in _CHECKS:
+        yield alert(
+            "EvalstreamHealthCheck",
+            f"min by (check) ({HEALTH_CHECK.name}{{{which}}}) < 1",
+            "{label:check}: a health check fails",
+            f"The check {{label:check}} of a process has failed for minutes. {meaning} /readyz of that process has the"
+            " problem.",
+            severity,
+        )
     behind = f"sum by (consumer) ({CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
     old = f"max by (consumer) ({CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"
     yield alert(
@@ -334,6 +344,13 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
         "{label:stage} dropped records ({label:reason})",
         "{label:stage} dropped about {value} records in 15 minutes ({label:reason}).",
     )
+
+
+_CHECKS: Sequence[tuple[str, Severity, str]] = (
+    ('check="log"', "page", "Senders get 503, and stages wait: the log cannot be written."),
+    ('check!="log"', "warning", "What is accepted waits in the log."),
+)
+"""The health checks by what their failing means."""
 
 
 def _losses(timing: Timing) -> Iterator[AlertingRule]:

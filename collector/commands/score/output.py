@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Protocol
 
+import orjson
+
 from collector.errors import ConfigError
 from collector.records.json import evaluation_to_json
 from evaluators.batch import read_results
@@ -39,6 +41,17 @@ def read_earlier(path: Path | None) -> list[Evaluation]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --output") from error
     except ValueError as error:
         raise ConfigError(f"{error} with --output") from error
+
+
+def failed_earlier(path: Path | None) -> frozenset[str]:
+    """The ids of the evaluations of earlier runs in a JSONL file that failed; those that it has no other result of."""
+    if path is None or path.suffix == ".csv" or not path.exists():
+        return frozenset()
+    outcomes: dict[str, str] = {}
+    for line in path.read_bytes().splitlines():
+        evaluation = orjson.loads(line)
+        outcomes[evaluation["evaluation_id"]] = evaluation["outcome"]
+    return frozenset(name for name, outcome in outcomes.items() if outcome == "failed")
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.commands.score.output import open_writer, read_earlier
+from collector.commands.score.output import failed_earlier, open_writer, read_earlier
 from collector.commands.score.spend_limit import SpendLimit
 from collector.config.loading import Config
 from collector.evaluate.evaluation_record import evaluation_of
@@ -18,6 +19,7 @@ from collector.evaluate.plan import Job
 from collector.evaluate.scheduling.dispatch import utc_now
 from collector.redact.open_redactor import open_redactors
 from collector.telemetry.registry import Telemetry
+from collector.wording import plural
 from evaluators.evaluation import Result
 from evaluators.progress import progress_bar
 from evaluators.results import Evaluation
@@ -64,6 +66,8 @@ async def run_jobs(
     made = [each for each in read_earlier(output) if each.evaluation_id in wanted]
     for each in made:
         del wanted[each.evaluation_id]
+    if again := len(failed_earlier(output) & wanted.keys()):
+        print(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", file=sys.stderr)  # noqa: T201
     spend_limit = SpendLimit(max_usd)
     todo = deque(wanted.values())
     with open_writer(output) as writer, progress_bar() as progress:

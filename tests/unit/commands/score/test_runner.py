@@ -21,7 +21,7 @@ from collector.redact.open_redactor import RedactSettings, open_redactor
 from evaluators.cases import Turn
 from evaluators.evaluation import Result
 from evaluators.judge import NoJudge
-from evaluators.results import Score
+from evaluators.results import Failure, Score
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 from evaluators.turn.regex import Regex
@@ -70,6 +70,22 @@ async def test_what_is_dearer_than_expected_is_expected_from_then_on() -> None:
 async def test_what_costs_nothing_needs_no_money() -> None:
     made = await run_jobs(jobs(5), output=None, concurrency=2, run=costing(0.0), max_usd=0.0)
     assert (len(made.evaluations), made.left) == (5, 0)
+
+
+async def test_a_later_run_makes_failures_again_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "out.jsonl"
+
+    async def fails(*_: Any, now: Callable[[], Any]) -> Result:
+        outcome = Failure(type="judge_timeout", message="no answer")
+        return Result(outcome=outcome, judge=None, usage=None, cost_usd=0.0, started_at=now(), ended_at=now())
+
+    await run_jobs(jobs(5), output=output, concurrency=1, run=fails)
+    assert "made again" not in capsys.readouterr().err
+    second = await run_jobs(jobs(5), output=output, concurrency=1, run=costing(0.1))
+    assert [each.outcome for each in second.evaluations] == ["scored"] * 5
+    assert "evalstream: 5 evaluations of an earlier run failed, made again\n" in capsys.readouterr().err
+    await run_jobs(jobs(5), output=output, concurrency=1, run=fails)
+    assert "made again" not in capsys.readouterr().err
 
 
 async def test_a_later_run_goes_on_from_the_output(tmp_path: Path) -> None:
