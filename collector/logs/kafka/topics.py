@@ -112,7 +112,7 @@ def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float
 
 def commits(settings: KafkaSettings, topic: str, group: str) -> dict[int, Committed]:
     """What a group has committed for the partitions of a topic."""
-    with _admin(settings) as admin:
+    with administrating(settings) as admin:
         offsets: dict[TopicPartition, OffsetAndMetadata] = admin.list_group_offsets([group]).get(group, {})
     return {
         where.partition: from_kafka(state)
