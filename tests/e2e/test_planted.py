@@ -1,4 +1,7 @@
-"""A record that ends the process again and again is left out at the fourth start; all others are judged once."""
+"""A record that ends the process again and again is left out at the fourth start; all others are judged once.
+
+Each of these starts four processes. The short form is `tests/unit/logs/test_processing_journal.py`.
+"""
 
 from __future__ import annotations
 
@@ -88,21 +91,17 @@ async def lives_and_deaths(process: ServiceProcess, how: str) -> None:
 LONG = pytest.mark.long
 ON_SQLITE = [
     ("dialect", "exit"),
-    *(
-        pytest.param(*each, marks=LONG)
-        for each in (
-            ("dialect", "crash"),
-            ("dialect", "loop"),
-            ("dialect", "lock"),
-            ("evaluator", "exit"),
-            ("evaluator", "loop"),
-            ("exporter", "exit"),
-            ("exporter", "error"),
-        )
-    ),
+    ("dialect", "crash"),
+    ("dialect", "loop"),
+    ("dialect", "lock"),
+    ("evaluator", "exit"),
+    ("evaluator", "loop"),
+    ("exporter", "exit"),
+    ("exporter", "error"),
 ]
 
 
+@LONG
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("where", "how"), ON_SQLITE)
 @pytest.mark.usefixtures("installed")
