@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
-from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleSet, Timing
+from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleGroup, RuleSet, Timing
 from collector.alerting.rules.process import process_group
 from collector.alerting.rules.scores import BELOW, BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
@@ -65,9 +65,10 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         delta_group(timing, by, drops),
         service_group(configured, alerts, timing, limited=_limited(config)),
     )
+    by_segment = _by_segment(config)
     return RuleSet(
-        groups=groups,
-        inhibitions=INHIBITIONS,
+        groups=tuple(map(_naming_segments, groups)) if by_segment else groups,
+        inhibitions=tuple(map(_within_segments, INHIBITIONS)) if by_segment else INHIBITIONS,
         runbooks=alerts.runbooks,
         dashboards=alerts.dashboards,
         labels=alerts.labels,
@@ -75,6 +76,28 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         heartbeat=alerts.heartbeat,
         speed=timing.speed,
     )
+
+
+def _naming_segments(group: RuleGroup) -> RuleGroup:
+    """The group, with the segment in the texts of alerts on scores."""
+    return replace(group, rules=tuple(map(_naming_segment, group.rules)))
+
+
+def _naming_segment(rule: RecordingRule | AlertingRule) -> RecordingRule | AlertingRule:
+    if not isinstance(rule, AlertingRule) or rule.name not in _SCORES:
+        return rule
+    return replace(
+        rule,
+        summary=rule.summary.replace("{label:monitor}", "{label:monitor}, segment {label:segment}"),
+        description=rule.description.replace("({label:monitor})", "({label:monitor}, segment {label:segment})"),
+    )
+
+
+def _within_segments(inhibition: Inhibition) -> Inhibition:
+    """A page about one segment does not silence the warnings about another."""
+    if set(inhibition.sources) <= set(_SCORES):
+        return replace(inhibition, equal=(*inhibition.equal, "segment"))
+    return inhibition
 
 
 def _limited(config: Config) -> bool:
