@@ -60,6 +60,8 @@ class Setup:
     seed: int = 1
     keep: Path | None = None
     static: bool = True
+    session: float = 45.0
+    """Seconds until a worker that stands still loses its partitions."""
     entry: Callable[[Sequence[str], str], None] = evalstream
 
 
@@ -242,12 +244,14 @@ async def problems_of(config: Path) -> list[str]:
     return json.loads(reports[0])["problems"]
 
 
-def configuration(name: str, bootstrap: str, judge: str, concurrency: int, *, static: bool = True) -> dict[str, Any]:
+def configuration(
+    name: str, bootstrap: str, judge: str, concurrency: int, *, static: bool = True, session: float = 45.0
+) -> dict[str, Any]:
     """What one worker runs with."""
     instance = name if static else None
     source = {"bootstrap_servers": [bootstrap], "traces": [f"{PREFIX}.{SOURCE}"], "group": f"{PREFIX}.receive"}
     return {
-        "log": log_settings(bootstrap, instance),
+        "log": log_settings(bootstrap, instance, session),
         "receive": {"kafka": [source | {"group_instance_id": instance}]},
         "assemble": {"idle_timeout": "500ms", "allowed_lateness": "10s"},
         "judges": {
@@ -269,8 +273,14 @@ def configuration(name: str, bootstrap: str, judge: str, concurrency: int, *, st
     }  # fmt: skip
 
 
-def log_settings(bootstrap: str, name: str | None = None) -> dict[str, Any]:
-    kafka = {"bootstrap_servers": [bootstrap], "prefix": PREFIX, "partitions": PARTITIONS, "group_instance_id": name}
+def log_settings(bootstrap: str, name: str | None = None, session: float = 45.0) -> dict[str, Any]:
+    kafka = {
+        "bootstrap_servers": [bootstrap],
+        "prefix": PREFIX,
+        "partitions": PARTITIONS,
+        "group_instance_id": name,
+        "session_timeout": session,
+    }
     return {"kind": "kafka", "kafka": kafka}
 
 
@@ -314,7 +324,9 @@ async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
                 Worker(
                     folder / name,
                     name,
-                    configuration(name, broker.bootstrap, url, setup.concurrency, static=setup.static),
+                    configuration(
+                        name, broker.bootstrap, url, setup.concurrency, static=setup.static, session=setup.session
+                    ),
                     "--stages",
                     "receive,assemble,evaluate,export",
                     entry=setup.entry,

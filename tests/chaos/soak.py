@@ -25,6 +25,7 @@ from workers import evalstream
 BETWEEN_FAULTS = 8.0
 SAMPLE_EVERY = 2.0
 FLAT = 0.05
+SESSION = 10.0
 
 
 def evalstream_of_short_memory(arguments: Sequence[str], stderr: str) -> None:
@@ -117,12 +118,15 @@ async def _replace_worker(running: Cluster) -> None:
     await running.replace(running.chance.choice(running.workers[1:]))
 
 
-async def _freeze_worker(running: Cluster) -> None:
-    worker = running.chance.choice(running.workers[1:])
-    if worker.running:
-        worker.send(signal.SIGSTOP)
-        await asyncio.sleep(5.0)
-        worker.send(signal.SIGCONT)
+def _freeze_worker(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+    async def fault(running: Cluster) -> None:
+        worker = running.chance.choice(running.workers[1:])
+        if worker.running:
+            worker.send(signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            worker.send(signal.SIGCONT)
+
+    return fault
 
 
 def _judge(seconds: float, **faults: float) -> Callable[[Cluster], Awaitable[None]]:
@@ -154,7 +158,8 @@ FAULTS: dict[str, Callable[[Cluster], Awaitable[None]]] = {
     "worker stopped and replaced": _replace_worker,
     "judge answers nothing for 5 s": _judge(5.0, hang=True),
     "broker frozen for 5 s": _freeze_broker,
-    "worker frozen for 5 s": _freeze_worker,
+    "worker frozen for 5 s": _freeze_worker(5.0),
+    "worker frozen beyond its session": _freeze_worker(SESSION + 10.0),
     "judge limits for 10 s": _judge(10.0, limited_share=0.5),
     "broker killed": _broker(kill=True),
     "judge takes 2 s for 10 s": _judge(10.0, latency=2.0),
@@ -171,7 +176,7 @@ def main() -> None:
     given = parser.parse_args()
     setup = Setup(
         turns=int(given.seconds * given.rate), rate=given.rate, seed=given.seed, keep=given.keep,
-        entry=evalstream_of_short_memory,
+        entry=evalstream_of_short_memory, session=SESSION,
     )  # fmt: skip
     began = time.monotonic()
     figures, memory, made = asyncio.run(soak(setup, given.seconds))
