@@ -17,7 +17,7 @@ from evaluators.cases import Json
 from evaluators.judge import Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.results import Score
-from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
 from evaluators.windows import MAX_WINDOWS, WindowSample, draw_windows
 
 VerdictWord = Literal["yes", "no", "unclear"]
@@ -96,7 +96,7 @@ async def ask_verdicts(
     numbered: list[Json] = [{"number": number, "item": item} for number, item in enumerate(window.items, start=1)]
     form = verdicts_form(len(window.items))
     rounds = [
-        (await judge.ask(Prompt(instructions, {**material, "items": numbered}), form)).reply.verdicts
+        (await judge.ask(Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS), form)).reply.verdicts
         for material in window.materials
     ]
     return [_decisive(verdicts) for verdicts in zip(*rounds, strict=True)]

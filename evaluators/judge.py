@@ -24,13 +24,15 @@ class Prompt:
     it becomes the system message and is hashed. `material` is what is judged: untrusted, sent only as JSON inside a
     fence that it cannot close. A prompt without material is `constant`: its answer may be kept and used again.
 
-    `temperature` and `max_tokens` (of the answer) override the judge's own; None leaves them to the judge.
+    `temperature` and `max_tokens` (of the answer) override the judge's own; None leaves them to the judge. `reminder`
+    is a sentence of ours about the form of the answer, said after the material; it is not hashed.
     """
 
     instructions: str
     material: Mapping[str, Json] = field(default_factory=dict[str, Json])
     temperature: float | None = None
     max_tokens: int | None = None
+    reminder: str = ""
 
     @property
     def constant(self) -> bool:

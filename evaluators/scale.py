@@ -24,6 +24,9 @@ class NumberedReply(Reply):
     number: int | SkipJsonSchema[None] = None
 
 
+NUMBERS = 'Begin the entry of each item with the item\'s "number", before the reason.'
+"""The reminder of questions whose answers have an entry for each item."""
+
 Numbered = TypeVar("Numbered", bound=NumberedReply)
 
 

@@ -16,7 +16,7 @@ from evaluators.judge import Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.rating import NonBlank
 from evaluators.results import Score
-from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
 from evaluators.transcript import ConversationSettings, Transcript, build_windows
 from evaluators.windows import WindowSample, draw_windows
 
@@ -80,7 +80,7 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         items: list[Json] = [
             {"number": at, "item": f"turn {number}"} for at, number in enumerate(window.judged, start=1)
         ]
-        prompt = Prompt(self._instructions(), {"turns": window.content, "items": items})
+        prompt = Prompt(self._instructions(), {"turns": window.content, "items": items}, reminder=NUMBERS)
         return (await judge.ask(prompt, _labels_of(len(items)))).reply.turns
 
     def _instructions(self) -> str:

@@ -72,4 +72,5 @@ def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:
 
 
 def _question(prompt: Prompt, message: str, key: str | None = None) -> Question:
-    return Question([{"role": "system", "content": prompt.instructions}, {"role": "user", "content": message}], key)
+    user = f"{message} {prompt.reminder}" if prompt.reminder else message
+    return Question([{"role": "system", "content": prompt.instructions}, {"role": "user", "content": user}], key)

@@ -24,7 +24,7 @@ from evaluators.references import (
     parse_structured,
 )
 from evaluators.results import Score
-from evaluators.scale import NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
 
 KeyComparison = Literal["identical", "similar", "different", "missing", "extra"]
 
@@ -128,7 +128,8 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         return JudgeInput({"items": [each.content for each in visible]}, any(each.truncated for each in visible))
 
     async def _label(self, judge: Judge, visible: JudgeInput) -> Sequence[KeyLabel]:
-        prompt = Prompt(load("llm_judge_strict_json.txt"), visible.content, self.temperature, self.max_tokens)
+        instructions = load("llm_judge_strict_json.txt")
+        prompt = Prompt(instructions, visible.content, self.temperature, self.max_tokens, NUMBERS)
         return (await judge.ask(prompt, _labels_of(len(visible.content["items"])))).reply.labels
 
 

@@ -8,6 +8,7 @@ from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
 from evaluators.item_verdicts import verdicts_form
+from evaluators.judges.requests import question_of
 from evaluators.results import Failure, Score, Skipped
 from evaluators.schemas import schema_of
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
@@ -225,6 +226,13 @@ async def test_verdicts_that_leave_an_item_out_are_a_failure(numbers):
         "judge_reply_invalid",
         "the answer is not in the asked form: verdicts: not_one_for_each_number",
     )
+
+
+async def test_a_judge_that_no_schema_binds_is_asked_for_the_numbers():
+    judge = saying(["a"], "yes")
+    await score("answer_relevancy", judge)
+    apart, each = (question_of(asked.prompt, b"secret").chat[1]["content"] for asked in judge.questions)
+    assert ('"number", before the reason' in apart, '"number", before the reason' in each) == (False, True)
 
 
 def test_the_form_asks_for_the_number_first():
