@@ -44,10 +44,10 @@ def sampling_of(turn: Turn, trust: UpstreamTrust) -> Sampling:
     return job.sampling
 
 
-def hours(*means: float, forged_at: int, forged_score: float) -> Iterable[tuple[float, float, str | None]]:
-    """Time, score and tracestate of a hundred turns an hour, and one forged at the start of an hour."""
+def hours(*means: float, forged_from: int, forged_score: float) -> Iterable[tuple[float, float, str | None]]:
+    """Time, score and tracestate of a hundred turns an hour, and one forged at the start of each from an hour on."""
     for hour, mean in enumerate(means):
-        if hour == forged_at:
+        if hour >= forged_from:
             yield hour * HOUR, forged_score, FORGED
         for number in range(PER_HOUR):
             yield hour * HOUR + number * HOUR / PER_HOUR, float(number % 100 < 100 * mean), None
@@ -93,13 +93,13 @@ def test_only_who_is_trusted_is_believed() -> None:
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-async def test_one_forged_weight_does_not_hide_a_fall_from_one_to_nothing(trust: str) -> None:
-    """Believed, it was 98 % of the mean of two hours, and no alert fired."""
-    paging = await pages(hours(1.0, 1.0, 1.0, 0.0, 0.0, forged_at=3, forged_score=1.0), TRUSTS[trust])
+async def test_one_forged_weight_an_hour_does_not_hide_a_fall_from_one_to_nothing(trust: str) -> None:
+    """Believed without a bound, it was 98 % of every window's mean, and no alert fired."""
+    paging = await pages(hours(1.0, 1.0, 1.0, 0.0, 0.0, 0.0, forged_from=3, forged_score=1.0), TRUSTS[trust])
     assert paging["EvalstreamScoreDropped"] <= 3.5
-    assert paging["EvalstreamScoreBelowTarget"] <= 5.0
+    assert paging["EvalstreamScoreBelowTarget"] <= 5.5
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
 async def test_one_forged_weight_makes_no_fall(trust: str) -> None:
-    assert await pages(hours(1.0, 1.0, 0.9, 0.9, 0.9, forged_at=2, forged_score=0.0), TRUSTS[trust]) == {}
+    assert await pages(hours(1.0, 1.0, 0.9, 0.9, 0.9, forged_from=4, forged_score=0.0), TRUSTS[trust]) == {}
