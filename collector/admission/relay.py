@@ -131,6 +131,7 @@ class _RelayedEnd(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._name: str | None = None
+        self._early = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
@@ -151,9 +152,16 @@ class _RelayedEnd(asyncio.Protocol):
             if transport.is_closing():  # the sender has gone meanwhile
                 self.connection_lost(None)
             else:
+                self.data_received(self._early)
+                self._early = b""
                 transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
+        if self._other is None and self.transport is not None:
+            # uvloop begins to read after `connection_made`, though that has paused it
+            self._early += data
+            self.transport.pause_reading()
+            return
         if (other := self._other_transport()) is not None:
             other.write(data)
 
