@@ -21,7 +21,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
-    "Run the service": ("run", "rules", "dead-letters", "retry", "export", "trace"),
+    "Run the service": ("run", "rules", "dead-letters", "retry", "export", "audit", "trace"),
     "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate"),
 }
 """The commands by heading, in the order of `evalstream --help`."""
@@ -483,7 +483,7 @@ def trace(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Annotated[bool, typer.Option("--json", help="Print the steps as one JSON object.")] = False,
 ) -> None:
-    """Show every step of one evaluation, from its spans to the exporters.
+    """Show every step of one evaluation.
 
     How the spans were read and why, its turn, its monitor, its draw and rate, how long it waited, what its judge was
     asked and paid, its weight, and which exporters have taken it. It can run beside the service.
