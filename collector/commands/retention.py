@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from collector.commands.traffic import metrics_text
 from collector.config.loading import Config
 from collector.errors import EvalstreamError
-from collector.service.kafka_settings import settings_of_log, settings_of_source
+from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
 from collector.telemetry.series import RECORDS_LOST
 from collector.wording import plural
 
@@ -37,14 +37,17 @@ def _clusters(config: Config) -> Iterator[tuple[KafkaSettings, Mapping[str, Sequ
     log = config.settings.log
     if log.kind == "kafka" and log.kafka is not None:
         prefix = log.kafka.prefix
-        groups: dict[str, Sequence[str]] = {f"{prefix}.spans": ["assemble"], f"{prefix}.turns": ["evaluate"]}
+        groups: dict[str, Sequence[str]] = {
+            f"{prefix}.spans": [f"{prefix}.assemble"],
+            f"{prefix}.turns": [f"{prefix}.evaluate"],
+        }
         if config.settings.assemble.link is not None:
-            groups[f"{prefix}.unlinked"] = ["link"]
-        groups[f"{prefix}.evaluations"] = [f"export.{name}" for name in config.exporters]
+            groups[f"{prefix}.unlinked"] = [f"{prefix}.link"]
+        groups[f"{prefix}.evaluations"] = [f"{prefix}.export.{name}" for name in config.exporters]
         yield settings_of_log(log.kafka), groups
     for source in config.settings.receive.kafka:
         topics = {"traces": source.traces, "logs": source.logs, "turns": source.turns}
-        consumed = {topic: [f"{source.group}.{kind}"] for kind, names in topics.items() for topic in names}
+        consumed = {topic: [f"{group_of(source, log)}.{kind}"] for kind, names in topics.items() for topic in names}
         yield settings_of_source(source, log), consumed
 
 

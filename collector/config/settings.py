@@ -89,7 +89,11 @@ class KafkaSourceSettings(Section):
     encoding: Literal["auto", "otlp_proto", "otlp_json"] = Field(
         default="auto", description="Encoding of spans and log records; auto decides by the first byte of each value."
     )
-    group: str = Field(default="evalstream", min_length=1, description="The consumer group.")
+    group: str | None = Field(
+        default=None,
+        min_length=1,
+        description="First part of the consumer groups' names; log.kafka.prefix, if left out, or evalstream.",
+    )
     start: Literal["earliest", "latest"] = Field(default="earliest", description="Where a new group starts.")
     group_instance_id: str | None = Field(
         default=None, description="A name that survives restarts; without it a restart after a crash waits 45 s."

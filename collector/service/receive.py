@@ -18,7 +18,7 @@ from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
 from collector.service.descriptors import raise_descriptor_limit, with_descriptors
-from collector.service.kafka_settings import settings_of_source
+from collector.service.kafka_settings import former_group_of, group_of, settings_of_source
 from collector.service.open_logs import loss_counter
 from collector.service.process import Process
 
@@ -105,8 +105,9 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
 async def _start_source(process: Process, settings: KafkaSourceSettings) -> None:
     from collector.logs.kafka import KafkaSource
 
-    to_kafka = settings_of_source(settings, process.config.settings.log)
-    logs = process.logs
+    log_settings, logs = process.config.settings.log, process.logs
+    to_kafka = settings_of_source(settings, log_settings)
+    name, former = group_of(settings, log_settings), await former_group_of(settings, log_settings)
     sources: list[tuple[Incoming, list[str], Log]] = [
         ("traces", settings.traces, logs.spans),
         ("logs", settings.logs, logs.spans),
@@ -127,9 +128,9 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
                 on_unreadable=dead_letters.take_async, where=source.where,
                 redactor=process.resources.redactors.everybody, own=process.own,
             )  # fmt: skip
-            group = f"{settings.group}.{kind}"
+            group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
-            process.tasks.start(source.follow(group, wrapped))
+            process.tasks.start(source.follow(group, wrapped, former=former and f"{former}.{kind}"))
 
 
 async def _read_files(process: Process, paths: Sequence[Path]) -> None:

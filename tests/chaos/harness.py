@@ -33,7 +33,7 @@ from collector.service.open_logs import open_logs
 PREFIX = "chaos"
 SOURCE = "otlp_spans"
 PARTITIONS = 6
-GROUPS = (f"{PREFIX}.receive.traces", "assemble", "evaluate", "export.jsonl")
+GROUPS = (f"{PREFIX}.receive.traces", *(f"{PREFIX}.{each}" for each in ("assemble", "evaluate", "export.jsonl")))
 PER_MESSAGE = 10
 EVALUATORS = ("helpful", "brief")
 JUDGED = "helpful"

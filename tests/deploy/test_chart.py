@@ -70,7 +70,7 @@ def test_stages_that_must_be_one_are_never_two_and_reach_what_they_need(location
         substitute(
             yaml.safe_load(resources["ConfigMap", "live-evalstream"]["data"]["Deployment.yaml"]),
             "Deployment",
-            {"OPENAI_API_KEY": "x", "POD_NAME": "pod-0"},
+            {"OPENAI_API_KEY": "x", "POD_NAME": "pod-0", "POD_NAMESPACE": "team"},
         ),
         "Deployment",
     )
@@ -152,10 +152,12 @@ def test_secrets_are_references():
 def test_the_configuration_it_makes_is_right(kind: str):
     (config_map,) = [each for (kind_, _), each in _resources().items() if kind_ == "ConfigMap"]
     values = yaml.safe_load(config_map["data"][f"{kind}.yaml"])
-    config = check(substitute(values, kind, {"OPENAI_API_KEY": "x", "POD_NAME": "pod-0"}), kind)
+    config = check(
+        substitute(values, kind, {"OPENAI_API_KEY": "x", "POD_NAME": "pod-0", "POD_NAMESPACE": "team"}), kind
+    )
     kafka = config.settings.log.kafka
     assert kafka is not None
-    assert kafka.group_instance_id == ("pod-0" if kind == "StatefulSet" else None)
+    assert kafka.group_instance_id == ("team.pod-0" if kind == "StatefulSet" else None)
     receive = config.settings.receive
     assert receive.otlp_http is not None
     assert receive.otlp_grpc is not None

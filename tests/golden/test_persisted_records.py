@@ -615,7 +615,7 @@ async def test_names_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     sources: set[tuple[str, str]] = set()
 
     async def open_(_settings: Any, topics: Sequence[str], **_more: Any) -> Any:
-        async def follow(group: str, _open_fold: Any) -> None:
+        async def follow(group: str, _open_fold: Any, **_more: Any) -> None:
             sources.add((topics[0], group))
             await asyncio.Event().wait()
 

@@ -213,7 +213,7 @@ async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deletin
     groups = {"spans": "assemble", "turns": "evaluate", "evaluations": "export.otlp"}
     for name, group in groups.items():
         got = Recorders()
-        async with following(logs[name], group, got.open_fold):
+        async with following(logs[name], f"{prefix}.{group}", got.open_fold):
             await logs[name].append(numbered(0, 20))
             await got.until(lambda got=got: len(got.delivered) == 20)
             got.folds[0].low_watermark = 12
@@ -236,12 +236,12 @@ async def test_check_shows_how_near_retention_is_and_what_it_has_deleted(deletin
         "test",
     )
     text = "\n".join(await asyncio.to_thread(lambda: list(retention_lines(config))))
-    assert "38 records that assemble needs are deleted already" in text
-    assert f"{topics['turns']}: evaluate has used less than 25% of retention.ms (4 days)" in text
+    assert f"38 records that {prefix}.assemble needs are deleted already" in text
+    assert f"{topics['turns']}: {prefix}.evaluate has used less than 25% of retention.ms (4 days)" in text
     assert re.search(r"export.otlp has used about \d+% of retention.bytes \(20,000\)", text)
     assert f"--entity-name {topics['evaluations']} --add-config retention.bytes=" in text, "four fifths are needed"
     later = time.time() + 0.8 * 360000
-    rooms = await asyncio.to_thread(lambda: retention_rooms(settings, {topics["turns"]: ["evaluate"]}, later))
+    rooms = await asyncio.to_thread(lambda: retention_rooms(settings, {topics["turns"]: [f"{prefix}.evaluate"]}, later))
     assert [(each.lost, each.age_share) for each in rooms] == [(0, 0.75)]
 
 

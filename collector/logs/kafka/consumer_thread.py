@@ -27,6 +27,7 @@ from kafka.structs import TopicPartition
 
 from collector.backoff import FailureLog
 from collector.logs.kafka.commits import to_kafka
+from collector.logs.kafka.former_groups import take_over
 from collector.logs.kafka.losses import LossReason, LostRecords, OnLost
 from collector.logs.kafka.prefetch import PrefetchLimiter
 from collector.logs.kafka.records import OnUnreadable, RecordDecoder
@@ -58,6 +59,9 @@ RECORDS_PER_POLL = 2_000
 
 CLOSE_WITHIN = 5.0
 """Seconds that leaving the group may take."""
+
+FORMER_WAIT = 1.0
+"""Seconds between two looks at a former group."""
 
 REFUSED_WAIT = 2.0
 """Seconds between two attempts of a consumer that a broker refuses: each is a failed login in somebody's log."""
@@ -176,9 +180,39 @@ class ConsumerThread:
                 self._decoding.install(consumer)
                 report_out_of_range(consumer, self._set_out_of_range)
                 self._send_heartbeat = report_heartbeats(consumer, partial(self._call, self._listener.confirmed))
+                self._await_positions(consumer)
                 consumer.subscribe(topics=self._topics.names, listener=_Listener(self))
                 return consumer
         return None
+
+    def _await_positions(self, consumer: Any) -> None:
+        """Wait until the group has the positions of its former name, if it had another and has none itself."""
+        subscription, waiting = self._subscription, False
+        if subscription.former is None:
+            return
+        while not self._stopping.is_set():
+            self._watchdog.beat()
+            try:
+                if self._has_positions(consumer) or take_over(
+                    self._settings, subscription.group, subscription.former, self._topics.names, subscription.instance
+                ):
+                    return
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be read before this is known
+                self._reading.failed(translate(error))
+            else:
+                if not waiting:
+                    waiting = True
+                    logger.warning(
+                        "group %s waits until the processes of an earlier version, which read as %s, have stopped",
+                        subscription.group, subscription.former,
+                    )  # fmt: skip
+            self._stopping.wait(FORMER_WAIT)
+
+    def _has_positions(self, consumer: Any) -> bool:
+        """Whether the group has committed for one of the first partitions, which all have after their first second."""
+        timeout = milliseconds(self._settings.request_timeout)
+        firsts = [TopicPartition(topic, 0) for topic in self._topics.names]
+        return any(consumer.committed(where, timeout_ms=timeout) is not None for where in firsts)
 
     def _options(self) -> dict[str, Any]:
         settings, subscription = self._settings, self._subscription
@@ -297,7 +331,8 @@ class ConsumerThread:
 
     def _report_lost(self, where: TopicPartition, offset: int, end: int, reason: LossReason) -> None:
         if end > offset:
-            name, log = self._subscription.group, self._subscription.log or where.topic
+            name = self._subscription.consumer or self._subscription.group
+            log = self._subscription.log or where.topic
             self._on_lost(LostRecords(name, log, where.topic, where.partition, offset, end, reason))
         else:
             logger.error(

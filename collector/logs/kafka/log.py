@@ -181,8 +181,11 @@ class KafkaLog:
             LogUnavailable: no broker answered at the start, or reading has failed for longer than the patience.
         """
         instance = self._settings.group_instance_id
+        prefix = self._settings.group_prefix
         subscription = Subscription(
-            group=group,
+            group=f"{prefix}{group}",
+            consumer=group,
+            former=group if prefix else None,
             topics=PartitionNumbering([self._topic]),
             log=self._name,
             instance=instance and f"{instance}-{self._name}",
@@ -214,7 +217,7 @@ class KafkaLog:
 
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """What a group has committed, by partition."""
-        return await asyncio.to_thread(commits, self._settings, self._topic, group)
+        return await asyncio.to_thread(commits, self._settings, self._topic, f"{self._settings.group_prefix}{group}")
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The topic's own retention may do more."""

@@ -29,17 +29,19 @@ _TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 class KafkaSettings:
     """How to talk to Kafka. Times are in seconds.
 
-    `group_instance_id` is a name that outlives restarts of the process: with it a restart within `session_timeout`
-    moves no partitions. `max_poll_interval` is how long a rebalance waits for this process; the thread that polls does
-    no work, so it can be short. `max_queued` bounds the records and bytes of one partition that wait for its fold,
-    `max_in_flight` the records and bytes that wait for acknowledgement, `max_batch_bytes` what a batch may be when
-    decompressed. `delivery_timeout` is how long an append may wait for the broker. When the thread that polls has stood
-    still for `stall_timeout`, the process writes down where it stands and exits. `credentials` secure the connections.
+    `group_prefix` begins the names of the logs' groups. `group_instance_id` is a name that outlives restarts of the
+    process: with it a restart within `session_timeout` moves no partitions. `max_poll_interval` is how long a
+    rebalance waits for this process; the thread that polls does no work, so it can be short. `max_queued` bounds
+    the records and bytes of one partition that wait for its fold, `max_in_flight` the records and bytes that wait
+    for acknowledgement, `max_batch_bytes` what a batch may be when decompressed. `delivery_timeout` is how long an
+    append may wait for the broker. When the thread that polls has stood still for `stall_timeout`, the process
+    writes down where it stands and exits. `credentials` secure the connections.
     """
 
     bootstrap_servers: Sequence[str]
     client_id: str = "evalstream"
     group_instance_id: str | None = None
+    group_prefix: str = ""
     session_timeout: float = 45.0
     max_poll_interval: float = 60.0
     max_queued: tuple[int, int] = (5_000, 8 << 20)

@@ -89,8 +89,10 @@ class KafkaSource:
         """Why brokers refuse us now; None if they do not."""
         return None if self._refused is None else str(self._refused)
 
-    async def follow(self, group: str, open_fold: OpenFold) -> None:
+    async def follow(self, group: str, open_fold: OpenFold, *, former: str | None = None) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
+
+        `former` is the name that the group had before, if its positions are to be taken over.
 
         Raises:
             LogError: another process uses the same group instance id, or the broker rejects us.
@@ -99,6 +101,7 @@ class KafkaSource:
         instance = self._settings.group_instance_id
         subscription = Subscription(
             group=group,
+            former=former,
             topics=self._topics,
             instance=instance and f"{instance}-{self._topics.names[0]}",
             start=self._start,

@@ -32,13 +32,16 @@ class PartitionNumbering:
 class Subscription:
     """What to read and how: `start` is where a new group starts, `committed_only` skips aborted transactions.
 
-    `log` is the name under which losses are reported; without it, it is the topic.
+    Losses are reported under the names `log` (without it, the topic) and `consumer` (without it, the group). `former`
+    is the group's name of before: see `former_groups`.
     """
 
     group: str
     topics: PartitionNumbering
     instance: str | None
     log: str | None = None
+    consumer: str | None = None
+    former: str | None = None
     start: str = "earliest"
     committed_only: bool = False
     patience: float = 60.0

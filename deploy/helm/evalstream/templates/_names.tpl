@@ -30,7 +30,7 @@ the names of a Deployment's pods, which never come again, it would wait for nobo
 */}}
 {{- define "evalstream.config" -}}
 {{- $root := index . 0 }}
-{{- $kafka := ternary (dict "group_instance_id" "${env:POD_NAME}") dict (eq (index . 1) "StatefulSet") }}
+{{- $kafka := ternary (dict "group_instance_id" "${env:POD_NAMESPACE}.${env:POD_NAME}") dict (eq (index . 1) "StatefulSet") }}
 {{- $open := dict "host" "0.0.0.0" "insecure" true }}
 {{- $known := dict
   "log" (dict "kind" "kafka" "kafka" $kafka)

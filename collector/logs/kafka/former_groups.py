@@ -1,0 +1,93 @@
+"""Positions of a group under its name of before, when groups did not begin with the prefix of their logs.
+
+They are taken over once: when the new group has committed nothing for its topics. Until the last member of the former
+group that reads them has left, the new one waits, since both would read the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from kafka.errors import AuthorizationError, NoError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from collector.logs.kafka.settings import KafkaSettings
+from collector.logs.kafka.topics import administrating
+from collector.logs.log import LogUnavailable
+
+logger = logging.getLogger(__name__)
+
+_Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+def take_over(
+    settings: KafkaSettings, group: str, former: str, topics: Collection[str], instance: str | None = None
+) -> bool:
+    """Give `group` the positions of `former`, if it has none itself; False while the former one is still at work.
+
+    Blocks. What a fold has stored with its positions goes with them. `instance` is this process's name in both groups:
+    brokers count a named process that has stopped as a member for a while, and this one is it.
+
+    Raises:
+        LogUnavailable: no broker answers.
+    """
+    with administrating(settings) as admin:
+        if _committed(admin, group, topics):
+            return True
+        try:
+            positions = _committed(admin, former, topics)
+            readers = _readers(admin, former, topics, instance) if positions else []
+        except AuthorizationError:  # it is somebody else's, or there was none
+            logger.warning(
+                "whether this deployment ran before as the group %s cannot be seen; if it did, permit this user to "
+                "DESCRIBE that group, else what it has read is read again as %s", former, group,
+            )  # fmt: skip
+            return True
+        if readers:
+            return False
+        if positions:
+            _commit(admin, group, positions)
+            logger.info("group %s continues where %s was, on %d partitions", group, former, len(positions))
+        return True
+
+
+def has_read(settings: KafkaSettings, group: str, topic: str) -> bool:
+    """Whether a group has committed anything for a topic; not if this user may not know. Blocks.
+
+    Raises:
+        LogUnavailable: no broker answers.
+    """
+    with administrating(settings) as admin:
+        try:
+            return bool(_committed(admin, group, [topic]))
+        except AuthorizationError:
+            return False
+
+
+def _committed(admin: Any, group: str, topics: Collection[str]) -> _Offsets:
+    offsets: _Offsets = admin.list_group_offsets([group])[group]
+    return {where: each for where, each in offsets.items() if where.topic in topics and each.offset >= 0}
+
+
+def _readers(admin: Any, group: str, topics: Collection[str], instance: str | None) -> list[str]:
+    """The members of a group that read one of the topics, but for the one of this name."""
+    members = admin.describe_groups([group])[group]["members"]
+    return [
+        each["client_id"]
+        for each in members
+        if (instance is None or each["group_instance_id"] != instance) and _may_read(each["member_metadata"], topics)
+    ]
+
+
+def _may_read(subscription: Any, topics: Collection[str]) -> bool:
+    """Whether a member's subscription has one of the topics, or cannot be read."""
+    return not isinstance(subscription, dict) or any(topic in subscription["topics"] for topic in topics)
+
+
+def _commit(admin: Any, group: str, positions: _Offsets) -> None:
+    answers = admin.alter_group_offsets(group, positions)
+    refused = sorted({error.__name__ for error in answers.values() if error is not NoError})
+    if refused:  # another process was quicker, and is a member already; the next attempt finds its positions
+        raise LogUnavailable(f"the positions of group {group} cannot be set now ({', '.join(refused)})")
