@@ -22,7 +22,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
     "Run the service": ("run", "rules", "dead-letters", "retry", "export", "audit", "trace"),
-    "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate"),
+    "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate", "diagnose"),
 }
 """The commands by heading, in the order of `evalstream --help`."""
 
@@ -493,6 +493,46 @@ def trace(
     from collector.commands.trace import trace_evaluation
 
     raise typer.Exit(asyncio.run(trace_evaluation(_load(config), evaluation_id, print, as_json=json)))
+
+
+@app.command()
+def diagnose(
+    monitor: Annotated[str, typer.Option(help="The monitor whose scores fell.")],
+    config: ConfigFile = DEFAULT_CONFIG,
+    since: Annotated[
+        str, typer.Option("--from", help="Start of the window: a time (UTC), or a duration before now like 6h.")
+    ] = "24h",
+    until: Annotated[
+        str | None, typer.Option("--to", help="Its end (exclusive), written in the same way; now.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Start of what it is compared with, up to --from; by default seven times as long as the window."
+        ),
+    ] = None,
+    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say which part of the traffic explains that scores fell.
+
+    Compares every value of the evaluations' attributes, and every two together, with the rest of the traffic before and
+    after. Names those that fell more than the rest beyond chance, how much of the drop each explains, and evaluations
+    to read; or says that none does.
+    """
+    import asyncio
+
+    from collector.commands.diagnose.diagnose import DiagnoseOptions
+    from collector.commands.diagnose.diagnose import diagnose as explain
+
+    options = DiagnoseOptions(
+        monitor=monitor,
+        since=_parse_moment("--from", since) or datetime.now(UTC),
+        until=_parse_moment("--to", until) or datetime.now(UTC),
+        against=_parse_moment("--against", against),
+        evaluators=tuple(evaluator or ()),
+    )
+    raise typer.Exit(asyncio.run(explain(_load(config), options, print, as_json=json)))
 
 
 def _parse_moment(option: str, text: str | None) -> datetime | None:

@@ -42,6 +42,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy" / "docs").glob("*.md"))]
 LANGUAGES = {"sh", "yaml", "json", "python", "promql", "toml"}
 COVERED_ELSEWHERE = {
     "demo": "test_demo.py",
+    "diagnose": "integration/test_diagnose_command.py",
     "trace": "integration/test_trace_command.py",
 }
 BLOCK = re.compile(r"(?:<!-- (not run|file): ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

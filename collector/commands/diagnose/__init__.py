@@ -1,0 +1,1 @@
+"""`evalstream diagnose`: which part of the traffic explains that scores fell."""

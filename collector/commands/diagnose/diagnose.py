@@ -1,0 +1,256 @@
+"""`evalstream diagnose`: reads scores from the log, and says which part of the traffic explains that they fell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from collector.commands.diagnose.explain_drop import (
+    ERROR_RATE,
+    DropExplanation,
+    SliceDrop,
+    explain_drop,
+    in_words,
+    labels_of,
+)
+from collector.commands.diagnose.slices import FEWEST_CONVERSATIONS, ScoredItem
+from collector.commands.replay.past_evaluations import REPLAY_OF
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.logs.log import Log
+from collector.records.attributes import STANDARD
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import open_logs
+from collector.wording import plural, unknown
+from evaluators.results import Evaluation
+
+DONE = 0
+_REFERENCE = 7
+"""How many times as long as the window is what it is compared with, unless said otherwise."""
+_TO_READ = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnoseOptions:
+    """The command's options: the window `since` to `until`, compared with `against` to `since`."""
+
+    monitor: str
+    since: datetime
+    until: datetime
+    against: datetime | None = None
+    evaluators: Sequence[str] = ()
+
+    @property
+    def reference(self) -> datetime:
+        """The start of what the window is compared with."""
+        return self.against or self.since - _REFERENCE * (self.until - self.since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What explains the change of one evaluator's mean, and for each slice the worst evaluations, to read."""
+
+    evaluator: str
+    explanation: DropExplanation
+    to_read: tuple[tuple[str, ...], ...]
+
+
+async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str], None], *, as_json: bool) -> int:
+    """Print what explains a drop of a monitor's scores; returns the exit status.
+
+    Raises:
+        ConfigError: there is no such monitor or evaluator, or the times make no window.
+        EvalstreamError: there are too few scores to compare.
+    """
+    names = _names(config, options)
+    log = config.settings.log
+    if log.kind == "memory":
+        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
+    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
+        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+    async with open_logs(log) as logs:
+        evaluations = await _read(logs.evaluations, options, names)
+    attributes = {*STANDARD, *config.settings.assemble.declared_attributes}
+    made = [each for name in names if (each := _diagnose(name, evaluations, options, config, attributes, len(names)))]
+    if not made:
+        raise EvalstreamError(
+            f"monitor {options.monitor}: fewer than {FEWEST_CONVERSATIONS} conversations have scores in the window or "
+            "before it; name a longer one with --from, or an earlier start with --against"
+        )
+    if as_json:
+        say(orjson.dumps(_document(made, options), option=orjson.OPT_INDENT_2).decode())
+    else:
+        for line in _lines(made, options):
+            say(line)
+    return DONE
+
+
+def _names(config: Config, options: DiagnoseOptions) -> Sequence[str]:
+    monitors = config.settings.monitors
+    if options.monitor not in monitors:
+        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(monitors))}")
+    if not options.reference < options.since < options.until:
+        raise ConfigError("--from, --to and --against: the window must begin before it ends, and after --against")
+    used = [use.name for use in monitors[options.monitor].uses]
+    for name in options.evaluators:
+        if name not in used:
+            raise ConfigError(f"--evaluator: {unknown('evaluator', name, used)}")
+    return options.evaluators or used
+
+
+async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str]) -> list[Evaluation]:
+    """The scores of the monitor in both windows, each once, without those that another stands in for."""
+    scores: dict[str, Evaluation] = {}
+    superseded: set[str] = set()
+    for partition in range(log.partitions):
+        async for record in valid_evaluations(log, partition):
+            try:
+                evaluation = evaluation_from_json(record.value)
+            except BadInput:
+                continue  # the exporters report it
+            superseded.update(evaluation.supersedes)
+            if (
+                evaluation.monitor == options.monitor
+                and evaluation.evaluator in names
+                and evaluation.score is not None
+                and options.reference <= evaluation.ended_at < options.until
+                and REPLAY_OF not in evaluation.attributes
+            ):
+                scores[evaluation.evaluation_id] = evaluation
+    return [each for name, each in scores.items() if name not in superseded]
+
+
+def _diagnose(
+    name: str,
+    evaluations: Sequence[Evaluation],
+    options: DiagnoseOptions,
+    config: Config,
+    attributes: set[str],
+    evaluators: int,
+) -> Diagnosis | None:
+    own = [each for each in evaluations if each.evaluator == name]
+    before = [_item(each, attributes) for each in own if each.ended_at < options.since]
+    after = [_item(each, attributes) for each in own if each.ended_at >= options.since]
+    if min(len({each.conversation for each in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
+        return None
+    lower = config.evaluators[name].evaluator.direction == "lower_is_better"
+    explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)
+    to_read = tuple(_worst(after, each, lower_is_better=lower) for each in explanation.drops)
+    return Diagnosis(evaluator=name, explanation=explanation, to_read=to_read)
+
+
+def _item(evaluation: Evaluation, attributes: set[str]) -> ScoredItem:
+    known: Mapping[str, object] = {name: each for name, each in evaluation.attributes.items() if name in attributes}
+    assert evaluation.score is not None
+    return ScoredItem(
+        evaluation.evaluation_id,
+        evaluation.subject.conversation_id,
+        evaluation.score,
+        1.0 / evaluation.sampling.probability,
+        labels_of(known),
+    )
+
+
+def _worst(items: Sequence[ScoredItem], drop: SliceDrop, *, lower_is_better: bool) -> tuple[str, ...]:
+    """The worst evaluations of a slice, of different conversations."""
+    members = [each for each in items if each.labels.issuperset(drop.slice)]
+    worst: dict[str, str] = {}
+    for each in sorted(members, key=lambda item: -item.score if lower_is_better else item.score):
+        if len(worst) < _TO_READ:
+            worst.setdefault(each.conversation, each.evaluation_id)
+    return tuple(worst.values())
+
+
+def _document(made: Sequence[Diagnosis], options: DiagnoseOptions) -> dict[str, Any]:
+    return {
+        "monitor": options.monitor,
+        "from": options.since,
+        "to": options.until,
+        "against": options.reference,
+        "error_rate": ERROR_RATE,
+        "evaluators": {each.evaluator: _one(each) for each in made},
+    }
+
+
+def _one(made: Diagnosis) -> dict[str, Any]:
+    explanation = made.explanation
+    return {
+        "before": {"mean": explanation.before.mean, "conversations": explanation.before.conversations},
+        "after": {"mean": explanation.after.mean, "conversations": explanation.after.conversations},
+        "change": explanation.change,
+        "error": explanation.error,
+        "looked_at": {"values": explanation.values, "pairs": explanation.pairs},
+        "slices": [
+            {
+                "slice": dict(drop.slice),
+                "before": drop.mean_before,
+                "after": drop.mean,
+                "error": drop.error,
+                "share_before": drop.share_before,
+                "share": drop.share,
+                "explains": drop.explained,
+                "read": to_read,
+            }
+            for drop, to_read in zip(explanation.drops, made.to_read, strict=True)
+        ],
+    }
+
+
+def _lines(made: Sequence[Diagnosis], options: DiagnoseOptions) -> Iterator[str]:
+    yield (
+        f"monitor {options.monitor}, {_time(options.since)} to {_time(options.until)}, "
+        f"compared with {_time(options.reference)} to {_time(options.since)}"
+    )
+    for each in made:
+        yield ""
+        yield from _evaluator_lines(each)
+    looked_at = max(each.explanation.looked_at for each in made)
+    yield ""
+    yield (
+        f"{plural(looked_at, 'slice')} looked at for each evaluator; the chance that any is named where none fell more "
+        f"than the rest is {ERROR_RATE:.0%} in all"
+    )
+
+
+def _evaluator_lines(made: Diagnosis) -> Iterator[str]:
+    explanation = made.explanation
+    before, after = explanation.before, explanation.after
+    yield (
+        f"{made.evaluator}: {before.mean:.3f} before ({plural(before.conversations, 'conversation')}), "
+        f"{after.mean:.3f} now ({plural(after.conversations, 'conversation')}), "
+        f"a change of {explanation.change:+.3f} ± {explanation.error:.3f}"
+    )
+    if not explanation.drops:
+        is_real = abs(explanation.change) > 3.0 * explanation.error
+        scope = "the change is of the traffic as a whole" if is_real else "nor is the change itself beyond chance"
+        yield f"  no slice fell more than the rest: {scope}"
+    for drop, to_read in zip(explanation.drops, made.to_read, strict=True):
+        yield f"  {in_words(drop.slice)}: {_level(drop)}"
+        yield f"    {_explained(drop, explanation)}; {_share(drop)}"
+        yield f"    read: {', '.join(to_read)}"
+
+
+def _level(drop: SliceDrop) -> str:
+    known = "new" if drop.mean_before is None else f"{drop.mean_before:.3f} before"
+    return f"{known}, {drop.mean:.3f} ± {drop.error:.3f} now ({plural(drop.conversations, 'conversation')})"
+
+
+def _explained(drop: SliceDrop, explanation: DropExplanation) -> str:
+    part = f"without it the mean would have moved by {drop.explained:.3f} less"
+    change = abs(explanation.change)
+    return f"{part}, {min(1.0, drop.explained / change):.0%} of the change" if change > 2 * explanation.error else part
+
+
+def _share(drop: SliceDrop) -> str:
+    return f"{drop.share:.1%} of the traffic, {drop.share_before:.1%} before"
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,213 @@
+"""Which slices explain a drop: those that fell more than the rest of the traffic did, beyond chance.
+
+For a slice, a value or a pair, its change against that of the rest is compared with its error. The error rate is held
+over all slices that are looked at (Bonferroni): half of it for single values, half for pairs, and over the steps. The
+surest is taken out, and the rest is looked at again, so that a slice is not named for what it shares with another.
+A pair is named only where it fell more than either of its values did without it; else the value is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+from typing import cast
+
+from collector.commands.diagnose.slices import (
+    EVERYTHING,
+    FEWEST_CONVERSATIONS,
+    Label,
+    ScoredItem,
+    Slice,
+    Sums,
+    labels_to_compare,
+    sum_slices,
+)
+
+ERROR_RATE = 0.02
+"""The chance that anything is named where no slice has fallen more than the rest, over all slices and steps."""
+_STEPS = (0.5, 0.25, 0.25)
+"""The share of the error rate of each step; one slice is found in each."""
+_ALONE = 0.5
+"""The share for single values; the rest is for pairs."""
+_LEAST_VARIANCE = 0.0025
+"""Of the mean of one conversation: scores that are all alike are few, not certain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceDrop:
+    """A slice that fell more than the rest.
+
+    `mean_before` is None where there was too little of it before: then it is compared with all that was before.
+    `explained` is how much less the mean would have moved, had the slice changed as the rest did; `z` the difference in
+    standard errors.
+    """
+
+    slice: Slice
+    mean_before: float | None
+    mean: float
+    error: float
+    share_before: float
+    share: float
+    conversations: int
+    explained: float
+    z: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropExplanation:
+    """What explains a change of the mean: nothing, or slices, the surest first."""
+
+    before: Sums
+    after: Sums
+    drops: tuple[SliceDrop, ...]
+    values: int
+    pairs: int
+
+    @property
+    def change(self) -> float:
+        """The change of the mean."""
+        return self.after.mean - self.before.mean
+
+    @property
+    def error(self) -> float:
+        """The standard error of the change."""
+        return sqrt(self.before.variance + self.after.variance)
+
+    @property
+    def looked_at(self) -> int:
+        """The number of slices that were looked at."""
+        return self.values + self.pairs
+
+
+def explain_drop(
+    before: Sequence[ScoredItem],
+    after: Sequence[ScoredItem],
+    *,
+    lower_is_better: bool = False,
+    error_rate: float = ERROR_RATE,
+) -> DropExplanation:
+    """Find the slices of `after` that got worse, compared with `before`, than the rest did."""
+    labels = labels_to_compare(after)
+    named: list[SliceDrop] = []
+    whole_before = whole_after = Sums()
+    values = pairs = 0
+    for step, share in enumerate(_STEPS):
+        left_out = [each.slice for each in named]
+        comparison = _Comparison(
+            sum_slices(before, labels, left_out), sum_slices(after, labels, left_out), -1.0 if lower_is_better else 1.0
+        )
+        if step == 0:
+            whole_before, whole_after = comparison.before[EVERYTHING], comparison.after[EVERYTHING]
+            values, pairs = comparison.count(1), comparison.count(2)
+        drop = comparison.surest(error_rate * share, values, pairs)
+        if drop is None:
+            break
+        named.append(drop)
+    return DropExplanation(before=whole_before, after=whole_after, drops=tuple(named), values=values, pairs=pairs)
+
+
+class _Comparison:
+    """The slices of two windows; `sign` is -1 where lower scores are better."""
+
+    def __init__(self, before: Mapping[Slice, Sums], after: Mapping[Slice, Sums], sign: float) -> None:
+        self.before = before
+        self.after = after
+        self._sign = sign
+        self._candidates = [
+            each
+            for each, sums in after.items()
+            if each and self._is_large(sums) and self._is_large(after[EVERYTHING].without(sums))
+        ]
+        whole = (before[EVERYTHING], after[EVERYTHING])
+        self._spread = max(_LEAST_VARIANCE, *(each.variance * each.effective for each in whole))
+
+    @staticmethod
+    def _is_large(sums: Sums) -> bool:
+        return sums.conversations >= FEWEST_CONVERSATIONS and sums.effective >= FEWEST_CONVERSATIONS / 2
+
+    def count(self, size: int) -> int:
+        return sum(len(each) == size for each in self._candidates)
+
+    def surest(self, error_rate: float, values: int, pairs: int) -> SliceDrop | None:
+        """The slice that fell most surely; None if none did beyond chance."""
+        limits = {1: _limit(error_rate * _ALONE, values), 2: _limit(error_rate * (1.0 - _ALONE), pairs)}
+        sure = {each: z for each in self._candidates if (z := self._z(each, EVERYTHING)) > limits[len(each)]}
+        sure = {each: z for each, z in sure.items() if len(each) == 1 or self._is_more_than_its_values(each, limits[2])}
+        if not sure:
+            return None
+        # a pair that fell more than its values did without it is what makes them fall
+        named = max(sure, key=lambda each: (len(each), sure[each]))
+        return self._drop(named, sure[named])
+
+    def _is_more_than_its_values(self, pair: Slice, limit: float) -> bool:
+        return all(self._z(pair, (label,)) > limit for label in pair)
+
+    def _z(self, part: Slice, whole: Slice) -> float:
+        """By how many standard errors a part of a slice changed for the worse, beyond the rest of it."""
+        after, rest_after = self.after[part], self.after[whole].without(self.after[part])
+        before, rest_before = self._before(part, whole)
+        if not (self._is_large(rest_after) and self._is_large(rest_before)):
+            return 0.0
+        difference = (after.mean - before.mean) - (rest_after.mean - rest_before.mean)
+        sums = (after, before, rest_after, rest_before)
+        variance = sum(map(self._variance, sums))
+        freedom = min(each.effective for each in sums) - 1.0
+        return _as_normal(-self._sign * difference / sqrt(variance), freedom)
+
+    def _before(self, part: Slice, whole: Slice) -> tuple[Sums, Sums]:
+        """The part and the rest before; of a part that is new, everything before for both."""
+        of_whole = self.before.get(whole, Sums())
+        of_part = self.before.get(part, Sums())
+        if self._is_large(of_part):
+            return of_part, of_whole.without(of_part)
+        return of_whole, of_whole
+
+    def _variance(self, sums: Sums) -> float:
+        """At least that of as many conversations of everything: few scores that agree are no certainty."""
+        return max(sums.variance, self._spread / sums.effective)
+
+    def _drop(self, of: Slice, z: float) -> SliceDrop:
+        after, whole_after = self.after[of], self.after[EVERYTHING]
+        before, rest_before = self._before(of, EVERYTHING)
+        rest_after = whole_after.without(after)
+        is_known = self._is_large(self.before.get(of, Sums()))
+        share = after.w / whole_after.w
+        difference = (after.mean - before.mean) - (rest_after.mean - rest_before.mean)
+        return SliceDrop(
+            slice=of,
+            mean_before=before.mean if is_known else None,
+            mean=after.mean,
+            error=after.error,
+            share_before=self.before.get(of, Sums()).w / max(self.before[EVERYTHING].w, 1e-12),
+            share=share,
+            conversations=after.conversations,
+            explained=abs(share * difference),
+            z=z,
+        )
+
+
+def _limit(error_rate: float, slices: int) -> float:
+    return NormalDist().inv_cdf(1.0 - error_rate / max(1, slices))
+
+
+def _as_normal(t: float, freedom: float) -> float:
+    """Student's t of so many degrees of freedom as a normal deviate of the same probability, nearly."""
+    if freedom < 1.0:
+        return 0.0
+    return t * (1.0 - 1.0 / (4.0 * freedom)) / sqrt(1.0 + t * t / (2.0 * freedom))
+
+
+def in_words(of: Slice) -> str:
+    """A slice as `model=m-1 and language=de`."""
+    return " and ".join(f"{name}={value}" for name, value in of)
+
+
+def labels_of(attributes: Mapping[str, object]) -> frozenset[Label]:
+    """The labels of an evaluation's attributes; a list gives one for each of its members."""
+    labels: set[Label] = set()
+    for name, value in attributes.items():
+        members = cast("list[object]", value) if isinstance(value, (list, tuple)) else [value]
+        labels.update((name, str(each)) for each in members if isinstance(each, (str, int, float)))
+    return frozenset(labels)

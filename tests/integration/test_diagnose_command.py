@@ -1,0 +1,122 @@
+"""`evalstream diagnose` over a real log: the part that fell, with evaluations to read; or that none did."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluation_samples import scored
+
+from collector.commands.diagnose.diagnose import DiagnoseOptions, diagnose
+from collector.config.loading import Config, check
+from collector.errors import ConfigError, EvalstreamError
+from collector.logs.log import Record
+from collector.records.json import evaluation_to_json
+from collector.service.open_logs import open_logs
+from evaluators.results import Evaluation, Sampling, Subject
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+BEGAN = NOW - timedelta(hours=6)
+
+
+def configured(folder: Path, **log: Any) -> Config:
+    return check(
+        {
+            "log": log or {"kind": "sqlite", "path": str(folder / "logs.db")},
+            "assemble": {"attributes": ["tier"]},
+            "evaluators": {"exact": {"kind": "exact_match"}, "other": {"kind": "exact_match"}},
+            "monitors": {"all": {"evaluators": ["exact", "other"]}},
+        },
+        "test",
+    )
+
+
+def incident(worse: str, count: int = 1600) -> Iterator[Evaluation]:
+    """Scores of a day; since `BEGAN` those of one model are lower. An undeclared attribute tells all, and is not looked at."""
+    chance = random.Random(16)
+    for number in range(count):
+        ended = BEGAN + timedelta(hours=-18 + 24 * number / count)
+        model = chance.choices(("m-1", "m-2", "m-3"), (5, 3, 2))[0]
+        fell = ended >= BEGAN and model == worse
+        score = min(1.0, max(0.0, chance.gauss(0.4 if fell else 0.8, 0.2)))
+        yield scored(
+            number,
+            evaluation_id=f"{number:032x}",
+            evaluator="exact",
+            monitor="all",
+            subject=Subject(conversation_id=f"c{number}", turn_id=f"t{number}"),
+            score=score,
+            sampling=Sampling(probability=chance.choice((0.1, 0.2))),
+            ended_at=ended,
+            attributes={
+                "model": model,
+                "tier": chance.choice(("gold", "free")),
+                "tools": [chance.choice(("search", "look"))],
+                "language": chance.choice(("en", "de")),
+                "undeclared": str(fell),
+            },
+        )
+
+
+async def stored(config: Config, evaluations: list[Evaluation]) -> None:
+    async with open_logs(config.settings.log) as logs:
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in evaluations]
+        await logs.evaluations.append(records + records[:50])
+
+
+def options(**changes: Any) -> DiagnoseOptions:
+    return DiagnoseOptions(
+        **{"monitor": "all", "since": BEGAN, "until": NOW, "against": NOW - timedelta(days=1), **changes}
+    )
+
+
+async def test_the_part_that_fell_is_named_with_the_worst_to_read(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    evaluations = list(incident("m-3"))
+    await stored(config, evaluations)
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    text = "\n".join(lines)
+    assert "\n  model=m-3: 0.78" in text
+    assert "of the change; 19.5% of the traffic" in text
+    assert "the chance that any is named where none fell more than the rest is 2% in all" in text
+    assert "undeclared" not in text
+    document: list[str] = []
+    assert await diagnose(config, options(), document.append, as_json=True) == 0
+    (part,) = json.loads(document[0])["evaluators"]["exact"]["slices"]
+    assert part["slice"] == {"model": "m-3"}
+    assert part["after"] == pytest.approx(0.4, abs=0.1)
+    by_id = {each.evaluation_id: each for each in evaluations}
+    members = [each for each in evaluations if each.ended_at >= BEGAN and each.attributes["model"] == "m-3"]
+    assert [by_id[each].score for each in part["read"]] == sorted(each.score or 0.0 for each in members)[:3]
+
+
+async def test_where_none_fell_it_says_so(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    await stored(config, list(incident("nobody's")))
+    lines: list[str] = []
+    assert await diagnose(config, options(), lines.append, as_json=False) == 0
+    assert "  no slice fell more than the rest: nor is the change itself beyond chance" in lines
+
+
+async def test_wrong_names_and_times_and_too_few_scores(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    with pytest.raises(ConfigError, match=r"logs\.db: no such file"):
+        await diagnose(config, options(), print, as_json=False)
+    await stored(config, list(incident("m-3", 30)))
+    with pytest.raises(ConfigError, match=r"--monitor: unknown monitor 'alll'; did you mean 'all'"):
+        await diagnose(config, options(monitor="alll"), print, as_json=False)
+    with pytest.raises(ConfigError, match="--evaluator: unknown evaluator"):
+        await diagnose(config, options(evaluators=["exakt"]), print, as_json=False)
+    with pytest.raises(ConfigError, match="the window must begin before it ends"):
+        await diagnose(config, options(until=BEGAN), print, as_json=False)
+    with pytest.raises(EvalstreamError, match="fewer than 20 conversations have scores") as raised:
+        await diagnose(config, options(), print, as_json=False)
+    assert not isinstance(raised.value, ConfigError)
+    with pytest.raises(ConfigError, match=r"log\.kind is memory"):
+        await diagnose(configured(tmp_path, kind="memory"), options(), print, as_json=False)
