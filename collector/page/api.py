@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from collector.evaluate.retry.owed import is_owed
-from collector.page.requests import Filters, excerpt, select_evaluations
+from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
 from collector.page.score_series import RANGES, Bin, ScoreSums, total
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 MIN_CONVERSATIONS = 5
 """Conversations below which a mean is not compared with its threshold."""
 _EXCERPT = 240
-_JUDGE_TEXTS = frozenset({"explanation", "details", "attributes"})
+_JUDGE_TEXTS = frozenset({"explanation", "details"})
 """Fields of an evaluation in which a judge may quote the evaluated text."""
 
 
@@ -66,6 +66,7 @@ class PageApi:
         record: Json = orjson.loads(evaluation_to_json(judged))
         if not text:
             record = {key: value for key, value in record.items() if key not in _JUDGE_TEXTS}
+            record["attributes"] = dict(visible_attributes(judged, text=False))
         watched = self.view.evaluators.get((judged.monitor, judged.evaluator))
         return {
             "evaluation": record,

@@ -18,8 +18,10 @@ from collector.logs.log import Log, Record
 from collector.page.score_series import RANGES
 from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
+from collector.records.attributes import STANDARD
 from collector.records.json import label_to_json
-from evaluators.results import Label, Opinion
+from evaluators.cases import Json
+from evaluators.results import Evaluation, Label, Opinion
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)]
 
@@ -119,9 +121,19 @@ def _searchable_texts(view: View, listed: ListedEvaluation, *, text: bool) -> It
     judged = listed.evaluation
     subject = judged.subject
     yield from (subject.conversation_id, subject.trace_id or "", judged.evaluation_id, judged.reason or "")
+    for name, value in visible_attributes(judged, text=text):
+        values = cast("list[object]", value) if isinstance(value, (list, tuple)) else [value]
+        yield from (f"{name}={each}" for each in values)
     if text:
         yield judged.explanation or ""
         yield excerpt(view, listed)
+
+
+def visible_attributes(judged: Evaluation, *, text: bool) -> Iterator[tuple[str, Json]]:
+    """The attributes of an evaluation; where texts are hidden, only those whose names are not the application's own."""
+    for name, value in judged.attributes.items():
+        if text or name in STANDARD:
+            yield name, value
 
 
 def excerpt(view: View, listed: ListedEvaluation) -> str:

@@ -129,6 +129,7 @@ function provenance({ evaluation }) {
     ["attempt", evaluation.retry ? `${evaluation.retry.attempt}; the one before: ${evaluation.retry.reason}` : null],
     ["took", `${took.toFixed(2)} s`],
     ["sampling probability", `${percent(probability)}${probability < 1 ? `: stands for ${+(1 / probability).toFixed(1)} like it` : ""}`],
+    ...Object.entries(evaluation.attributes ?? {}).map(([name, value]) => [name.replaceAll("_", " "), Array.isArray(value) ? value.join(", ") : String(value)]),
     ["conversation", subject.conversation_id, "code"],
     ["trace", subject.trace_id, "code"],
     ["span", subject.span_id, "code"],

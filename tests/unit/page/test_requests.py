@@ -73,6 +73,15 @@ def test_what_is_hidden_is_not_searched(view):
     assert ids(view, q="leak", text=False) == []
 
 
+def test_attributes_are_searched_by_name_and_value(view):
+    known = {"model": "gpt-4.1", "service_version": "1.3", "tools": ["search", "look"], "tier": "gold-plus"}
+    view.add_evaluation(scored(7, attributes=known, **moment(5)), 0, 99, NOW)
+    for wanted in ("gpt-4.1", "model=GPT", "service_version=1.3", "tools=look", "gold-plus"):
+        assert ids(view, q=wanted) == [7]
+    assert ids(view, q="model=gpt", text=False) == [7]
+    assert ids(view, q="gold-plus", text=False) == [], "the application's own are shown with texts only"
+
+
 def test_an_address_with_other_things_in_it_is_read_and_a_wrong_value_refused():
     assert parse_filters({"range": "6h", "utm": "x"}).range == "6h"
     with pytest.raises(BadInput, match="range"):
