@@ -162,9 +162,11 @@ def check(
     """Validate a configuration and print its plan.
 
     The plan says what is received, sampled, evaluated and exported, what alerts detect, which capacity the traffic
-    needs, and, if the service runs on this machine, its traffic so far.
+    needs, which topics, groups and permissions Kafka must have and who is in the groups, and, if the service runs on
+    this machine, its traffic so far.
     """
     from collector.commands.check import report
+    from collector.commands.kafka_plan import kafka_lines
     from collector.commands.plan_json import plan_json
     from collector.commands.retention import retention_lines
     from collector.commands.traffic import counts_of, traffic
@@ -173,7 +175,7 @@ def check(
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return
-    for line in (*report(checked), *traffic(checked), *retention_lines(checked)):
+    for line in (*report(checked), *kafka_lines(checked), *traffic(checked), *retention_lines(checked)):
         print(line)
 
 
@@ -296,7 +298,10 @@ def score(
         ),
     ] = None,
     fail_under: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Exit with status 1 if an evaluator's mean is below this.")
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Exit with status 1 if a mean is below this; where lower is better, above 1 less this."
+        ),
     ] = None,
     max_usd: MaxUsd = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

@@ -17,6 +17,7 @@ from collector.config.settings import (
     JudgeSettings,
     LinkSettings,
     LogSettings,
+    LowScoreSettings,
     MonitorSettings,
 )
 from collector.export.prometheus import PrometheusSettings
@@ -183,7 +184,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         if configured.judge is not None and evaluator.scope == "turn":
             rate = monitor.sample if use.sample is None else use.sample
             calls += rate * len(config.settings.members(configured.judge))
-    yield from (f"           {line}" for line in (*_boosts(monitor.boost), *_budget(monitor.budget)))
+    yield from (f"           {line}" for line in (*_boosts(monitor.boost, config), *_budget(monitor.budget)))
     yield f"           ≈ {plural(round(1000 * calls), 'judge call')} per 1,000 matching turns"
 
 
@@ -196,10 +197,16 @@ def _passing(evaluator: Evaluator[Any]) -> str:
     return f"passes at {evaluator.threshold:g} {limit}"
 
 
-def _boosts(boost: BoostSettings) -> Iterator[str]:
+def _bad_score(low: LowScoreSettings, config: Config) -> str:
+    if config.evaluators[low.evaluator].evaluator.direction == "lower_is_better":
+        return f"{low.evaluator} above {round(1.0 - low.below, 9):g}, as lower is better"
+    return f"{low.evaluator} below {low.below:g}"
+
+
+def _boosts(boost: BoostSettings, config: Config) -> Iterator[str]:
     factors = {"errors": boost.error, "negative feedback": boost.negative_feedback}
     factors[f"slower than {_time(boost.slow_after)}"] = boost.slow
-    factors |= {f"{each.evaluator} below {each.below:g}": each.factor for each in boost.low_score}
+    factors |= {_bad_score(each, config): each.factor for each in boost.low_score}
     factors |= {f"{each.field} {' or '.join(each.values)}": each.factor for each in boost.matching}
     named = [f"{reason} × {factor:g}" for reason, factor in factors.items() if factor > 1.0]
     if named:

@@ -364,10 +364,12 @@ Factor = Annotated[float, Field(ge=1.0, le=MAX_BOOST)]
 
 
 class LowScoreSettings(Section):
-    """Turns that an evaluator without judge scores low."""
+    """Turns that an evaluator without judge scores badly."""
 
     evaluator: str = Field(description="Its name; it must score turns and need no judge.")
-    below: float = Field(gt=0.0, le=1.0, description="Scores below this one are low.")
+    below: float = Field(
+        gt=0.0, le=1.0, description="Scores below this one are low; where lower is better, those above 1 less this one."
+    )
     factor: Factor = Field(default=2.0, description="How many times as often they are judged.")
 
 

@@ -107,12 +107,15 @@ async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemet
         topics,
         settings.partitions,
         replication_factor=settings.replication_factor,
-        configs={
-            topics[name]: {"retention.ms": "-1"} for name in ("definitions", "labels")
-        },  # few records, needed indefinitely
+        configs=topic_configs(settings, names),
         on_lost=loss_counter(telemetry),
     )
     return Logs(*(opened[name] for name in names))
+
+
+def topic_configs(settings: KafkaLogSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What new topics have besides the defaults: few records that are needed indefinitely are never deleted."""
+    return {f"{settings.prefix}.{name}": {"retention.ms": "-1"} for name in ("definitions", "labels") if name in names}
 
 
 def loss_counter(telemetry: Telemetry | None) -> Callable[[LostRecords], None]:

@@ -137,15 +137,16 @@ def _limits(settings: BudgetSettings) -> Budget:
 
 def _strata(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> Strata:
     cheap = {each.evaluator: evaluators[each.evaluator].evaluator for each in settings.low_score}
-    return Strata(tuple(each for each in _boosts(settings) if each.factor > 1.0), tuple(cheap.values()))
+    return Strata(tuple(each for each in _boosts(settings, evaluators) if each.factor > 1.0), tuple(cheap.values()))
 
 
-def _boosts(settings: BoostSettings) -> Iterator[Boost]:
+def _boosts(settings: BoostSettings, evaluators: Mapping[str, Configured]) -> Iterator[Boost]:
     yield Boost("error", settings.error, failed)
     yield Boost("negative_feedback", settings.negative_feedback, disliked)
     yield Boost("slow", settings.slow, slower_than(settings.slow_after))
     for low in settings.low_score:
-        yield Boost("low_score", low.factor, scored_below(low.evaluator, low.below))
+        lower = evaluators[low.evaluator].evaluator.direction == "lower_is_better"
+        yield Boost("low_score", low.factor, scored_below(low.evaluator, low.below, lower_is_better=lower))
     for has in settings.matching:
         yield Boost(has.field, has.factor, having(partial(text_at, path=has.field), has.values))
 

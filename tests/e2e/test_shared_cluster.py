@@ -15,7 +15,9 @@ from broker_security import grant, set_password
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka_logs import fresh
 from service import ServiceProcess
+from typer.testing import CliRunner
 
+from collector.cli import app
 from collector.config.loading import check
 from collector.config.settings import LogSettings
 from collector.logs.log import Log
@@ -131,6 +133,12 @@ async def test_both_judge_everything_and_a_password_changes_meanwhile(secured_br
             ids = await each.until_judged(TURNS)
             assert len(ids) == len(set(ids)) == TURNS
             assert "second" not in each.process.stderr.read_text()
+        plan = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-c", str(one.process.path)])
+        assert plan.exit_code == 0, plan.output
+        assert f"in {one.prefix}.evaluate now: evalstream-0-turns on 127.0.0.1" in plan.output
+        assert f"{one.prefix}.labels: partitions 2, copies 1, retention.ms -1" in plan.output
+        assert f"permissions: topics {one.prefix}.*: READ, WRITE, DESCRIBE_CONFIGS" in plan.output
+        assert two.prefix not in plan.output
         assert await one.process.stop() == await two.process.stop() == 0
     finally:
         await asyncio.gather(one.process.end(), two.process.end())
@@ -142,6 +150,8 @@ async def test_a_wrong_password_ends_the_start_and_is_waited_for_later(secured_b
     mine = Deployment(secured_broker, topic, tmp_path / "mine")
     try:
         mine.password_file.write_text("wrong\n")
+        plan = await asyncio.to_thread(CliRunner().invoke, app, ["check", "-c", str(mine.process.path)])
+        assert "wrong user or password" in str(plan.exception)
         await mine.process.launch()
         assert await mine.process.ended() == 2
         *_, line = mine.process.stderr.read_text().strip().splitlines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import orjson
 from rich import box
@@ -12,18 +12,26 @@ from rich.table import Table
 from collector.commands.score.summary import ScoreSummary
 
 
-def below(summary: ScoreSummary, line: float) -> bool:
-    """Whether the mean is below the line, or there is none."""
-    return summary.mean is None or summary.mean < line
+def below(summary: ScoreSummary, line: float, *, lower_is_better: bool = False) -> bool:
+    """Whether the mean is worse than the line, or there is none. Where less is better, the line is turned round."""
+    if summary.mean is None:
+        return True
+    return summary.mean > turned(line) if lower_is_better else summary.mean < line
 
 
-def as_json(by_evaluator: Mapping[str, ScoreSummary]) -> str:
-    """One JSON object by evaluator."""
-    return orjson.dumps({name: _plain(summary) for name, summary in by_evaluator.items()}).decode() + "\n"
+def turned(line: float) -> float:
+    """The line for evaluators whose best score is 0."""
+    return round(1.0 - line, 9)
 
 
-def _plain(summary: ScoreSummary) -> dict[str, object]:
+def as_json(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = ()) -> str:
+    """One JSON object by evaluator; `lower` are those for which lower is better."""
+    return orjson.dumps({name: _plain(each, name in lower) for name, each in by_evaluator.items()}).decode() + "\n"
+
+
+def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:
     return {
+        "direction": "lower_is_better" if lower_is_better else "higher_is_better",
         "scored": summary.scored,
         "skipped": summary.skipped,
         "failed": dict(summary.failed),
@@ -35,14 +43,14 @@ def _plain(summary: ScoreSummary) -> dict[str, object]:
     }
 
 
-def as_table(by_evaluator: Mapping[str, ScoreSummary]) -> str:
-    """A table as text, coloured only on a terminal."""
+def as_table(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = ()) -> str:
+    """A table as text, coloured only on a terminal; `lower` are the evaluators for which lower is better."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("evaluator")
     for heading in ("scored", "mean", "95 % interval", "passed", "skipped", "failed", "cost"):
         table.add_column(heading, justify="right", overflow="fold")
     for name, summary in by_evaluator.items():
-        table.add_row(name, *_cells(summary))
+        table.add_row(f"{name} (lower is better)" if name in lower else name, *_cells(summary))
     console = Console()
     with console.capture() as captured:
         console.print(table)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import glob
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
 from collector.commands.score.cases import jobs_of
-from collector.commands.score.report import as_json, as_table, below
+from collector.commands.score.report import as_json, as_table, below, turned
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.spend_limit import judges_of, require_prices
 from collector.commands.score.summary import ScoreSummary, summarize
@@ -35,6 +36,8 @@ DONE, FAILED = 0, 1
 class ScoreOptions:
     """The command's options. `fail_under` is the mean below which the exit status is 1.
 
+    Where lower is better, it is 1 if the mean is above 1 less `fail_under`.
+
     `max_usd` is the limit of this run's judge costs.
     """
 
@@ -51,14 +54,17 @@ def score(config: Config, options: ScoreOptions) -> int:
     turns = list(turns_in(options.paths, config))
     if not turns:
         raise ConfigError(f"{', '.join(options.paths)}: no turns found; evalstream normalize --explain FILE shows why")
+    _note_duplicates(turns)
     try:
         made = asyncio.run(_score(config, options, turns))
     except KeyboardInterrupt:
         print(f"evalstream: interrupted{resume_hint(options.output)}", file=sys.stderr)  # noqa: T201
         raise
     by_evaluator = summarize(made.evaluations)
-    print(as_json(by_evaluator) if options.json else as_table(by_evaluator), end="")  # noqa: T201 - the command's data
-    problems = list(_problems(by_evaluator, options.fail_under))
+    lower = {name for name, each in config.evaluators.items() if each.evaluator.direction == "lower_is_better"}
+    show = as_json if options.json else as_table
+    print(show(by_evaluator, lower), end="")  # noqa: T201 - the command's data
+    problems = list(_problems(by_evaluator, options.fail_under, lower))
     if made.left:
         problems.append(limit_message(made, options.max_usd, options.output))
     for problem in problems:
@@ -119,13 +125,34 @@ def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:
     return [every[name] for name in (named or every)]
 
 
-def _problems(by_evaluator: dict[str, ScoreSummary], line: float | None) -> Iterator[str]:
+def _problems(by_evaluator: dict[str, ScoreSummary], line: float | None, lower: Collection[str]) -> Iterator[str]:
     for name, summary in by_evaluator.items():
         if not summary.scored and summary.failed:
             failed = f"{sum(summary.failed.values())} failed ({', '.join(summary.failed)})"
             by_judge = any("judge" in each for each in summary.failed)
             advice = "; check base_url, model and api_key of its judge" if by_judge else ""
             yield f"{name}: nothing could be scored: {failed}; the first error: {summary.problem}{advice}"
-        elif line is not None and below(summary, line):
-            mean = f"mean {summary.mean:.3f} is below {line:g}" if summary.scored else "nothing was scored"
-            yield f"{name}: {mean}"
+        elif line is not None and below(summary, line, lower_is_better=name in lower):
+            yield f"{name}: {_shortfall(summary, line, name in lower)}"
+
+
+def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str:
+    if not summary.scored:
+        return "nothing was scored"
+    if lower_is_better:
+        return f"mean {summary.mean:.3f} is above {turned(line):g}, which is 1 less {line:g}, as lower is better"
+    return f"mean {summary.mean:.3f} is below {line:g}"
+
+
+def _note_duplicates(turns: Sequence[Turn]) -> None:
+    """Turns are told apart by their ids, so of two with one id only the last is evaluated."""
+    counts = Counter(turn.turn_id for turn in turns)
+    twice = [each for each, count in counts.items() if count > 1]
+    if twice:
+        left_out = len(turns) - len(counts)
+        first = f"turn_id {twice[0]!r} occurs {plural(counts[twice[0]], 'time')}"
+        print(  # noqa: T201
+            f"evalstream: {first}; of turns with the same id only the last is evaluated ({left_out:,} left out); "
+            "give each its own, or none",
+            file=sys.stderr,
+        )

@@ -72,10 +72,13 @@ def slower_than(seconds: float) -> Test:
     return slow
 
 
-def scored_below(evaluator: str, score: float) -> Test:
-    """Whether an evaluator without a judge gave a lower score."""
+def scored_below(evaluator: str, score: float, *, lower_is_better: bool = False) -> Test:
+    """Whether an evaluator without a judge gave a worse score; where lower is better, one above 1 less `score`."""
+    highest = round(1.0 - score, 9)
 
     def low(_turn: Turn, scores: Mapping[str, float]) -> bool:
+        if lower_is_better:
+            return scores.get(evaluator, 0.0) > highest
         return scores.get(evaluator, 1.0) < score
 
     return low

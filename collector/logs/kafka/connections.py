@@ -50,7 +50,7 @@ def knock(settings: KafkaSettings, secured: Mapping[str, Any]) -> None:
     """
     problem: LogError | None = None
     for server in settings.bootstrap_servers:
-        if _answers(server):
+        if is_reachable(server):
             try:
                 return _log_in(settings, server, secured)
             except LogRefused:
@@ -83,7 +83,8 @@ def _client(login: Callable[[], Mapping[str, Any]], **options: Any) -> KafkaNetC
     return client
 
 
-def _answers(server: str) -> bool:
+def is_reachable(server: str) -> bool:
+    """Whether something takes connections there. Blocks."""
     host, _, port = server.rpartition(":") if ":" in server.rpartition("]")[2] else (server, "", "9092")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()

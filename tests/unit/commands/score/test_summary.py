@@ -3,7 +3,7 @@
 import pytest
 from evaluation_samples import bare
 
-from collector.commands.score.report import as_json, as_table
+from collector.commands.score.report import as_json, as_table, below
 from collector.commands.score.summary import ScoreSummary, summarize
 
 
@@ -36,3 +36,13 @@ def test_nothing_scored_has_no_mean() -> None:
     assert ScoreSummary().pass_share is None
     assert '"mean":null' in as_json({"x": ScoreSummary()})
     assert "–" in as_table({"x": ScoreSummary()})
+
+
+def test_where_lower_is_better_the_line_is_turned_round() -> None:
+    summary = summarize([bare(1, 0.2)])["helpful"]
+    assert below(summary, 0.9)
+    assert not below(summary, 0.2)
+    assert below(summary, 0.9, lower_is_better=True)
+    assert not below(summary, 0.8, lower_is_better=True)
+    assert '"direction":"lower_is_better"' in as_json({"refusal": summary}, {"refusal"})
+    assert "refusal (lower is better)" in as_table({"refusal": summary}, {"refusal"})

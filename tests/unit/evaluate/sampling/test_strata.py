@@ -67,3 +67,10 @@ def test_without_boosts_all_are_one_stratum() -> None:
 
 def test_nothing_is_judged_more_than_four_times_as_often() -> None:
     assert MAX_BOOST == 4.0
+
+
+def test_where_lower_is_better_a_high_score_is_a_bad_one() -> None:
+    bad = scored_below("refusal", 0.4, lower_is_better=True)
+    turn = Turn(turn_id="t")
+    assert [bad(turn, {"refusal": score}) for score in (0.0, 0.6, 0.61, 1.0)] == [False, False, True, True]
+    assert not bad(turn, {}), "it was not scored"

@@ -1,0 +1,95 @@
+"""What `evalstream check` says of Kafka: topics with their settings, groups, permissions, and who is in the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from collector.config.loading import Config
+from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
+from collector.errors import ConfigError
+from collector.logs.log import LogError, LogRefused
+from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
+from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
+from collector.service.open_logs import names_of, topic_configs
+from collector.wording import listed, plural
+
+if TYPE_CHECKING:
+    from collector.logs.kafka import KafkaSettings
+
+_KINDS = ("traces", "logs", "turns")
+
+
+def kafka_lines(config: Config) -> Iterator[str]:
+    """The plan for the clusters, and their state, if they answer.
+
+    Raises:
+        ConfigError: a broker refuses the login, the certificate or a permission: the service would not start.
+    """
+    log = config.settings.log.kafka if config.settings.log.kind == "kafka" else None
+    if log is not None:
+        yield from _log_lines(config, log)
+    for number, source in enumerate(config.settings.receive.kafka):
+        yield from _source_lines(config, number, source)
+
+
+def groups_of(config: Config) -> list[str]:
+    """The groups that read the logs, without the prefix, if all stages run."""
+    settings = config.settings
+    page = [TURNS_GROUP, EVALUATIONS_GROUP, LABELS_GROUP, "page.watch"] if settings.page is not None else []
+    return [
+        "assemble",
+        "evaluate",
+        *(["link"] if settings.assemble.link is not None else []),
+        *(f"export.{name}" for name in settings.export),
+        *(["watch"] if settings.alerts.watcher is not None else []),
+        *page,
+    ]
+
+
+def _log_lines(config: Config, log: KafkaLogSettings) -> Iterator[str]:
+    names = names_of(linking=config.settings.assemble.link is not None)
+    topics = [f"{log.prefix}.{name}" for name in names]
+    groups = [f"{log.prefix}.{name}" for name in groups_of(config)]
+    forever = [topic for topic, configs in topic_configs(log, names).items() if configs.get("retention.ms") == "-1"]
+    copies = plural(log.replication_factor, "copy", "copies")
+    partitions = plural(log.partitions, "partition")
+    yield f"kafka      new topics: {partitions}, {copies}; records of {listed(forever)} are never deleted"
+    yield f"           groups: {', '.join(groups)}"
+    yield f"           permissions: topics {log.prefix}.*: READ, WRITE, DESCRIBE_CONFIGS, and CREATE unless they exist;"
+    yield f"           groups {log.prefix}.*: READ"
+    yield from _state(f"{config.source}: log", settings_of_log(log), topics, groups)
+
+
+def _source_lines(config: Config, number: int, source: KafkaSourceSettings) -> Iterator[str]:
+    log = config.settings.log
+    topics = [topic for kind in _KINDS for topic in getattr(source, kind)]
+    groups = [f"{group_of(source, log)}.{kind}" for kind in _KINDS if getattr(source, kind)]
+    yield f"kafka      source {', '.join(topics)}: groups {', '.join(groups)}"
+    yield "           permissions: READ of each"
+    where = f"{config.source}: receive.kafka[{number}]"
+    yield from _state(where, settings_of_source(source, log), topics, groups)
+
+
+def _state(where: str, settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str]) -> Iterator[str]:
+    """What the cluster says of them now."""
+    from collector.logs.kafka.inspection import inspect
+
+    try:
+        state = inspect(settings, topics, groups)
+    except LogRefused as error:
+        raise ConfigError(f"{where}: {error}") from error
+    except LogError as error:
+        yield f"           now unknown ({error})"
+        return
+    for topic in topics:
+        yield f"           {topic}: {_topic(state.topics.get(topic))}"
+    for group in groups:
+        if members := state.members.get(group):
+            yield f"           in {group} now: {', '.join(members)}"
+
+
+def _topic(configs: Mapping[str, Any] | None) -> str:
+    if configs is None:
+        return "does not exist"
+    return ", ".join(f"{name} {value}" for name, value in configs.items())
