@@ -146,12 +146,16 @@ def run(
     stages: Annotated[
         str, typer.Option(help="The stages of this process, separated by commas.")
     ] = "receive,assemble,evaluate,export,watch,page",
+    log_level: Annotated[
+        Literal["info", "warning", "error"],
+        typer.Option(envvar="EVALSTREAM_LOG_LEVEL", help="The lowest level of lines in the log."),
+    ] = "info",
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     checked = _load_for_traffic(config)
     from collector.service.app import serve, stages_of
 
-    serve(checked, stages_of(stages))
+    serve(checked, stages_of(stages), log_level=log_level)
 
 
 @app.command()

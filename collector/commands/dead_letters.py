@@ -10,7 +10,7 @@ from functools import partial
 
 import orjson
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from collector.config.loading import Config
 from collector.dead_letters import DeadLetter, append_letters, letters_in, record_of
@@ -48,6 +48,10 @@ class LetterFilter:
         )
 
 
+_STORE = "dead_letters: {keep_values: true}"
+_NOT_STORED = "values without 'stored' were not stored"
+
+
 async def list_letters(config: Config, wanted: LetterFilter, console: Console, *, as_json: bool) -> int:
     """Print a table, or a JSON object a line; the exit status."""
     letters = await _letters(config, wanted)
@@ -55,7 +59,9 @@ async def list_letters(config: Config, wanted: LetterFilter, console: Console, *
         for letter in letters:
             console.file.write(orjson.dumps(replace(letter, value=None, key=None, headers=())).decode() + "\n")
         return 0
-    table = Table("id", "stage", "source", "position", "attempts", "bytes", "value", "state", "reason")
+    table = Table(
+        Column("id", no_wrap=True), "stage", "source", "position", "attempts", "bytes", "value", "state", "reason"
+    )
     for each in letters:
         place = f"{each.partition}:{each.position}"
         stored = "stored" if each.value is not None else "–"
@@ -65,6 +71,8 @@ async def list_letters(config: Config, wanted: LetterFilter, console: Console, *
         )  # fmt: skip
     if letters:
         console.print(table)
+        if not all(each.value is not None or each.state == "redriven" for each in letters):
+            console.print(f"{_NOT_STORED}, and redrive cannot process them; to store values from now on: {_STORE}")
     else:
         console.print("no dead letters")
     return 0
@@ -80,7 +88,7 @@ async def show_letter(config: Config, letter_id: str, say: Print) -> int:
         say(f"{name + ':':<10} {plain(str(getattr(letter, name)))}")
     say(f"{'reason:':<10} {plain(letter.reason)}")
     if letter.value is None:
-        say(f"{'value:':<10} not stored (dead_letters.keep_values)")
+        say(f"{'value:':<10} not stored; to store values from now on: {_STORE}")
         return 0
     value = base64.b64decode(letter.value)
     cut = " […]" if len(value) > _PREVIEW_BYTES else ""
@@ -131,7 +139,7 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None, ow
     """Append the letter's record to the log that it is read from; returns the problem, None if there is none."""
     record = record_of(letter)
     if record is None:
-        return "its value was not stored (dead_letters.keep_values); send it again from its source"
+        return f"its value was not stored; send it again from its source, and to store values from now on: {_STORE}"
     try:
         records = _received(letter, record, redactor, own) if letter.stage == "receive" else [record]
         if letter.stage in {"export", "watch", "page"}:

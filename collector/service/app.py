@@ -77,11 +77,14 @@ def stages_of(text: str) -> frozenset[str]:
     return named
 
 
-def serve(config: Config, stages: frozenset[str]) -> None:
-    """Run the service until SIGTERM or SIGINT; a second signal ends it at once."""
+def serve(config: Config, stages: frozenset[str], *, log_level: str = "info") -> None:
+    """Run the service until SIGTERM or SIGINT; a second signal ends it at once.
+
+    `log_level` is the lowest level of the lines of its log: info, warning or error.
+    """
     import uvloop
 
-    log_as_json()
+    log_as_json(logging.getLevelNamesMapping()[log_level.upper()])
     uvloop.run(_until_stopped(config, stages))
 
 
@@ -90,6 +93,7 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.request)
+    loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
     try:
         async with running(config, stages, on_stall=exit_stalled) as service:
             what = ", ".join(each for each in STAGES if each in stages)
@@ -100,6 +104,11 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
         if not stop.before_ready:
             raise
     logger.info("stopped")
+
+
+def _ignore_hangup() -> None:
+    """By default the signal would end the process at once, with its work in flight."""
+    logger.warning("SIGHUP changes nothing: to take a changed configuration, stop with SIGTERM and start again")
 
 
 class _Stop:

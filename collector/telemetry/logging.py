@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import orjson
 
 _LONGEST = 4_000
-_TALKATIVE = ("httpx2", "openai")
-"""Libraries that write a line for each request to a judge."""
+_TALKATIVE = ("httpx2", "openai", "kafka")
+"""Libraries that write a line for each request to a judge, or each step of a connection; with passwords, at DEBUG."""
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]|[\U000e0000-\U000e007f]"
 )

@@ -81,6 +81,18 @@ def test_stages_that_must_be_one_are_never_two_and_reach_what_they_need(location
     run("kubeconform", "-strict", "-schema-location", location, "-", given=_rendered(*options))
 
 
+def test_files_for_every_pod(location: str):
+    options = (
+        "--set", "extraVolumes[0].name=kafka,extraVolumes[0].secret.secretName=kafka",
+        "--set", "extraVolumeMounts[0].name=kafka,extraVolumeMounts[0].mountPath=/run/secrets/kafka",
+    )  # fmt: skip
+    for pod in _pods(options).values():
+        spec = pod["spec"]["template"]["spec"]
+        assert {"name": "kafka", "secret": {"secretName": "kafka"}} in spec["volumes"]
+        assert {"name": "kafka", "mountPath": "/run/secrets/kafka"} in spec["containers"][0]["volumeMounts"]
+    run("kubeconform", "-strict", "-schema-location", location, "-", given=_rendered(*options))
+
+
 def test_lint():
     run("helm", "lint", "--strict", CHART)
 

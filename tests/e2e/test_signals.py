@@ -39,3 +39,17 @@ async def test_a_second_signal_ends_it_now_and_the_next_start_goes_on(tmp_path: 
         found = await until_ledger(process, len(exchanges((DIALECT,))))
         assert await process.stop() == 0
     assert len({each.evaluation_id for each in found}) == len(found) == len(exchanges((DIALECT,)))
+
+
+async def test_sighup_is_answered_with_one_line(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        process = ServiceProcess(tmp_path, configuration(url, 0))
+        await process.start()
+        running = process._process
+        assert running is not None
+        running.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(60):
+            while "SIGHUP changes nothing" not in process.stderr.read_text():
+                await asyncio.sleep(0.05)
+        assert running.returncode is None
+        assert await process.stop() == 0

@@ -45,4 +45,3 @@ def test_where_lower_is_better_the_line_is_turned_round() -> None:
     assert below(summary, 0.9, lower_is_better=True)
     assert not below(summary, 0.8, lower_is_better=True)
     assert '"direction":"lower_is_better"' in as_json({"refusal": summary}, {"refusal"})
-    assert "refusal (lower is better)" in as_table({"refusal": summary}, {"refusal"})
