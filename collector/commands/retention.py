@@ -65,8 +65,8 @@ def _cluster_lines(settings: KafkaSettings, groups: Mapping[str, Sequence[str]])
 
 def room_lines(room: RetentionRoom) -> Iterator[str]:
     """What a consumer has left of a topic's retention, and the remedy where that is little."""
-    uses = list(_uses(room))
-    yield f"retention  {room.topic}: {room.group} {' and '.join(uses) or 'has all the time: nothing is deleted'}"
+    nothing = "has all the time: nothing is deleted" if room.readable else "unknown: DescribeConfigs is not granted"
+    yield f"retention  {room.topic}: {room.group} {' and '.join(_uses(room)) or nothing}"
     if room.lost:
         yield (
             f"           {plural(room.lost, 'record')} that {room.group} needs are deleted already: they are lost, and "

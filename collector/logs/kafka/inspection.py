@@ -11,7 +11,7 @@ from kafka.errors import AuthorizationError
 
 from collector.logs.kafka.connections import is_reachable
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.topics import open_admin
+from collector.logs.kafka.topics import administrating
 from collector.logs.log import LogUnavailable
 
 _Resource: Any = ConfigResource  # wrongly typed
@@ -35,7 +35,7 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
     """
     if not any(map(is_reachable, settings.bootstrap_servers)):  # before files are looked for, which may be elsewhere
         raise LogUnavailable(f"no Kafka broker answers at {', '.join(settings.bootstrap_servers)}")
-    with open_admin(settings) as admin:
+    with administrating(settings) as admin:
         described = {each["name"]: each for each in admin.describe_topics(list(topics)) if each["error_code"] == 0}
         states = {name: _sizes(each) | _configs(admin, name) for name, each in described.items()}
         admin.list_group_offsets(list(groups))  # refused without READ, while what describes groups only says less

@@ -26,7 +26,7 @@ class RetentionRoom:
 
     `lost` records are needed and deleted. `age_share` is the part of `age` (s) that the oldest needed record has
     reached at least, `bytes_share` the part of `bytes` that the needed records of a partition take; None without such a
-    limit.
+    limit, and where the broker does not let us read it (`readable`).
     """
 
     topic: str
@@ -36,6 +36,7 @@ class RetentionRoom:
     age_share: float | None
     bytes: int | None
     bytes_share: float | None
+    readable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class _Topic:
     bytes: int | None
     aged: Mapping[float, Mapping[TopicPartition, int]]
     """By share of the age, the first offset of a partition that has not reached it."""
+    readable: bool
 
 
 def retention_rooms(
@@ -83,7 +85,8 @@ def retention_rooms(
 def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: float) -> _Topic:
     configs = admin.describe_configs([_Resource("topic", topic, {RETENTION: None, _BYTES: None})], config_filter="all")
     values = {name: int(each["value"]) for name, each in configs["topic"][topic].items()}
-    age = None if values[RETENTION] < 0 else values[RETENTION] / 1000
+    age = None if values.get(RETENTION, -1) < 0 else values[RETENTION] / 1000
+    size = values.get(_BYTES, -1)
     ends = _offsets(admin, partitions, OffsetSpec.LATEST)
     aged: dict[float, Mapping[TopicPartition, int]] = {}
     for share in _SHARES if age is not None else ():
@@ -92,10 +95,11 @@ def _topic(admin: Any, topic: str, partitions: Sequence[TopicPartition], now: fl
     return _Topic(
         starts=_offsets(admin, partitions, OffsetSpec.EARLIEST),
         ends=ends,
-        sizes=_sizes(admin, topic) if values[_BYTES] >= 0 else {},
+        sizes=_sizes(admin, topic) if size >= 0 else {},
         age=age,
-        bytes=None if values[_BYTES] < 0 else values[_BYTES],
+        bytes=None if size < 0 else size,
         aged=aged,
+        readable=RETENTION in values,
     )
 
 
@@ -132,6 +136,7 @@ def _room(topic: str, group: str, state: _Topic, needed: Mapping[TopicPartition,
         age_share=None if state.age is None else max(reached, default=0.0),
         bytes=state.bytes,
         bytes_share=None if state.bytes is None else max(used, default=0.0),
+        readable=state.readable,
     )
 
 
