@@ -24,6 +24,7 @@ from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
 
 _EVENT_NAME = re.compile(EVENT_NAME)
+_PROXY_URL = re.compile(r"https?://[^/]")
 
 
 class KafkaLogSettings(Section):
@@ -321,7 +322,7 @@ class JudgeSettings(Section):
     @field_validator("proxy")
     @classmethod
     def _a_proxy(cls, proxy: SecretStr | None) -> SecretStr | None:
-        if proxy is not None and not re.match(r"https?://[^/]", proxy.get_secret_value()):
+        if proxy is not None and not _PROXY_URL.match(proxy.get_secret_value()):
             raise ValueError("is not the URL of an HTTP proxy; write it like http://host:3128")
         return proxy
 
