@@ -7,7 +7,7 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long fuzz attack mutants chaos soak lint format dashboards docs reference tools bench bench-compare
+.PHONY: help setup demo test long nightly fuzz attack mutants chaos soak lint format dashboards docs reference tools bench bench-compare
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,10 +32,13 @@ demo: setup ## watch the whole system on this machine: no key and no broker need
 SIDE_BY_SIDE ?= 3
 
 test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and Maven, else those are skipped)
-	.venv/bin/pytest -m "not long" --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
+	.venv/bin/pytest -m "not long and not nightly" --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
 
 long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
 	.venv/bin/pytest -m long $(ARGS)
+
+nightly: setup ## run the tests that take many minutes: months of alerts, freezes of a minute beyond the session
+	.venv/bin/pytest -m nightly --timeout 3600 $(ARGS)
 
 # Millions of hostile cases, for a nightly run: 500,000 took 47 s of one core. A seed makes a run again.
 FUZZ_CASES ?= 5000000

@@ -193,7 +193,7 @@ async def test_what_a_frozen_worker_has_in_hand_is_void(tmp_path: Path, own_brok
 
 
 @pytest.mark.kafka
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 async def test_freezes_of_a_minute_beyond_the_session(tmp_path: Path, own_broker: Broker) -> None:
     assert_fenced(await frozen_in_turn(own_broker, tmp_path, 6, SESSION + 60.0))

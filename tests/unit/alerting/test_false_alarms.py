@@ -38,7 +38,7 @@ def test_and_a_fall_behind_it_is_found() -> None:
     assert all(delay(found[name], DAY // 2) < 4.0 for name in EVIDENCE)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("sampler", list(SAMPLERS))
 def test_a_month_in_control_is_quiet_behind_every_sampler(sampler: str) -> None:
     """Four streams of a month; 0.33 are allowed for each of both detectors, so 2.6 in all."""

@@ -160,7 +160,7 @@ def test_in_control_nothing_is_named() -> None:
     assert list(simulated(1, NOTHING)) == [set()]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_rates() -> None:
     """A planted slice is named in 95 % of the incidents and a wrong one in 2.5 %; in control nothing is in 97.5 %."""
