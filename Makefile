@@ -35,7 +35,7 @@ test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and 
 	.venv/bin/pytest -m "not long and not nightly" --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
 
 long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
-	.venv/bin/pytest -m long $(ARGS)
+	.venv/bin/pytest -m long --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
 
 nightly: setup ## run the tests that take many minutes: months of alerts, freezes of a minute beyond the session
 	.venv/bin/pytest -m nightly --timeout 3600 $(ARGS)
