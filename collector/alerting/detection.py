@@ -26,6 +26,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from collector.export.estimator import residual_squares
+
 # Why a ladder and not one bet: the best bet grows with the drop, which is not known in advance. The mean over the bets
 # costs log(14) of evidence against the best of them, and the guarantee stays, as a mean of e-detectors is one.
 LADDER = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.1, 1.6, 2.4, 3.2, 4.8, 7.2, 11.0, 16.0)
@@ -66,8 +68,8 @@ class EstimatorSums:
     @property
     def stderr(self) -> float:
         """Its standard error, with a floor of 0.01 for the scores' standard deviation."""
-        variance = self.w2y2 - 2.0 * self.mean * self.w2y + self.mean**2 * self.w2
-        return math.sqrt(max(0.0, variance) + VARIANCE_FLOOR * self.w2) / self.w
+        squares = residual_squares(self.mean, self.w2, self.w2y, self.w2y2)
+        return math.sqrt(squares + VARIANCE_FLOOR * self.w2) / self.w
 
     @property
     def n_eff(self) -> float:

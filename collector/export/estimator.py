@@ -41,6 +41,11 @@ class EstimatorIncrements:
     w2y2: float
 
 
+def residual_squares(mean: float, w2: float, w2y: float, w2y2: float) -> float:
+    """The weighted squares by which conversations differ from `mean`: their root over W is its standard error."""
+    return max(0.0, w2y2 - 2.0 * mean * w2y + mean * mean * w2)
+
+
 def increments(w: float, wy: float, weight: float, score: float) -> EstimatorIncrements:
     """What a score adds whose conversation has the sums `w` and `wy` already."""
     more = weight * score

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
-from collector.export.estimator import Clusters, EstimatorIncrements
+from collector.export.estimator import Clusters, EstimatorIncrements, residual_squares
 from evaluators.results import Evaluation
 
 
@@ -71,8 +71,8 @@ class ScoreSums:
         n, mean = self.conversations, self.mean
         if mean is None or n < 2:
             return None
-        variance = self.w2y2 - 2 * mean * self.w2y + mean * mean * self.w2
-        return math.sqrt(max(0.0, variance) * n / (n - 1)) / self.w
+        squares = residual_squares(mean, self.w2, self.w2y, self.w2y2)
+        return math.sqrt(squares * n / (n - 1)) / self.w
 
 
 @dataclass(slots=True)

@@ -13,6 +13,8 @@ from itertools import combinations
 from math import sqrt
 from typing import NamedTuple
 
+from collector.export.estimator import residual_squares
+
 Label = tuple[str, str]
 """An attribute's name and value."""
 Slice = tuple[Label, ...]
@@ -81,8 +83,7 @@ class Sums:
         """The variance of the mean, conversations as clusters."""
         if self.w <= 0 or self.conversations < 2:
             return 0.0
-        mean = self.mean
-        squares = max(0.0, self.w2y2 - 2 * mean * self.w2y + mean * mean * self.w2)
+        squares = residual_squares(self.mean, self.w2, self.w2y, self.w2y2)
         return squares / (self.w * self.w) * self.conversations / (self.conversations - 1)
 
     @property
