@@ -72,6 +72,7 @@ class MonitoredEvaluator:
     monitor: str
     scope: Scope = "turn"
     threshold: float | None = None
+    lower_is_better: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

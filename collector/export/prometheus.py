@@ -27,6 +27,7 @@ from collector.telemetry.series import (
     EVALUATION_WEIGHT,
     EVALUATIONS,
     EVALUATIONS_RETRIED,
+    EVALUATOR_INFO,
     EVIDENCE_W,
     EVIDENCE_W2,
     EVIDENCE_W2Y,
@@ -106,6 +107,9 @@ class PrometheusExporter:
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
         for each in context.evaluators:
             _reserve_labels(context.telemetry, each)
+            better = "lower" if each.lower_is_better else "higher"
+            info = (each.evaluator, each.evaluator_version, each.monitor, each.scope, better)
+            context.telemetry.gauge(EVALUATOR_INFO, *info).set(1)
         self._evaluators = context.evaluators
         self._segments = Segments(settings.dimensions, self._create_segment)
 

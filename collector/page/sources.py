@@ -17,6 +17,9 @@ class AlertView:
     evaluator: str | None = None
     summary: str = ""
     since: float | None = None
+    runbook: str | None = None
+    dashboard: str | None = None
+    """Addresses (http or https) of what to do, and of the dashboard that shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,4 +70,5 @@ def _watched(plan: Plan) -> Iterator[MonitoredEvaluator]:
                     monitor=monitor.name,
                     scope=evaluator.scope,
                     threshold=evaluator.threshold,
+                    lower_is_better=evaluator.direction == "lower_is_better",
                 )

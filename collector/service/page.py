@@ -8,7 +8,9 @@ from functools import partial
 
 from prometheus_client import Counter
 
+from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.service import JUDGE_UNAVAILABLE
+from collector.config.alerts import AlertSettings
 from collector.config.settings import Settings
 from collector.evaluate.budget.controller import BudgetController
 from collector.page.providers import budget_views, evaluator_views, judge_alerts, page_sources, usage_from_view
@@ -41,7 +43,8 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
     watched = alerts_for_page(process, watching)
 
     def current_alerts() -> Sequence[AlertView]:
-        return [*judge_alerts(process.telemetry, JUDGE_UNAVAILABLE), *watched()]
+        firing = (*judge_alerts(process.telemetry, JUDGE_UNAVAILABLE), *watched())
+        return [with_links(each, process.config.settings.alerts) for each in firing]
 
     sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
@@ -57,6 +60,19 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
     )
     process.tasks.start(page.follow(partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
+
+
+def with_links(alert: AlertView, settings: AlertSettings) -> AlertView:
+    """The alert with its runbook and dashboard, as far as the configuration says where these are."""
+    labels = {"monitor": alert.monitor, "evaluator": alert.evaluator}
+    chosen = {name: value for name, value in labels.items() if value is not None}
+    board = "quality" if alert.monitor else "plumbing"
+    grafana, runbooks = settings.dashboards, settings.runbooks
+    return replace(
+        alert,
+        runbook=f"{runbooks.rstrip('/')}/{alert.name}.md" if runbooks.startswith(("http://", "https://")) else None,
+        dashboard=dashboard_address(grafana, board, chosen) if grafana else None,
+    )
 
 
 def _login(settings: Settings, page: PageSettings, wrong: Counter) -> Login | None:

@@ -160,6 +160,12 @@ TARGET_SCORE = Series(
     "The configured threshold of an evaluator, on 0..1.",
     ("evaluator", "evaluator_version", "monitor"),
 )
+EVALUATOR_INFO = Series(
+    "evalstream_evaluator_info",
+    "gauge",
+    "Always 1. What an evaluator judges (scope: turn or conversation), and which scores are better: higher or lower.",
+    ("evaluator", "evaluator_version", "monitor", "scope", "better"),
+)
 INJECTION_SIGNS = Series(
     "evalstream_injection_signs_total",
     "counter",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from grafana_foundation_sdk.builders import dashboard as boards
 from grafana_foundation_sdk.builders import prometheus
 from grafana_foundation_sdk.models import dashboard as models
 
-from collector.telemetry.series import ESTIMATOR_W
+from collector.telemetry.series import BUILD_INFO, CONFIG_INFO, ESTIMATOR_W
 from deploy.dashboards.panels import SOURCE
 
-NEW_VERSION = (
-    "sum by (monitor, evaluator, evaluator_version) ({name}{where})"
-    " unless sum by (monitor, evaluator, evaluator_version) ({name}{where} offset 5m)"
-)
+NEW = "sum by ({by}) ({name}{where}) unless sum by ({by}) ({name}{where} offset 5m)"
+"""What was not there five minutes ago."""
 
 
 def frame(name: str, description: str, *, one_monitor: bool = False) -> boards.Dashboard:
@@ -34,7 +32,9 @@ def frame(name: str, description: str, *, one_monitor: bool = False) -> boards.D
         .with_variable(_of_label("evaluator", '{monitor=~"$monitor"}'))
         .link(_links())
     )
-    return board.annotation(_new_versions())
+    for mark in _marks():
+        board = board.annotation(mark)
+    return board
 
 
 def filled(board: boards.Dashboard, rows: Mapping[str, Sequence[object]]) -> boards.Dashboard:
@@ -85,17 +85,31 @@ def _links() -> boards.DashboardLink:
     )
 
 
-def _new_versions() -> boards.AnnotationQuery:
-    where = '{monitor=~"$monitor",evaluator=~"$evaluator"}'
-    expr = NEW_VERSION.format(name=ESTIMATOR_W.name, where=where)
+def _marks() -> Iterator[boards.AnnotationQuery]:
+    """Marks of what may have moved a mean that is not the application."""
+    versions = NEW.format(
+        by="monitor, evaluator, evaluator_version",
+        name=ESTIMATOR_W.name,
+        where='{monitor=~"$monitor",evaluator=~"$evaluator"}',
+    )
+    yield _mark(
+        "New versions", versions, "purple", "{{evaluator}} {{evaluator_version}}", "rubric, settings or judge changed"
+    )
+    configuration = NEW.format(by="hash", name=CONFIG_INFO.name, where="")
+    yield _mark("Configuration", configuration, "blue", "configuration {{hash}}", "a process runs it from here on")
+    deploys = NEW.format(by="version", name=BUILD_INFO.name, where="")
+    yield _mark("Deploys", deploys, "green", "evalstream {{version}}", "a process of this version runs from here on")
+
+
+def _mark(name: str, expr: str, colour: str, title: str, text: str) -> boards.AnnotationQuery:
     return (
         boards.AnnotationQuery()
-        .name("New versions")
+        .name(name)
         .datasource(SOURCE)
         .enable(True)
-        .icon_color("purple")
+        .icon_color(colour)
         .expr(expr)
-        .title_format("{{evaluator}} {{evaluator_version}}")
-        .text_format("rubric, settings or judge changed")
+        .title_format(title)
+        .text_format(text)
         .target(prometheus.Dataquery().expr(expr).ref_id("A"))
     )

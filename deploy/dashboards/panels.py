@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -149,14 +149,31 @@ def number(look: Look, *queries: Query) -> stat.Panel:
     return panel.thresholds(_thresholds(look)) if look.steps else panel
 
 
-def rows(look: Look, columns: Sequence[str], *queries: Query) -> table.Panel:
-    """The present values, one row for each set of labels; `columns` names the queries' values in their order."""
+Link = tuple[str, str]
+"""What a link says, and its address; `${__data.fields.…}` in it is the value of another column of its row."""
+
+
+def rows(
+    look: Look,
+    columns: Sequence[str],
+    *queries: Query,
+    first: str | None = None,
+    links: Mapping[str, Sequence[Link]] | None = None,
+) -> table.Panel:
+    """The present values, one row for each set of labels; `columns` names the queries' values in their order.
+
+    The rows with the largest values in the column `first` are on top. `links` are those of a column's cells.
+    """
     names = {f"Value #{chr(ord('A') + place)}": name for place, name in enumerate(columns)}
     if len(columns) == 1:
         names = {"Value": columns[0]}
     targets = [each.instant().format(PromQueryFormat.TABLE) for each in _lettered(queries)]
+    panel = table.Panel() if first is None else table.Panel().sort_by([_descending(first)])
+    for column, each in (links or {}).items():
+        addresses = [{"title": title, "url": url} for title, url in each]
+        panel = panel.override_by_name(column, [models.DynamicConfigValue(id_val="links", value=addresses)])
     return (
-        _shown(table.Panel(), look)
+        _shown(panel, look)
         .unit(look.unit)
         .decimals(3)
         .targets(targets)
@@ -167,6 +184,10 @@ def rows(look: Look, columns: Sequence[str], *queries: Query) -> table.Panel:
             )
         )
     )
+
+
+def _descending(column: str) -> common.TableSortByFieldState:
+    return common.TableSortByFieldState().display_name(column).desc(True)
 
 
 def levels(look: Look, query: Query) -> heatmap.Panel:

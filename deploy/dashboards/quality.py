@@ -14,7 +14,14 @@ NOW = Selected(by="monitor, evaluator", version_in_force=True)
 ONE = Selected(by="evaluator", version_in_force=True)
 PASSED = SEGMENTS.replace("}", ',verdict="pass"}')
 FAILED = SEGMENTS.replace("}", ',verdict="fail"}')
-FIRING = 'max by (alertname, severity, evaluator) (ALERTS{alertname=~"Evalstream.*",alertstate="firing"})'
+ABOUT = "monitor, evaluator, segment, judge, stage"
+"""Labels that say what an alert is about; each has some of them."""
+FIRING = f'max by (alertname, severity, {ABOUT}) (ALERTS{{alertname=~"Evalstream.*",alertstate="firing"}})'
+CHOSEN = (
+    "/d/evalstream-quality?var-monitor=${__data.fields.monitor}&var-evaluator=${__data.fields.evaluator}"
+    "&${datasource:queryparam}&${__url_time_range}"
+)
+RULE = "/alerting/list?search=${__data.fields.alertname}"
 OBJECTIVE = f"max by (evaluator) ({PASS_OBJECTIVE}{WATCHED})"
 
 
@@ -48,7 +55,8 @@ def _now() -> list[object]:
         Look(
             "Scores now",
             "Mean over the window with its standard error, target and the number of scores it is worth. A score is"
-            " below its target for sure when mean + 3.5 errors is.",
+            " below its target for sure when mean + 3.5 errors is (above it when mean - 3.5 errors is, where lower is"
+            " better).",
             width=16,
         ),
         ("mean", "standard error", "target", "scores' worth", "pass share"),
@@ -59,9 +67,15 @@ def _now() -> list[object]:
         Query(_pass_share("monitor, evaluator"), legend),
     )
     firing = rows(
-        Look("Alerts", "What the generated rules say now; empty is good.", width=8),
+        Look(
+            "Alerts",
+            "What the generated rules say now; empty is good. Of the rules that Prometheus has loaded: those of Grafana"
+            " are under Alerting. A name leads to the rule with its runbook, or to the monitor and evaluator here.",
+            width=8,
+        ),
         ("firing",),
         Query(FIRING, "{{alertname}}"),
+        links={"alertname": (("Its monitor and evaluator", CHOSEN), ("The rule and its runbook", RULE))},
     )
     return [scores, firing]
 
@@ -133,7 +147,8 @@ def _verdicts() -> list[object]:
 
 
 def _where() -> list[object]:
-    by_segment = Selected(by="evaluator, segment", version_in_force=True)
+    by_segment = Selected(by="monitor, evaluator, segment", version_in_force=True)
+    worst = f"topk(10, {by_segment.badness()})"
     by_version = Selected(by="evaluator, evaluator_version")
     return [
         levels(
@@ -141,10 +156,16 @@ def _where() -> list[object]:
             Query(f"sum by (le) (increase({SCORE.name}_bucket{SEGMENTS}[{RATE}]))", "{{le}}", exemplars=True),
         ),
         rows(
-            Look("Worst segments", "The ten lowest means over the window, with their errors."),
-            ("mean", "standard error"),
-            Query(f"bottomk(10, {by_segment.mean()})", "{{evaluator}} {{segment}}"),
-            Query(by_segment.error(), "{{evaluator}} {{segment}}"),
+            Look(
+                "Worst segments",
+                "The ten worst means over the window, with their errors: the lowest, or the highest where lower is"
+                " better. Badness is 0 at the good end of the scale and 1 at the other.",
+            ),
+            ("badness", "mean", "standard error"),
+            Query(worst, "{{evaluator}} {{segment}}"),
+            Query(f"{by_segment.mean()} and ({worst})", "{{evaluator}} {{segment}}"),
+            Query(f"{by_segment.error()} and ({worst})", "{{evaluator}} {{segment}}"),
+            first="badness",
         ),
         lines(
             Look(

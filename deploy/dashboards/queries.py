@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collector.telemetry.series import ESTIMATOR_W, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2, ESTIMATOR_WY, Series
+from collector.telemetry.series import (
+    ESTIMATOR_W,
+    ESTIMATOR_W2,
+    ESTIMATOR_W2Y,
+    ESTIMATOR_W2Y2,
+    ESTIMATOR_WY,
+    EVALUATOR_INFO,
+    Series,
+)
 
 WATCHED = '{monitor=~"$monitor",evaluator=~"$evaluator"}'
 """The series of what the dashboard's variables choose."""
@@ -54,6 +62,11 @@ class Selected:
         )
         return f"sqrt(clamp_min({squares}, 0)) / ({self.total(ESTIMATOR_W)} > 0)"
 
+    def badness(self) -> str:
+        """The mean, turned round where higher is better: 0 at the good end, 1 at the bad one."""
+        lower = f"on (monitor, evaluator) {having('better', 'lower')}"
+        return f"(({self.mean()}) and {lower}) or (1 - ({self.mean()}) unless {lower})"
+
     def bound(self, sign: str) -> str:
         """Two standard errors above (`+`) or below (`-`) the mean, within 0..1."""
         return f"clamp({self.mean()} {sign} 2 * ({self.error()}), 0, 1)"
@@ -61,6 +74,12 @@ class Selected:
     def effective_number(self) -> str:
         """How many equally weighted scores would be as exact (Kish)."""
         return f"{self.total(ESTIMATOR_W)} ^ 2 / ({self.total(ESTIMATOR_W2)} > 0)"
+
+
+def having(label: str, value: str) -> str:
+    """A series for each watched evaluator of this scope, or of which this end of the scale is the better one."""
+    chosen = WATCHED.replace("}", f',{label}="{value}"}}')
+    return f"max by (monitor, evaluator) ({EVALUATOR_INFO.name}{chosen})"
 
 
 def increase(of: Series, by: str, where: str = "", window: str = RATE) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
+from collector.alerting.rules.service import LOST_REASONS
 from collector.telemetry.series import (
     AGREEMENT,
     AGREEMENT_BOUND,
@@ -24,13 +25,16 @@ from collector.telemetry.series import (
 )
 from deploy.dashboards.frame import filled, frame, segment, window
 from deploy.dashboards.panels import Look, Query, lines, number, rows
-from deploy.dashboards.queries import SEGMENTS, WATCHED, WINDOW, Selected, increase, share
+from deploy.dashboards.queries import SEGMENTS, WATCHED, WINDOW, Selected, having, increase, share
 
 PAIR = "monitor, evaluator"
 LEGEND = "{{monitor}} {{evaluator}}"
 MATCHED = '{monitor=~"$monitor",outcome=~"sampled|sampled_out"}'
 SAMPLED = '{monitor=~"$monitor",outcome="sampled"}'
 KAPPA = 'statistic="cohen_kappa"'
+WANTED = SEGMENTS.replace("}", ',outcome=~"scored|failed"}')
+FAILED = SEGMENTS.replace("}", ',outcome="failed"}')
+LOST = SEGMENTS.replace("}", f',outcome="skipped",reason=~"{LOST_REASONS}"}}')
 UNSCORED = SEGMENTS.replace("}", ',outcome!="scored"}')
 
 
@@ -77,16 +81,14 @@ def _unscored() -> list[object]:
         lines(
             Look(
                 "Unscored share",
-                "Evaluations that were skipped or failed. They are missing for a reason (long ones time out), so"
-                " beyond a few percent the mean is of another traffic.",
+                "Evaluations without a score that should have one: they failed, or were skipped to save money or time,"
+                " or as their turn is incomplete. They are missing for a reason (long ones time out), so beyond a few"
+                " percent the mean is of another traffic. What an evaluator does not apply to is not among them.",
                 unit="percentunit",
                 low=0,
                 steps=((0.05, "red"),),
             ),
-            Query(
-                share(increase(EVALUATIONS, PAIR, UNSCORED, WINDOW), increase(EVALUATIONS, PAIR, SEGMENTS, WINDOW)),
-                LEGEND,
-            ),
+            Query(_unscored_share(), LEGEND),
         ),
         lines(
             Look("Why there is no score", "Evaluations over the window by the reason.", width=8),
@@ -107,6 +109,14 @@ def _unscored() -> list[object]:
             Query(f"time() - max by ({PAIR}) ({LAST_SUCCESS.name}{WATCHED})", LEGEND),
         ),
     ]
+
+
+def _unscored_share() -> str:
+    """As the alert EvalstreamUnscored has it; a part without series counts as 0."""
+    failed, lost, wanted = (increase(EVALUATIONS, PAIR, each, WINDOW) for each in (FAILED, LOST, WANTED))
+    anything = f"{increase(EVALUATIONS, PAIR, SEGMENTS, WINDOW)} * 0"
+    lost, failed, wanted = (f"({each} or {anything})" for each in (lost, failed, wanted))
+    return f"({failed} + {lost}) / (({wanted} + {lost}) > 0)"
 
 
 def _judge() -> list[object]:
@@ -202,22 +212,28 @@ def _weights() -> list[object]:
         lines(
             Look(
                 "Weight check",
-                "The turns as the weights have them, over the turns as counted: 1, within the sampling error. For"
-                " evaluators of conversations see the panel beside.",
+                "For evaluators of turns: the turns as the weights have them, over the turns as counted. 1, within the"
+                " sampling error.",
                 low=0,
                 width=8,
             ),
-            Query(f"{weight} / on (monitor) group_left () ({turns} > 0)", LEGEND),
+            Query(
+                f"({weight} and {having('scope', 'turn')}) / on (monitor) group_left () ({turns} > 0)",
+                LEGEND,
+            ),
         ),
         lines(
             Look(
                 "Weight check of conversations",
-                "The same with conversations that fell silent: 1 for evaluators of conversations, and turns per"
-                " conversation for evaluators of turns. Empty where no conversation is judged as a whole.",
+                "The same for evaluators of conversations, over the conversations that fell silent. Empty where none"
+                " judges a conversation as a whole.",
                 low=0,
                 width=8,
             ),
-            Query(f"{weight} / on (monitor) group_left () ({conversations} > 0)", LEGEND),
+            Query(
+                f"({weight} and {having('scope', 'conversation')}) / on (monitor) group_left () ({conversations} > 0)",
+                LEGEND,
+            ),
         ),
         lines(
             Look(

@@ -12,9 +12,11 @@ from chromium import browsing, need_chromium
 from playwright.async_api import expect
 from shown import a_busy_hour, showing
 
+from collector.config.alerts import AlertSettings
 from collector.page.links import TraceLinkSettings
 from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView, DropView, Sources, TrafficView
+from collector.service.page import with_links
 from evaluators.results import Retry
 
 PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
@@ -266,6 +268,52 @@ async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are
         assert "$8.50 of $10.00 in the last day" in await tab.locator("#cost").inner_text()
         assert "3 at assemble: too large" in await tab.locator("#dead").inner_text()
         assert "400 turns matched" in await tab.locator("#funnel").inner_text()
+
+
+async def test_an_alert_leads_to_its_evaluations_its_runbook_and_its_dashboard() -> None:
+    alerts = AlertSettings(runbooks="http://127.0.0.1:1/books", dashboards="http://127.0.0.1:2/grafana")
+    about = AlertView(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.")
+    judge = AlertView(name="EvalstreamJudgeUnavailable", summary="judge main is unavailable")
+    sources = Sources(alerts=lambda: [with_links(each, alerts) for each in (about, judge)])
+    async with showing(sources=sources) as shown:
+        turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "It depends.")
+        await shown.put(shown.judged(turn, 0.1), shown.judged(turn, 0.2, evaluator="grounded"))
+        await shown.until_listed(2)
+        async with browsing(shown.url()) as tab:
+            boxes = tab.locator("#alerts .alert")
+            assert await boxes.nth(0).locator("a[target=_blank]").evaluate_all(
+                "all => all.map((each) => each.href)"
+            ) == [
+                "http://127.0.0.1:1/books/QualityDropped.md",
+                "http://127.0.0.1:2/grafana/d/evalstream-quality?from=now-24h&to=now&var-monitor=helpdesk&var-evaluator=grounded",
+            ]
+            assert await boxes.nth(1).locator("a").evaluate_all("all => all.map((each) => each.href)") == [
+                "http://127.0.0.1:1/books/EvalstreamJudgeUnavailable.md",
+                "http://127.0.0.1:2/grafana/d/evalstream-plumbing?from=now-24h&to=now",
+            ]
+            await boxes.nth(0).locator("a.tag").click()
+            await expect(tab.locator("#rows a")).to_have_count(1)
+            assert tab.url.endswith("?monitor=helpdesk&evaluator=grounded")
+            assert await tab.evaluate(CONTRAST) == []
+    nowhere = with_links(about, AlertSettings())
+    assert (nowhere.runbook, nowhere.dashboard) == (None, None), "a path is no address"
+
+
+async def test_a_version_is_found_by_the_search_and_shown_with_its_environment() -> None:
+    async with showing() as shown:
+        for version in ("1.41", "1.42"):
+            turn = await shown.put_turn(f"visit-{version}", f"asked of {version}", "Yes.")
+            attributes = {"service": "shop", "model": "m-7", "service_version": version, "environment": "canary"}
+            await shown.put(shown.judged(turn, 0.9, attributes=attributes))
+        await shown.until_listed(2)
+        async with browsing(shown.url()) as tab:
+            for wanted, count in (("service=shop", 2), ("m-7", 2), ("service_version=1.42", 1)):
+                await tab.fill("#filters input[name=q]", wanted)
+                await expect(tab.locator("#rows a")).to_have_count(count)
+            await tab.locator("#rows a").click()
+            facts = await tab.locator("#detail .facts").inner_text()
+            for text in ("service version\n1.42", "environment\ncanary", "service\nshop", "model\nm-7"):
+                assert text in re.sub(r"\s*\n\s*", "\n", facts), facts
 
 
 CONTRAST = """() => {

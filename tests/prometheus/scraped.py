@@ -30,10 +30,17 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import Series, all_series
 from evaluators.results import Evaluation, Sampling, Subject, Usage
 
-WATCHED = tuple(
+OF_TURNS = tuple(
     MonitoredEvaluator(evaluator=evaluator, evaluator_version="0123456789ab", monitor=monitor, threshold=0.7)
     for evaluator, monitor in (("helpful", "chatbot"), ("grounded", "chatbot"), ("helpful", "search"))
 )
+LOWER = MonitoredEvaluator(
+    evaluator="toxic", evaluator_version="0123456789ab", monitor="chatbot", threshold=0.7, lower_is_better=True
+)
+WHOLE = MonitoredEvaluator(
+    evaluator="solved", evaluator_version="0123456789ab", monitor="chatbot", threshold=0.7, scope="conversation"
+)
+WATCHED = (*OF_TURNS, LOWER, WHOLE)
 SEGMENTS = ("free", "paid")
 BY_HAND = {
     "monitor": ("chatbot", "search"),
@@ -178,7 +185,7 @@ def _batch(number: int) -> list[Evaluation]:
     made: list[Evaluation] = []
     for place, watched in enumerate(WATCHED):
         for each in range(6):
-            good = (number + each + place) % 3 > 0
+            good = (number + each + place) % 3 > 0 if watched is not LOWER else SEGMENTS[each % 2] == "paid"
             made.append(_of(watched, scored(**_subject(number, each), score=0.9 if good else 0.3, passed=good)))
         made.append(_of(watched, failed(**_subject(number, 6))))
         made.append(_of(watched, skipped(**_subject(number, 7))))

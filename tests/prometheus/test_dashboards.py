@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scraped import WATCHED, Prometheus, PrometheusUnavailable, scraped
+from scraped import LOWER, OF_TURNS, WATCHED, WHOLE, Prometheus, PrometheusUnavailable, scraped
 
 from collector.alerting.rules.formats import prometheus as prometheus_rules
 from collector.alerting.rules.generate import rules_of
 from collector.alerting.rules.model import Timing
+from collector.alerting.rules.series import UNSCORED_SHARE
 from collector.config.loading import check
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
@@ -41,13 +42,13 @@ def _rules() -> dict[str, Any]:
     """What `evalstream rules` makes, at sixty times the speed, and an alert that fires."""
     evaluator = {"kind": "g_eval", "criteria": "Good.", "evaluation_params": ["actual_output"], "threshold": 0.7}
     monitors: dict[str, Any] = {}
-    for each in WATCHED:
+    for each in OF_TURNS:
         monitor = monitors.setdefault(each.monitor, {"evaluators": [], "alerts": {"objectives": {}}})
         monitor["evaluators"].append(each.evaluator)
         monitor["alerts"]["objectives"][each.evaluator] = 0.8
     values = {
         "judges": {"main": {"model": "a-model"}},
-        "evaluators": {each.evaluator: evaluator for each in WATCHED},
+        "evaluators": {each.evaluator: evaluator for each in OF_TURNS},
         "monitors": monitors,
     }
     groups = prometheus_rules(rules_of(check(values, "test"), Timing(speed=60)))["groups"]
@@ -88,12 +89,80 @@ def test_a_panel_shows_data_with_the_labels_its_legend_names(prometheus: Prometh
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_new_version_is_marked_once(prometheus: Prometheus, name: str):
-    (new,) = BOARDS[name]["annotations"]["list"]
+    new = _marks(name)["New versions"]
     marked = prometheus.over_time(_filled_in(new["expr"]))
     assert {(each["metric"]["monitor"], each["metric"]["evaluator"]) for each in marked} == {
         (each.monitor, each.evaluator) for each in WATCHED
     }
     assert not prometheus.now(_filled_in(new["expr"]))
+
+
+def _marks(name: str) -> dict[str, Any]:
+    return {each["name"]: each for each in BOARDS[name]["annotations"]["list"]}
+
+
+@pytest.mark.parametrize("mark", ["Configuration", "Deploys"])
+@pytest.mark.parametrize("name", BOARDS)
+def test_deploys_and_changes_of_the_configuration_are_marked_once(prometheus: Prometheus, name: str, mark: str):
+    expr = _filled_in(_marks(name)[mark]["expr"])
+    (marked,) = prometheus.over_time(expr)
+    assert _labels(_marks(name)[mark]["titleFormat"]) == set(marked["metric"])
+    assert not prometheus.now(expr)
+
+
+def _panel(board: str, title: str) -> Any:
+    (panel,) = [each for each in BOARDS[board]["panels"] if each["title"] == title]
+    return panel
+
+
+def _values(prometheus: Prometheus, expr: str, *labels: str) -> dict[tuple[str, ...], float]:
+    found = prometheus.now(_filled_in(expr))
+    return {tuple(each["metric"][label] for label in labels): float(each["value"][1]) for each in found}
+
+
+def test_the_worst_segments_are_those_with_the_highest_means_where_lower_is_better(prometheus: Prometheus):
+    panel = _panel("evalstream-quality", "Worst segments")
+    badness, means, errors = (
+        _values(prometheus, each["expr"], "monitor", "evaluator", "segment") for each in panel["targets"]
+    )
+    assert set(badness) == set(means) == set(errors)
+    assert panel["options"]["sortBy"] == [{"desc": True, "displayName": "badness"}]
+    paid, free = ((LOWER.monitor, LOWER.evaluator, segment) for segment in ("paid", "free"))
+    assert badness[paid] > 0.85 > 0.35 > badness[free]
+    for key, mean in means.items():
+        worse = mean if key in (paid, free) else 1 - mean
+        assert badness[key] == pytest.approx(worse, abs=0.1)  # asked a moment later
+
+
+def test_the_weights_of_turns_and_of_conversations_are_checked_apart(prometheus: Prometheus):
+    turns, conversations = (
+        _values(prometheus, _panel("evalstream-trust", title)["targets"][0]["expr"], "monitor", "evaluator")
+        for title in ("Weight check", "Weight check of conversations")
+    )
+    assert set(turns) == {(each.monitor, each.evaluator) for each in (*OF_TURNS, LOWER)}
+    assert set(conversations) == {(WHOLE.monitor, WHOLE.evaluator)}
+
+
+def test_the_unscored_share_is_that_of_its_alert(prometheus: Prometheus):
+    """A skip as a field is missing is none of them: each batch has six scores, one failure and one such skip."""
+    shown = _values(
+        prometheus, _panel("evalstream-trust", "Unscored share")["targets"][0]["expr"], "monitor", "evaluator"
+    )
+    alerts = _values(prometheus, UNSCORED_SHARE, "monitor", "evaluator")
+    assert set(shown) == set(alerts) == {(each.monitor, each.evaluator) for each in WATCHED}
+    assert shown == {key: pytest.approx(1 / 7, abs=0.02) for key in shown}
+    assert alerts == {key: pytest.approx(1 / 7, abs=0.02) for key in shown}
+
+
+def test_an_alert_in_the_table_says_whose_it_is_and_leads_there(prometheus: Prometheus):
+    panel = _panel("evalstream-quality", "Alerts")
+    firing = {each["metric"]["alertname"]: each["metric"] for each in prometheus.now(panel["targets"][0]["expr"])}
+    assert {"monitor", "evaluator"} <= set(firing["EvalstreamTest"])
+    (override,) = panel["fieldConfig"]["overrides"]
+    assert override["matcher"] == {"id": "byName", "options": "alertname"}
+    (links,) = [each["value"] for each in override["properties"] if each["id"] == "links"]
+    columns = re.findall(r"__data\.fields\.(\w+)", " ".join(each["url"] for each in links))
+    assert set(columns) == {"monitor", "evaluator", "alertname"} <= set(firing["EvalstreamTest"])
 
 
 def test_the_variables_offer_what_is_watched(prometheus: Prometheus):
@@ -125,7 +194,8 @@ def test_the_band_holds_the_mean_and_is_narrow_where_much_is_judged(prometheus: 
         {each["metric"]["evaluator"]: float(each["value"][1]) for each in prometheus.now(_filled_in(target["expr"]))}
         for target in targets
     )
-    assert set(mean) == set(low) == set(high) == set(target) == {"helpful", "grounded"}
+    assert set(mean) == set(low) == set(high) == set(target) == {each.evaluator for each in WATCHED}
+    assert 0.35 < mean.pop(LOWER.evaluator) < 0.75
     for evaluator, value in mean.items():
         assert 0.55 < value < 0.85  # two thirds of 0.9, one of 0.3, give 0.7
         assert low[evaluator] < value < high[evaluator]

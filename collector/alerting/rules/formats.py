@@ -150,16 +150,16 @@ def _annotations(alert: AlertingRule, rules: RuleSet, value: Callable[[str], str
         "runbook_url": f"{rules.runbooks}/{alert.name}.md",
     }
     return (
-        annotations if rules.dashboards is None else {**annotations, "dashboard_url": _board(alert, rules.dashboards)}
+        annotations
+        if rules.dashboards is None
+        else {**annotations, "dashboard_url": dashboard_address(rules.dashboards, alert.board, alert.labels)}
     )
 
 
-def _board(alert: AlertingRule, grafana: str) -> str:
-    """The dashboard of the alert's last day, with its monitor and evaluator chosen."""
-    chosen = "".join(
-        f"&var-{name}={quote(alert.labels[name])}" for name in ("monitor", "evaluator") if name in alert.labels
-    )
-    return f"{grafana.rstrip('/')}/d/evalstream-{alert.board}?from=now-24h&to=now{chosen}"
+def dashboard_address(grafana: str, board: str, labels: Mapping[str, str]) -> str:
+    """The dashboard of an alert's last day, with its monitor and evaluator chosen."""
+    chosen = "".join(f"&var-{name}={quote(labels[name])}" for name in ("monitor", "evaluator") if name in labels)
+    return f"{grafana.rstrip('/')}/d/evalstream-{board}?from=now-24h&to=now{chosen}"
 
 
 def _prometheus_value(alert: AlertingRule, word: str) -> str:

@@ -57,7 +57,7 @@ _RETENTION_USED = 0.5
 _SHIFT_ERRORS = 4.0
 _ENOUGH = 20
 """Subjects that a share needs before it alerts."""
-_LOST = "over_budget|shed|incomplete"
+LOST_REASONS = "over_budget|shed|incomplete"
 """Reasons of skips that are losses: the subject should have got a score."""
 
 
@@ -101,7 +101,7 @@ def judge_shift(alerts: AlertSettings, sign: Literal["abs", "-", ""] = "abs", wh
 def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> Iterator[RecordingRule | AlertingRule]:
     hour, long = timing.text(3600), timing.text(6 * 3600)
     failed = _SUBJECTS % (EVALUATIONS.name, '{outcome="failed"}', hour)
-    lost = _SUBJECTS % (EVALUATIONS.name, f'{{outcome="skipped",reason=~"{_LOST}"}}', hour)
+    lost = _SUBJECTS % (EVALUATIONS.name, f'{{outcome="skipped",reason=~"{LOST_REASONS}"}}', hour)
     wanted = _wanted(timing)
     without = f"(({failed}) + ({lost} or {failed} * 0) or {lost})"
     yield RecordingRule(series.UNSCORED_SHARE, f"{without} / ((({wanted}) + ({lost} or {wanted} * 0) or {lost}) > 0)")
@@ -192,7 +192,7 @@ def _stale(target: Target, timing: Timing) -> AlertingRule:
     begun = f"{EVALUATIONS_STARTED.name}{selector(**where)}"
     # a skip because of the turn itself (a missing field) shows that the evaluator works
     named = ",".join(f"{name}={quoted(value)}" for name, value in where.items())
-    worked = f'{{{named},outcome=~"scored|skipped",reason!~"{_LOST}"}}'
+    worked = f'{{{named},outcome=~"scored|skipped",reason!~"{LOST_REASONS}"}}'
     # the first must have started a window ago: scores take time
     before = f"(sum by ({by}) (increase({begun}[{window}] offset {window})) > 0)"
     return AlertingRule(

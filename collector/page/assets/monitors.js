@@ -1,5 +1,6 @@
 // The monitors: each evaluator's score now and over time, and what fires.
 
+import { href } from "./address.js";
 import { chart } from "./chart.js";
 import { byId, fill, h } from "./dom.js";
 import { clock, margin, percent, plural, score, span } from "./format.js";
@@ -16,7 +17,7 @@ const STATES = {
 /** Show all tracks; `chosen` is called with the monitor and evaluator of one that is clicked. */
 export function showMonitors(overview, state, chosen) {
   byId("monitors-note").textContent = overview.tracks.length ? "" : "none is configured";
-  showAlerts(overview.alerts);
+  showAlerts(overview.alerts, state, chosen);
   const place = byId("tracks");
   if (place.querySelector(".chart:hover")) return; // somebody reads a chart: it stays still
   const focused = place.contains(document.activeElement) ? document.activeElement.closest(".track")?.dataset.key : null;
@@ -63,14 +64,33 @@ function counts({ whole, newest }) {
   return parts.join(" · ");
 }
 
-function showAlerts(alerts) {
+function showAlerts(alerts, state, chosen) {
   const place = byId("alerts");
   place.hidden = !alerts || alerts.length === 0;
   fill(place, (alerts || []).map((alert) => h(
     "p", { class: "alert", "data-severity": alert.severity },
     h("strong", {}, alert.name),
-    [alert.monitor, alert.evaluator].filter(Boolean).map((each) => h("span", { class: "tag" }, each)),
+    about(alert, state, chosen),
     h("span", {}, alert.summary),
     alert.since === null ? null : h("span", { class: "what" }, `since ${clock(alert.since)}`),
+    outside("Runbook", alert.runbook),
+    outside("Dashboard", alert.dashboard),
   )));
 }
+
+/** What an alert is about, as a link to its evaluations. */
+function about({ monitor, evaluator }, state, chosen) {
+  if (!monitor) return null;
+  const only = { monitor, evaluator: evaluator ?? "" };
+  return h("a", {
+    class: "tag", href: href({ ...state, ...only, evaluation: "" }), title: "Show only its evaluations",
+    onclick: (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      chosen(only);
+      byId("evaluations").scrollIntoView();
+    },
+  }, [monitor, evaluator].filter(Boolean).join(" · "));
+}
+
+const outside = (text, address) => address ? h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, `${text} ↗`) : null;

@@ -5,7 +5,7 @@ import { byId, fill, h } from "./dom.js";
 import { count, moment, score } from "./format.js";
 
 const OUTCOMES = {
-  "": "all", missed: "below threshold", scored: "scored", failed: "failed", skipped: "skipped",
+  "": "all", missed: "threshold missed", scored: "scored", failed: "failed", skipped: "skipped",
   labelled: "labelled", unlabelled: "not labelled",
 };
 
@@ -15,7 +15,7 @@ export function buildFilters(state, changed) {
     h("select", { name, onchange: (event) => changed({ [name]: event.target.value }) }, options));
   let timer;
   const search = h("input", {
-    name: "q", type: "search", maxlength: 200, placeholder: "text, trace or conversation id", value: state.q,
+    name: "q", type: "search", maxlength: 200, placeholder: "text, id, model=…, service_version=…", value: state.q,
     oninput: (event) => { clearTimeout(timer); timer = setTimeout(() => changed({ q: event.target.value }), 250); },
   });
   const form = byId("filters");
@@ -131,7 +131,7 @@ export class Stream {
 /** The score of an evaluation, or what there is instead, with its verdict as a shape and in words. */
 export function chip(row) {
   const kind = row.score === null ? row.outcome : row.passed === null ? "plain" : row.passed ? "passed" : "missed";
-  const said = { passed: "passes", missed: "below threshold", failed: "failed", skipped: "skipped", plain: "score" }[kind];
+  const said = { passed: "passes", missed: "misses its threshold", failed: "failed", skipped: "skipped", plain: "score" }[kind];
   return h("span", { class: "chip", "data-kind": kind, title: said },
     row.score === null ? row.outcome : score(row.score), h("span", { class: "hidden" }, ` ${said}`));
 }
