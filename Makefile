@@ -19,11 +19,12 @@ setup: .venv/.ready ## create .venv with the locked dependencies
 	$(UV) sync --quiet --locked --compile-bytecode --python $(PYTHON)
 	@touch $@
 
+# In the version that builds the image, too, and by its hash.
 .tools/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "evalstream needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv .tools
-	.tools/bin/pip install --quiet --disable-pip-version-check 'uv>=0.8,<1'
+	.tools/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement deploy/image/build.txt
 
 demo: setup ## watch the whole system on this machine: no key and no broker needed
 	@.venv/bin/evalstream demo $(ARGS)
@@ -95,7 +96,7 @@ COMPOSE := v2.40.3
 OPERATOR := v0.85.0
 KEDA := v2.18.0
 
-tools: .cache/go/.ready ## build helm, kubeconform, docker compose and a Collector into .cache/go (needs Go; a few minutes)
+tools: .cache/go/.ready .cache/go/.api-server ## build helm, kubeconform, docker compose, a Collector and Kubernetes' API server into .cache/go (needs Go; about ten minutes)
 
 .cache/go/.ready: deploy/collector/builder.yaml Makefile
 	$(GOBUILD) install helm.sh/helm/v3/cmd/helm@v3.19.0
@@ -111,4 +112,14 @@ tools: .cache/go/.ready ## build helm, kubeconform, docker compose and a Collect
 	  $$modules/github.com/prometheus-operator/prometheus-operator@$(OPERATOR)/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml \
 	  $$modules/github.com/prometheus-operator/prometheus-operator@$(OPERATOR)/example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml \
 	  $$modules/github.com/kedacore/keda/v2@$(KEDA)/config/crd/bases/keda.sh_scaledobjects.yaml .cache/go/crds
+	@touch $@
+
+# The versions of Kubernetes and etcd, of all that they are made of, and the checksums are in the module's own files.
+API_SERVER := tests/deploy/apiserver
+
+.cache/go/.api-server: $(API_SERVER)/go.mod $(API_SERVER)/go.sum
+	cd $(API_SERVER) && $(GOBUILD) build -mod=readonly -trimpath -ldflags="-s -w" -o $(GOBIN)/etcd go.etcd.io/etcd/server/v3
+	cd $(API_SERVER) && version=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes) \
+	  && $(GOBUILD) build -mod=readonly -trimpath -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$$version" \
+	    -o $(GOBIN)/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 	@touch $@

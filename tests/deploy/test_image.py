@@ -1,0 +1,214 @@
+"""The image: built as deploy/Dockerfile says, run with the rights of a pod, and attacked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from broker import free_ports
+from containers import Container, Store, built
+from made_up import Trace, chat
+
+from collector.demo.judge import Faults, StandInJudge, serve_judge
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+INSTALLED = """
+import importlib.metadata, json
+print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in importlib.metadata.distributions()}))
+"""
+EXTENSIONS = """
+import importlib, os, pathlib, site
+for root in (*site.getsitepackages(), os.path.dirname(os.__file__) + "/lib-dynload"):
+    for path in pathlib.Path(root).rglob("*.so"):
+        name = ".".join(path.relative_to(root).with_name(path.name.partition(".")[0]).parts)
+        if ".libs." not in name and "_test" not in name and name != "zstandard._cffi": # for other Pythons
+            importlib.import_module(name)
+            print(name)
+"""
+WRITABLE = """
+import os
+for root, folders, _ in os.walk("/"):
+    folders[:] = [each for each in folders if (root, each) not in {("/", "proc"), ("/", "sys"), ("/", "dev"), ("/", "run"), ("/var", "tmp")}]
+    if os.access(root, os.W_OK):
+        print(root)
+"""
+AUTHORITIES = "import ssl; print(ssl.create_default_context().cert_store_stats()['x509_ca'])"
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[Store]:
+    with built() as store:
+        yield store
+
+
+def _configured(folder: Path, judge: str, **changes: Any) -> tuple[str, str, tuple[str, ...]]:
+    """The addresses for OTLP and metrics, and the options that mount a configuration and a folder for /data."""
+    otlp, metrics = free_ports(2)
+    values = {
+        "log": {"kind": "sqlite", "path": "/data/evalstream.db"},
+        "receive": {"otlp_http": {"port": otlp}},
+        "assemble": {"idle_timeout": "200ms", "allowed_lateness": "5s"},
+        "judges": {"stand-in": {"model": "stand-in", "base_url": judge}},
+        "evaluators": {
+            "helpful": {
+                "kind": "g_eval",
+                "criteria": "Does the actual output answer the input?",
+                "evaluation_params": ["input", "actual_output"],
+            }
+        },
+        "monitors": {"all": {"evaluators": ["helpful"]}},
+        "export": {"prometheus": {"port": metrics}},
+    }
+    path = folder / "evalstream.yaml"
+    path.write_text(yaml.safe_dump(values | changes))
+    data = folder / "data"
+    data.mkdir()
+    data.chmod(0o777)
+    options = (f"--volume={path}:/etc/evalstream/evalstream.yaml:ro", f"--volume={data}:/data")
+    environment = f"--env=EVALSTREAM_METRICS_PORT={metrics}"
+    return f"http://127.0.0.1:{otlp}", f"http://127.0.0.1:{metrics}/metrics", (*options, environment)
+
+
+def _send(address: str) -> None:
+    trace = Trace(start=time.time_ns())
+    trace.span(1, "chat", chat("What is the capital of France?", "The capital of France is Paris."))
+    for piece in trace.pieces():
+        request = urllib.request.Request(
+            f"{address}/v1/{piece.signal}", data=piece.value, headers={"Content-Type": "application/x-protobuf"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            assert answer.status == 200
+
+
+async def _until_healthy(container: Container) -> None:
+    async with asyncio.timeout(60):
+        while not await asyncio.to_thread(container.healthy):
+            await asyncio.sleep(0.2)
+
+
+async def _until_scored(metrics: str) -> str:
+    """The line of Prometheus with a score, once there is one."""
+    async with asyncio.timeout(60):
+        while True:
+            text = await asyncio.to_thread(lambda: urllib.request.urlopen(metrics, timeout=5).read().decode())
+            found = re.search(r'^gen_ai_evaluation_score_count\{.*evaluator="helpful".*\} 1\.0$', text, re.MULTILINE)
+            if found:
+                return found[0]
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize("user", ["10001:10001", "1000660000:0"], ids=["its-own", "any"])
+async def test_a_span_becomes_a_score_on_a_read_only_root_without_rights(image: Store, tmp_path: Path, user: str):
+    async with serve_judge() as judge:
+        otlp, metrics, options = _configured(tmp_path, judge)
+        with image.running(options=(*options, f"--user={user}")) as container:
+            await _until_healthy(container)
+            await asyncio.to_thread(_send, otlp)
+            await _until_scored(metrics)
+            begun = time.monotonic()
+            assert await asyncio.to_thread(container.stop, 30) == 0, container.log()
+            assert time.monotonic() - begun < 20
+    assert (tmp_path / "data" / "evalstream.db").stat().st_uid == int(user.partition(":")[0])
+
+
+async def test_sigterm_ends_it_within_its_grace_while_a_judge_hangs(image: Store, tmp_path: Path):
+    judge = StandInJudge(Faults(hang=True))
+    async with serve_judge(judge) as url:
+        otlp, _, options = _configured(tmp_path, url, evaluate={"shutdown_grace": "2s"})
+        with image.running(options=options) as container:
+            await _until_healthy(container)
+            await asyncio.to_thread(_send, otlp)
+            async with asyncio.timeout(60):
+                while not judge.calls:
+                    await asyncio.sleep(0.05)
+            assert await asyncio.to_thread(container.stop, 20) in (0, 1), container.log()
+
+
+def test_a_folder_that_it_may_not_write_is_one_sentence_and_status_2(image: Store, tmp_path: Path):
+    *_, options = _configured(tmp_path, "http://127.0.0.1:9/v1")
+    (tmp_path / "data").chmod(0o755)
+    done = image.run("run", "--config", "/etc/evalstream/evalstream.yaml", options=options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        r"evalstream: log: /data/evalstream\.db: .*; see that the folder exists and can be written\n", done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"monitor": {}},
+            "evalstream: /etc/evalstream/evalstream.yaml: monitor: unknown key; did you mean 'monitors'?\n",
+        ),
+        ({"monitors": {"all": {"evaluators": ["helpfull"]}}}, None),
+    ],
+    ids=["unknown-key", "unknown-evaluator"],
+)
+def test_a_wrong_file_is_one_sentence_and_status_2(image: Store, tmp_path: Path, changes: Any, message: str | None):
+    *_, options = _configured(tmp_path, "http://127.0.0.1:9/v1", **changes)
+    done = image.run(options=options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert message is None or done.stderr == message
+
+
+def test_without_a_file_it_says_which_one_it_looks_for(image: Store):
+    done = image.run()
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith("evalstream: /etc/evalstream/evalstream.yaml: ")
+
+
+def test_the_bill_of_materials_is_what_is_installed(image: Store):
+    bill = json.loads(_python(image, "print(open('/opt/evalstream/sbom.cdx.json').read())"))
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    listed = {each["name"]: each for each in bill["components"]}
+    installed = json.loads(_python(image, INSTALLED))
+    itself = bill["metadata"]["component"]
+    assert installed.pop(itself["name"]) == itself["version"]
+    assert {name: each["version"] for name, each in listed.items() if name in installed} == installed
+    for name in listed.keys() - installed.keys():
+        assert any(each["name"] == "uv:package:marker" for each in listed[name]["properties"]), (
+            f"{name} is for elsewhere"
+        )
+    for name, each in listed.items():
+        assert each["purl"] == f"pkg:pypi/{name}@{each['version']}"
+        assert all(file["hashes"] for file in each["externalReferences"]), name
+
+
+def test_every_library_loads_and_authorities_are_known(image: Store):
+    loaded = _python(image, EXTENSIONS).split()
+    assert {"uvloop.loop", "zstandard.backend_c", "grpc._cython.cygrpc", "_ssl", "_sqlite3"} <= set(loaded)
+    assert int(_python(image, AUTHORITIES)) > 100
+
+
+def test_only_data_and_tmp_can_be_written_to(image: Store):
+    assert _python(image, WRITABLE).split() == ["/tmp", "/data"]
+
+
+def test_it_is_small_and_has_nothing_to_break_out_with(image: Store):
+    described = image.described()
+    assert described["Size"] < 200e6
+    assert described["Config"]["User"] == "10001:10001"
+    for program in ("sh", "bash", "apt-get", "pip", "uv", "perl", "su"):
+        done = image.run(entrypoint=program)
+        assert done.returncode == 127, program
+    packages = _python(image, "print(open('/var/lib/dpkg/status').read())")
+    names = set(re.findall(r"^Package: (.+)$", packages, re.MULTILINE))
+    assert {"libc6", "libssl3", "zlib1g", "ca-certificates", "base-files"} <= names
+    assert names.isdisjoint({"dpkg", "apt", "bash", "perl-base", "coreutils"})
+
+
+def _python(image: Store, program: str) -> str:
+    done = image.run("-c", program, entrypoint="python")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
