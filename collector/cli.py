@@ -21,7 +21,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
-    "Run the service": ("run", "rules", "dead-letters", "retry", "export", "audit", "trace"),
+    "Run the service": ("run", "rules", "dead-letters", "retry", "rejudge", "export", "audit", "trace"),
     "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate", "diagnose"),
 }
 """The commands by heading, in the order of `evalstream --help`."""
@@ -433,6 +433,57 @@ def retry(
         selection=selection, reasons=tuple(reason or ()), max_usd=max_usd, dry_run=dry_run, again=again
     )
     raise typer.Exit(asyncio.run(retry_failed(_load(config), options, print)))
+
+
+@app.command()
+def rejudge(
+    config: ConfigFile = DEFAULT_CONFIG,
+    since: Annotated[
+        str, typer.Option("--from", help="Subjects that ended since: 2026-11-20T09:00 (UTC), or 24h or 7d ago.")
+    ] = "24h",
+    until: Annotated[
+        str | None, typer.Option("--to", help="Subjects that ended before, written likewise; now if left out.")
+    ] = None,
+    what: Annotated[
+        Literal["failed", "unscored", "all"],
+        typer.Option(
+            help="failed: what failed. unscored: also what was never judged by the evaluator, whatever its version. "
+            "all: also what was judged by another version."
+        ),
+    ] = "unscored",
+    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
+    monitor: Annotated[list[str] | None, typer.Option(help="Only this monitor; repeatable.")] = None,
+    max_usd: Annotated[
+        float | None,
+        typer.Option(
+            "--max-usd", min=0, help="The most that judging this stretch may cost, earlier runs of it included."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")] = False,
+) -> None:
+    """Judge the past: a new evaluator, or what is missing.
+
+    The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics.
+    Run the same command again to resume: nothing is judged twice.
+    """
+    import asyncio
+
+    from collector.commands.rejudge.rejudge import RejudgeOptions
+    from collector.commands.rejudge.rejudge import rejudge as rejudge_past
+    from collector.evaluate.retry.past_jobs import Stretch
+
+    begin, end = _parse_moment("--from", since), _parse_moment("--to", until) or datetime.now(UTC)
+    if begin is None or not begin < end:
+        raise ConfigError("--from and --to: the stretch must begin before it ends")
+    options = RejudgeOptions(
+        stretch=Stretch(begin, end),
+        what=what,
+        monitors=tuple(monitor or ()),
+        evaluators=tuple(evaluator or ()),
+        max_usd=max_usd,
+        dry_run=dry_run,
+    )
+    raise typer.Exit(asyncio.run(rejudge_past(_load(config), options, print)))
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from evaluators.cases import Conversation, Json, Turn
@@ -25,6 +26,7 @@ def make_record(
     sampling: Sampling = _CERTAIN,
     supersedes: tuple[str, ...] = (),
     retry: Retry | None = None,
+    happened_at: datetime | None = None,
     attributes: Mapping[str, Json] | None = None,
 ) -> Evaluation:
     """The record of a result. See `evaluators.identity` for the id and the version."""
@@ -43,6 +45,7 @@ def make_record(
         retry=retry,
         started_at=result.started_at,
         ended_at=result.ended_at,
+        happened_at=happened_at,
         attributes=dict(attributes or {}),
         **_outcome(evaluator, result),
     )

@@ -139,6 +139,8 @@ class Evaluation:
     `evaluator_version` is another one where the evaluator's definition, its prompts or its judge's model is another.
     `supersedes` are the ids of evaluations that this one stands in for: of the same conversation, before turns came.
     Where `retry` is there, the first of them failed, and this one was made in its place: the two count once.
+    `happened_at` is when the subject ended, where it was judged as part of the past (a backfill): such an evaluation
+    belongs to that time, not to when it was made.
     """
 
     evaluation_id: str
@@ -167,7 +169,13 @@ class Evaluation:
     retry: Retry | None = None
     started_at: datetime
     ended_at: datetime
+    happened_at: datetime | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def time(self) -> datetime:
+        """The time that the evaluation belongs to: when it was made, of a backfill when its subject ended."""
+        return self.happened_at or self.ended_at
 
 
 Opinion = Literal["agree", "disagree"]

@@ -14,7 +14,7 @@ from collector.config.loading import Config
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.retry.owed import OwedEvaluation, OwedEvaluations, read_owed
 from collector.evaluate.retry.past_subjects import case_of, turns_in_log
-from collector.evaluate.retry.request import RetryRequest, append_requests, reason_of, requested_ids
+from collector.evaluate.retry.request import PastRequest, RetryRequest, append_requests, reason_of, requested_ids
 from collector.logs.log import Log, LogUnavailable
 from collector.service.open_logs import open_logs
 from collector.service.plan_builder import expected_usd
@@ -146,7 +146,7 @@ async def _request(turns: Log, chosen: Sequence[OwedEvaluation]) -> _Requests:
     return made
 
 
-async def _append(turns: Log, requests: Sequence[tuple[RetryRequest, int]]) -> Sequence[RetryRequest]:
+async def _append(turns: Log, requests: Sequence[tuple[RetryRequest, int]]) -> Sequence[PastRequest]:
     problems: list[LogUnavailable] = []
     try:
         async with asyncio.timeout(PATIENCE):

@@ -21,12 +21,20 @@ EXAMPLES = 5
 _TABLES = """
 CREATE TABLE due (
     id TEXT PRIMARY KEY, partition INTEGER, trigger_offset INTEGER, monitor TEXT, evaluator TEXT, probability REAL,
-    state TEXT DEFAULT ''
+    requested INTEGER, state TEXT DEFAULT ''
 ) WITHOUT ROWID;
-CREATE TABLE done (id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, number INTEGER)
-    WITHOUT ROWID;
+CREATE TABLE done (
+    id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, backfill INTEGER, number INTEGER
+) WITHOUT ROWID;
 CREATE TABLE replaced (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+
+_ADD_DUE = """
+INSERT INTO due VALUES (?, ?, ?, ?, ?, ?, ?, '') ON CONFLICT (id) DO UPDATE
+SET trigger_offset = excluded.trigger_offset, probability = excluded.probability, requested = 1
+WHERE excluded.requested
+"""
+"""A turn of the past makes an evaluation due that nobody has to make, until `rejudge` requests it."""
 
 _COMPARE = """
 CREATE INDEX by_evaluator ON due (partition, monitor, evaluator, trigger_offset);
@@ -37,7 +45,7 @@ CREATE TABLE comparable AS
         SELECT due.partition, due.monitor, due.evaluator, min(trigger_offset) AS first_match,
             coalesce(max(CASE WHEN abs(due.probability - done.probability) > 1e-9 THEN trigger_offset + 1 END), 0)
                 AS changed
-        FROM due JOIN done USING (id) GROUP BY 1, 2, 3
+        FROM due JOIN done USING (id) WHERE NOT backfill GROUP BY 1, 2, 3
     );
 """
 
@@ -45,14 +53,15 @@ _STATES = """
 SELECT monitor, evaluator, CASE
     WHEN state != '' THEN state
     WHEN trigger_offset >= :done_below THEN 'in flight'
-    WHEN first IS NULL OR trigger_offset < first THEN 'not compared'
+    WHEN NOT requested AND (first IS NULL OR trigger_offset < first) THEN 'not compared'
     ELSE 'missing' END AS what, count(*)
 FROM due LEFT JOIN comparable USING (partition, monitor, evaluator) WHERE partition = :partition GROUP BY 1, 2, 3
 """
 
 _MISSING = """
-SELECT id, trigger_offset FROM due JOIN comparable USING (partition, monitor, evaluator)
-WHERE partition = :partition AND state = '' AND trigger_offset < :done_below AND trigger_offset >= first
+SELECT id, trigger_offset FROM due LEFT JOIN comparable USING (partition, monitor, evaluator)
+WHERE partition = :partition AND state = '' AND trigger_offset < :done_below
+    AND (requested OR trigger_offset >= first)
     AND monitor = :monitor AND evaluator = :evaluator
 ORDER BY trigger_offset LIMIT :examples
 """
@@ -113,9 +122,9 @@ class EvaluationAudit:
         """Evaluations that a partition of the turns log makes due."""
         for job in jobs:
             self._database.execute(
-                "INSERT OR IGNORE INTO due VALUES (?, ?, ?, ?, ?, ?, '')",
+                _ADD_DUE,
                 [job.evaluation_id, partition, job.trigger_offset, job.monitor.name, job.assignment.evaluator.name,
-                 job.sampling.probability],
+                 job.sampling.probability, job.happened_at is not None],
             )  # fmt: skip
             if job.supersedes:
                 self._database.executemany(
@@ -125,9 +134,9 @@ class EvaluationAudit:
     def add_done(self, evaluation: Evaluation) -> None:
         """An evaluation of the evaluations log."""
         self._database.execute(
-            "INSERT INTO done VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
+            "INSERT INTO done VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1",
             [evaluation.evaluation_id, evaluation.monitor, evaluation.evaluator, evaluation.outcome,
-             evaluation.sampling.probability],
+             evaluation.sampling.probability, evaluation.happened_at is not None],
         )  # fmt: skip
 
     def balances(self, done_below: Mapping[int, int]) -> list[Balance]:

@@ -27,6 +27,7 @@ def evaluation_of(job: Job, case: Turn | Conversation, result: Result) -> Evalua
         sampling=job.sampling,
         supersedes=job.supersedes,
         retry=job.retry,
+        happened_at=job.happened_at,
         attributes=_attributes(job, case),
     )
 

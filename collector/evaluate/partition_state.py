@@ -22,7 +22,7 @@ from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
-from collector.evaluate.retry.request import is_retry_request, parse_retry_request
+from collector.evaluate.retry.request import BackfillRequest, PastRequest, is_retry_request, parse_request
 from collector.evaluate.sampling.population import Population
 from collector.logs.log import StoredRecord
 from collector.records.attributes import with_declared
@@ -30,6 +30,7 @@ from collector.records.json import turn_from_json
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate
+from evaluators.identity import subject_id_of
 from evaluators.judge import NoJudge
 from evaluators.results import Evaluation, Sampling, Score
 
@@ -118,7 +119,7 @@ class PartitionState:
         elif record.is_tick:
             jobs += self._advance(record.timestamp, record.offset)
         elif is_retry_request(record):
-            jobs += self._retry_jobs(record, replay_point)
+            jobs += self._requested_jobs(record, replay_point)
         elif record.headers != CONTROL_HEADERS:
             jobs += await self._apply_turn(record, replay_point)
         return jobs + self._apply_controls_up_to(self.next_offset)
@@ -244,25 +245,37 @@ class PartitionState:
             fallback=fallback,
         )
 
-    def _retry_jobs(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
-        """The job of a request to make a failed evaluation again."""
+    def _requested_jobs(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
+        """The job of a request for an evaluation of a past subject."""
         try:
-            request = parse_retry_request(record.value)
-            monitor, each = self._assignment_of(request.failed)
+            request = parse_request(record.value)
+            past = request if isinstance(request, BackfillRequest) else request.failed
+            monitor, each = self._assignment_of(past)
         except BadInput as error:
             self.on_bad_record(record, error)
             return
-        failed, case = request.failed, request.case
-        self.outcomes.count_evaluation(monitor.name, each.evaluator.name, "retried")
-        if failed.evaluation_id in self._retries:
-            self.outcomes.count_evaluation(monitor.name, each.evaluator.name, "duplicate")
-            return
-        self._retries[failed.evaluation_id] = request.evaluation_id
-        if len(self._retries) > _RETRIES:
-            self._retries.popitem(last=False)
-        fallback = self._reduction(monitor.name).fallback and each.fallback is not None
-        yield Job(
-            evaluation_id=request.evaluation_id,
+        names = monitor.name, each.evaluator.name
+        if isinstance(request, BackfillRequest):
+            self.outcomes.count_evaluation(*names, "backfilled")
+        else:
+            self.outcomes.count_evaluation(*names, "retried")
+            if past.evaluation_id in self._retries:
+                self.outcomes.count_evaluation(*names, "duplicate")
+                return
+            self._retries[past.evaluation_id] = request.evaluation_id
+            if len(self._retries) > _RETRIES:
+                self._retries.popitem(last=False)
+        yield self._requested_job(request, monitor, each, replay_point)
+
+    def _requested_job(
+        self, request: PastRequest, monitor: Monitor, each: Assignment, replay_point: ReplayPoint
+    ) -> Job:
+        case, backfill, happened_at = request.case, isinstance(request, BackfillRequest), request.happened_at
+        past = request if isinstance(request, BackfillRequest) else request.failed
+        # A backfill has the id that the turn would have led to by the definition of now, so that it is made once even
+        # where the command was given another configuration than the service.
+        return Job(
+            evaluation_id=each.evaluation_id(*subject_id_of(case)) if backfill else request.evaluation_id,
             monitor=monitor,
             assignment=each,
             case=lambda: case,
@@ -270,22 +283,23 @@ class PartitionState:
             trigger_offset=replay_point.offset,
             triggered_at=self._timestamp,
             size=self._size,
-            sampling=failed.sampling,
-            fallback=fallback,
+            sampling=past.sampling,
+            fallback=happened_at is None and self._reduction(monitor.name).fallback and each.fallback is not None,
             supersedes=request.supersedes,
-            retry=request.retry,
-            attributes={name: value for name, value in failed.attributes.items() if name != FALLBACK_ATTRIBUTE},
+            retry=None if isinstance(request, BackfillRequest) else request.retry,
+            happened_at=happened_at,
+            attributes={name: value for name, value in past.attributes.items() if name != FALLBACK_ATTRIBUTE},
         )
 
-    def _assignment_of(self, failed: Evaluation) -> tuple[Monitor, Assignment]:
+    def _assignment_of(self, past: Evaluation | BackfillRequest) -> tuple[Monitor, Assignment]:
         """The monitor and the evaluator of a past evaluation.
 
         Raises:
             BadInput: the configuration has them no longer.
         """
         for monitor in self._plan.monitors:
-            for each in monitor.of_scope(failed.scope):
-                if (monitor.name, each.evaluator.name) == (failed.monitor, failed.evaluator):
+            for each in monitor.of_scope(past.scope):
+                if (monitor.name, each.evaluator.name) == (past.monitor, past.evaluator):
                     return monitor, each
         raise BadInput("an evaluation is to be made again, but its monitor does not use its evaluator any more")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, get_args
 
@@ -182,6 +183,7 @@ class Job:
     evaluation is in the ledger. `trigger_offset` is the offset of the record that triggered it, `triggered_at` the time
     (s since the epoch) at which the log took that. `size` is about how many bytes its case takes while it waits.
     `supersedes` are evaluations of fewer turns of the same conversation, and a failed one of which this is the `retry`.
+    `happened_at` is there for a backfill: when its subject ended. It is paid for apart from budgets, and not shed.
     """
 
     evaluation_id: str
@@ -196,6 +198,7 @@ class Job:
     fallback: bool = False
     supersedes: tuple[str, ...] = ()
     retry: Retry | None = None
+    happened_at: datetime | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @property

@@ -45,6 +45,7 @@ def _own(evaluation: Evaluation) -> Iterator[tuple[str, Value | None]]:
     yield "evalstream.evaluation.id", evaluation.evaluation_id
     yield "evalstream.evaluator.version", evaluation.evaluator_version
     yield "evalstream.evaluation.supersedes", evaluation.supersedes or None
+    yield "evalstream.evaluation.backfill", True if evaluation.happened_at else None
     yield "evalstream.evaluation.attempt", evaluation.retry.attempt if evaluation.retry else None
     yield "evalstream.monitor", evaluation.monitor
     yield "evalstream.scope", evaluation.scope

@@ -66,7 +66,7 @@ def _event(evaluation: Evaluation, *, explanation: bool) -> LogRecord:
     ended = _nanoseconds(evaluation.ended_at)
     failed = evaluation.outcome == "failed"
     return LogRecord(
-        time_unix_nano=ended,
+        time_unix_nano=_nanoseconds(evaluation.time),
         observed_time_unix_nano=ended,
         severity_number=SeverityNumber.SEVERITY_NUMBER_WARN if failed else SeverityNumber.SEVERITY_NUMBER_INFO,
         event_name=EVENT_NAME,
@@ -77,6 +77,7 @@ def _event(evaluation: Evaluation, *, explanation: bool) -> LogRecord:
 
 
 def _span(evaluation: Evaluation, *, explanation: bool) -> Span:
+    started = evaluation.happened_at or evaluation.started_at  # a week later, it would make the trace a week long
     return Span(
         trace_id=_id(evaluation.subject.trace_id, 16),
         span_id=span_id(evaluation.evaluation_id),
@@ -84,8 +85,8 @@ def _span(evaluation: Evaluation, *, explanation: bool) -> Span:
         flags=_REMOTE_PARENT,
         name=SPAN_NAME.format(evaluator=evaluation.evaluator),
         kind=Span.SpanKind.SPAN_KIND_INTERNAL,
-        start_time_unix_nano=_nanoseconds(evaluation.started_at),
-        end_time_unix_nano=_nanoseconds(evaluation.ended_at),
+        start_time_unix_nano=_nanoseconds(started),
+        end_time_unix_nano=_nanoseconds(started + (evaluation.ended_at - evaluation.started_at)),
         attributes=_attributes(evaluation, explanation=explanation),
         links=_links(evaluation),
         status=_status(evaluation),

@@ -26,6 +26,7 @@ from collector.telemetry.series import (
     EVALUATION_DURATION,
     EVALUATION_WEIGHT,
     EVALUATIONS,
+    EVALUATIONS_BACKFILLED,
     EVALUATIONS_RETRIED,
     EVALUATOR_INFO,
     EVIDENCE_W,
@@ -135,7 +136,15 @@ class PrometheusExporter:
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
         for evaluation in batch:
-            self._count(evaluation)
+            if evaluation.happened_at is None:
+                self._count(evaluation)
+            else:  # a counter has no past: what happened last week would count as of now
+                self._count_backfill(evaluation)
+
+    def _count_backfill(self, evaluation: Evaluation) -> None:
+        labels = (evaluation.evaluator, evaluation.evaluator_version, evaluation.monitor, evaluation.outcome)
+        self._telemetry.counter(EVALUATIONS_BACKFILLED, *labels).inc()
+        self._count_work(evaluation)
 
     def _count(self, evaluation: Evaluation) -> None:
         labels = (

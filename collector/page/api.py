@@ -112,7 +112,7 @@ class PageApi:
             "excerpt": excerpt(self.view, listed)[:_EXCERPT] if text else "",
             "conversation_id": judged.subject.conversation_id,
             "turn_id": judged.subject.turn_id,
-            "ended_at": judged.ended_at.timestamp(),
+            "ended_at": judged.time.timestamp(),
             "label": _label(listed.label),
         }
 

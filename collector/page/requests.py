@@ -93,7 +93,7 @@ def _matching(view: View, filters: Filters, now: float, *, text: bool) -> Iterat
         judged = each.evaluation
         if (
             each.superseded_by is None  # what was made in its place is listed
-            and judged.ended_at.timestamp() >= oldest
+            and judged.time.timestamp() >= oldest
             and filters.monitor in ("", judged.monitor)
             and filters.evaluator in ("", judged.evaluator)
             and _has_outcome(each, filters.outcome)
@@ -148,7 +148,7 @@ def excerpt(view: View, listed: ListedEvaluation) -> str:
 def _rank(view: View, listed: ListedEvaluation) -> tuple[int, float, float]:
     """The worst scores first, then failures, then skips; among equals the newest first."""
     judged = listed.evaluation
-    newest = -judged.ended_at.timestamp()
+    newest = -judged.time.timestamp()
     if judged.score is None:
         return (1 if judged.outcome == "failed" else 2, 0.0, newest)
     watched = view.evaluators.get((judged.monitor, judged.evaluator))

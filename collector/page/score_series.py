@@ -149,7 +149,7 @@ class ScoreSeries:
 
     def add(self, evaluation: Evaluation) -> None:
         """An evaluation is in the ledger."""
-        time = evaluation.ended_at.timestamp()
+        time = evaluation.time.timestamp()
         self.newest = max(time, self.newest or 0.0)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
         along = self._add(evaluation, score, time) if score is not None else None
@@ -170,7 +170,7 @@ class ScoreSeries:
 
     def discount(self, evaluation: Evaluation) -> None:
         """Another evaluation stands in for this one, which has no score."""
-        time = evaluation.ended_at.timestamp()
+        time = evaluation.time.timestamp()
         for name, range_ in RANGES.items():
             column = self._rings[name].get(int(time // range_.width))
             if column is not None:

@@ -102,11 +102,14 @@ class View:
             return
         self.version += 1
         key = (evaluation.monitor, evaluation.evaluator)
-        self.score_series.setdefault(key, ScoreSeries()).add(evaluation)
-        if evaluation.ended_at.timestamp() >= self.started:
+        if not (evaluation.happened_at and "replay_of" in evaluation.attributes):  # the subject has its score there
+            self.score_series.setdefault(key, ScoreSeries()).add(evaluation)
+        if evaluation.time.timestamp() >= self.started:
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None:
             self._replace_failure(evaluation)
+        if evaluation.happened_at and evaluation.happened_at.timestamp() < timestamp - self._keep:
+            return  # older than anything that is listed
         self._listed[evaluation.evaluation_id] = ListedEvaluation(
             evaluation, partition, position, timestamp, self._labels.get(evaluation.evaluation_id)
         )
@@ -122,7 +125,7 @@ class View:
         failed.superseded_by = retried.evaluation_id
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
         self.score_series[key].discount(failed.evaluation)
-        if failed.evaluation.ended_at.timestamp() >= self.started:
+        if failed.evaluation.time.timestamp() >= self.started:
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, reason_prefix(failed.evaluation))])
 
     def add_label(self, label: Label) -> None:

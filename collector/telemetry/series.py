@@ -134,6 +134,13 @@ EVALUATIONS_RETRIED = Series(
     "a failure and under its new outcome: subtract this to count it once. Weights and means have it once.",
     (*_EVALUATION, "reason"),
 )
+EVALUATIONS_BACKFILLED = Series(
+    "evalstream_evaluations_backfilled_total",
+    "counter",
+    "Evaluations of the past that `evalstream rejudge` requested, by outcome. No other metric of scores, weights and "
+    "verdicts has them; tokens, calls, seconds and cost do.",
+    ("evaluator", "evaluator_version", "monitor", "outcome"),
+)
 EVALUATION_WEIGHT = Series(
     "evalstream_evaluation_weight_total",
     "counter",
@@ -488,7 +495,8 @@ EVALUATIONS_DUE = Series(
     "evalstream_evaluations_due_total",
     "counter",
     "Evaluations that became due in this process, by origin: matched (a turn came, or a conversation closed), "
-    "resumed (left unfinished by an earlier owner of the partition), retried (it had failed, and was requested again).",
+    "resumed (left unfinished by an earlier owner of the partition), retried (it had failed, and was requested again), "
+    "backfilled (`evalstream rejudge` requested it).",
     ("monitor", "evaluator", "origin"),
 )
 EVALUATIONS_STARTED = Series(

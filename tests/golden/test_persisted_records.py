@@ -40,7 +40,7 @@ from collector.evaluate.plan import Assignment, Monitor, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
-from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_retry_request
+from collector.evaluate.retry.request import RETRY_HEADERS, BackfillRequest, RetryRequest, parse_request
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.logs.kafka import KafkaLog, KafkaSource
@@ -66,7 +66,7 @@ from collector.telemetry.registry import Telemetry
 from evaluators.cases import Conversation, Feedback, Message, TokenCount, ToolCall, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.identity import retry_id
-from evaluators.results import Retry
+from evaluators.results import Retry, Sampling
 from evaluators.testing import ScriptedJudge, a_moment
 
 HERE = Path(__file__).parent / "persisted"
@@ -139,6 +139,17 @@ CASES: Mapping[str, Any] = {
     ),
     "retry request: turn": RetryRequest(failed(), Turn(turn_id="t2", input="Hi", actual_output="")),
     "retry request: conversation": RetryRequest(failed(), Conversation(conversation_id="c", turns=(Turn(turn_id="t2"),))),
+    "evaluation: of the past": scored(happened_at=AT),
+    "retry request: of the past": RetryRequest(failed(), Turn(turn_id="t2"), AT),
+    "retry request: backfill of a turn": BackfillRequest(
+        evaluation_id="3" * 32, monitor="all", evaluator="helpful", case=Turn(turn_id="t2", input="Hi", actual_output=""),
+        sampling=Sampling(probability=0.5), happened_at=AT,
+    ),
+    "retry request: backfill of a conversation": BackfillRequest(
+        evaluation_id="3" * 32, monitor="all", evaluator="helpful",
+        case=Conversation(conversation_id="c", turns=(Turn(turn_id="t2"),)),
+        sampling=Sampling(probability=0.5), happened_at=AT, supersedes=("1" * 32,), attributes={"replay_of": "2" * 32},
+    ),
     "label": label(),
     "dead letter: all there is": DeadLetter(
         letter_id="282cf92cf8614be0", stage="receive", source="chats", partition=3, position=41, at=1777896000.25,
@@ -163,7 +174,7 @@ READ: Mapping[str, Any] = {
     "conversation": conversation_from_json,
     "evaluation": evaluation_from_json,
     "label": label_from_json,
-    "retry request": parse_retry_request,
+    "retry request": parse_request,
 }
 
 

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from shown import Shown, showing
 
-from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_retry_request
+from collector.evaluate.retry.request import RETRY_HEADERS, RetryRequest, parse_request
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.page.server import MOST_CONNECTIONS, MOST_STREAMS, Page
@@ -95,7 +95,7 @@ def retry_path(judged: Evaluation) -> str:
 
 async def requests_in(shown: Shown) -> list[RetryRequest]:
     return [
-        parse_retry_request(record.value)
+        parse_request(record.value)
         for partition in range(2)
         async for batch in shown.turns.read(partition, 0)
         for record in batch

@@ -207,7 +207,7 @@ class WatchFold:
         except BadInput:
             return  # the exporters count it
         detector = self._stage.targets.get((evaluation.monitor, evaluation.evaluator))
-        if evaluation.score is None or detector is None:
+        if evaluation.score is None or detector is None or evaluation.happened_at is not None:
             return
         if evaluation.evaluation_id in self._seen:
             return  # an append that was made twice

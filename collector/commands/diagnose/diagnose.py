@@ -120,7 +120,7 @@ async def _read(log: Log, options: DiagnoseOptions, names: Sequence[str]) -> lis
                 evaluation.monitor == options.monitor
                 and evaluation.evaluator in names
                 and evaluation.score is not None
-                and options.reference <= evaluation.ended_at < options.until
+                and options.reference <= evaluation.time < options.until
                 and REPLAY_OF not in evaluation.attributes
             ):
                 scores[evaluation.evaluation_id] = evaluation
@@ -136,8 +136,8 @@ def _diagnose(
     evaluators: int,
 ) -> Diagnosis | None:
     own = [each for each in evaluations if each.evaluator == name]
-    before = [_item(each, attributes) for each in own if each.ended_at < options.since]
-    after = [_item(each, attributes) for each in own if each.ended_at >= options.since]
+    before = [_item(each, attributes) for each in own if each.time < options.since]
+    after = [_item(each, attributes) for each in own if each.time >= options.since]
     if min(len({each.conversation for each in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
         return None
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"

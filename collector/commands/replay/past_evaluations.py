@@ -82,7 +82,7 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
         known += 1
         superseded.update(each.evaluation.supersedes)
         if selection.matches(each.evaluation):
-            key = _subject(each.evaluation)
+            key = subject_key(each.evaluation)
             rival = newest.get(key)
             if rival is None or rival.evaluation.ended_at <= each.evaluation.ended_at:
                 newest[key] = each
@@ -91,7 +91,7 @@ def select(past: Iterable[PastEvaluation], selection: EvaluationFilter) -> Selec
     return SelectedEvaluations(scored, len(current) - len(scored), known)
 
 
-def _subject(evaluation: Evaluation) -> tuple[Hashable, ...]:
+def subject_key(evaluation: Evaluation) -> tuple[Hashable, ...]:
     """The evaluator and its subject. Several parts of a conversation, told by their turns, are several subjects."""
     subject = evaluation.subject
     turns = () if evaluation.scope == "turn" else (subject.links, evaluation.attributes.get("turns"))

@@ -161,7 +161,7 @@ class Ledger:
             evaluation = evaluation_from_json(record.value)
         except BadInput:
             return  # the exporters report it
-        if evaluation.cost_usd:
+        if evaluation.cost_usd and evaluation.happened_at is None:  # a backfill is not paid from a budget
             self.costs.append((evaluation.monitor, evaluation.cost_usd, evaluation.ended_at.timestamp()))
 
     @property

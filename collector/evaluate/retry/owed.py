@@ -11,8 +11,8 @@ from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
 
-_UNMADE = frozenset({"shed", "over_budget"})
-"""Reasons for which a retry was skipped without being tried."""
+UNMADE = frozenset({"shed", "over_budget", "reference_missing"})
+"""Reasons for which an evaluation was skipped without being tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def is_owed(evaluation: Evaluation) -> bool:
     """Whether it failed, or is a retry that was not even tried."""
     if evaluation.outcome == "failed":
         return True
-    return evaluation.retry is not None and evaluation.reason in _UNMADE
+    return evaluation.retry is not None and evaluation.reason in UNMADE
 
 
 async def read_owed(log: Log, wanted: Callable[[Evaluation], bool]) -> OwedEvaluations:

@@ -1,4 +1,6 @@
-"""Requests to make failed evaluations again: records of the turns log, each with the failed evaluation and its subject.
+"""Requests for evaluations of past subjects: records of the turns log, each with its subject.
+
+A retry is made in place of a failed evaluation; a backfill is one that was not made, or not by this definition.
 
 Why in the turns log: its records lead to jobs, and what is pending of them holds the low watermark, so that a restart
 makes it again and the ledger recognizes it if it was made. A request needs no other machinery to be made once.
@@ -6,9 +8,10 @@ makes it again and the ledger recognizes it if it was made. A request needs no o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias, cast
 
 import orjson
 
@@ -19,12 +22,14 @@ from collector.records.json import (
     conversation_to_json,
     evaluation_from_json,
     evaluation_to_json,
+    record_of,
     turn_from_json,
     turn_to_json,
 )
-from evaluators.cases import Conversation, Turn
-from evaluators.identity import retry_id
-from evaluators.results import Evaluation, Retry
+from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.identity import conversation_id_of, retry_id
+from evaluators.records import to_json
+from evaluators.results import Evaluation, Retry, Sampling
 
 RETRY_HEADERS: Headers = (("retry", b"1"),)
 """The headers of a request: not a turn. Behind them may be others, where it was dead-lettered and redriven."""
@@ -38,15 +43,24 @@ def is_retry_request(record: StoredRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryRequest:
-    """A failed evaluation that is to be made again, and its subject."""
+    """A failed evaluation that is to be made again, and its subject.
+
+    `happened_at` is when the subject ended, where the new one belongs to that time (see `Evaluation`).
+    """
 
     failed: Evaluation
     case: Turn | Conversation
+    happened_at: datetime | None = None
 
     @property
     def evaluation_id(self) -> str:
         """The id of the new evaluation."""
         return retry_id(self.failed.evaluation_id)
+
+    @property
+    def evaluator(self) -> str:
+        """The evaluator's name."""
+        return self.failed.evaluator
 
     @property
     def supersedes(self) -> tuple[str, ...]:
@@ -61,16 +75,60 @@ class RetryRequest:
 
     def to_record(self, partition: int) -> Record:
         """The record to append: to the partition whose owner wrote the failed evaluation."""
-        plain = {"failed": orjson.Fragment(evaluation_to_json(self.failed))}
-        if isinstance(self.case, Turn):
-            plain["turn"] = orjson.Fragment(turn_to_json(self.case))
-        else:
-            plain["conversation"] = orjson.Fragment(conversation_to_json(self.case))
-        key = self.failed.subject.conversation_id.encode("utf-8", "replace")
-        return Record(key, orjson.dumps(plain), RETRY_HEADERS, partition)
+        plain: dict[str, Any] = {"failed": orjson.Fragment(evaluation_to_json(self.failed))}
+        if self.happened_at is not None:
+            plain["happened_at"] = self.happened_at
+        return _record(self.failed.subject.conversation_id, plain, self.case, partition)
 
 
-def parse_retry_request(value: bytes) -> RetryRequest:
+@dataclass(frozen=True, slots=True)
+class BackfillRequest:
+    """An evaluation of a subject that ended at `happened_at`, to be made as part of the past.
+
+    `evaluation_id` is that of the definition by which it was requested, `sampling` how the subject was drawn for it.
+    """
+
+    evaluation_id: str
+    monitor: str
+    evaluator: str
+    case: Turn | Conversation
+    sampling: Sampling
+    happened_at: datetime
+    supersedes: tuple[str, ...] = ()
+    attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def scope(self) -> Scope:
+        """What the evaluator judges."""
+        return "turn" if isinstance(self.case, Turn) else "conversation"
+
+    def to_record(self, partition: int) -> Record:
+        """The record to append: to the partition of the turns log that the subject is in."""
+        plain: dict[str, Any] = {
+            "backfill": self.evaluation_id,
+            "monitor": self.monitor,
+            "evaluator": self.evaluator,
+            "sampling": orjson.Fragment(to_json(self.sampling)),
+            "happened_at": self.happened_at,
+            "supersedes": self.supersedes,
+            "attributes": dict(self.attributes),
+        }
+        return _record(conversation_id_of(self.case), plain, self.case, partition)
+
+
+PastRequest: TypeAlias = RetryRequest | BackfillRequest
+"""A request for an evaluation of a past subject."""
+
+
+def _record(conversation_id: str, plain: dict[str, Any], case: Turn | Conversation, partition: int) -> Record:
+    if isinstance(case, Turn):
+        plain["turn"] = orjson.Fragment(turn_to_json(case))
+    else:
+        plain["conversation"] = orjson.Fragment(conversation_to_json(case))
+    return Record(conversation_id.encode("utf-8", "replace"), orjson.dumps(plain), RETRY_HEADERS, partition)
+
+
+def parse_request(value: bytes) -> PastRequest:
     """Read a request.
 
     Raises:
@@ -78,10 +136,23 @@ def parse_retry_request(value: bytes) -> RetryRequest:
     """
     try:
         plain = cast("dict[str, Any]", orjson.loads(value))
-        failed = evaluation_from_json(orjson.dumps(plain["failed"]))
         if "turn" in plain:
-            return RetryRequest(failed, turn_from_json(orjson.dumps(plain["turn"])))
-        return RetryRequest(failed, conversation_from_json(orjson.dumps(plain["conversation"])))
+            case = turn_from_json(orjson.dumps(plain["turn"]))
+        else:
+            case = conversation_from_json(orjson.dumps(plain["conversation"]))
+        if "backfill" not in plain:
+            happened_at = datetime.fromisoformat(plain["happened_at"]) if "happened_at" in plain else None
+            return RetryRequest(evaluation_from_json(orjson.dumps(plain["failed"])), case, happened_at)
+        return BackfillRequest(
+            evaluation_id=plain["backfill"],
+            monitor=plain["monitor"],
+            evaluator=plain["evaluator"],
+            case=case,
+            sampling=record_of(plain["sampling"], Sampling),
+            happened_at=datetime.fromisoformat(plain["happened_at"]),
+            supersedes=tuple(plain["supersedes"]),
+            attributes=plain["attributes"],
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"not a request to make an evaluation again: {type(error).__name__}") from None
 
@@ -93,13 +164,13 @@ def reason_of(evaluation: Evaluation) -> str:
     return (evaluation.reason or "").partition(":")[0]
 
 
-async def append_requests(turns: Log, requests: Iterable[tuple[RetryRequest, int]]) -> Sequence[RetryRequest]:
+async def append_requests(turns: Log, requests: Iterable[tuple[PastRequest, int]]) -> Sequence[PastRequest]:
     """Append requests, each with its partition; returns those that are larger than the log accepts.
 
     Raises:
         LogUnavailable: it cannot be written now. Appending some again does no harm.
     """
-    too_large: list[RetryRequest] = []
+    too_large: list[PastRequest] = []
     pairs = list(requests)
     for start in range(0, len(pairs), _AT_ONCE):
         batch = pairs[start : start + _AT_ONCE]
@@ -121,7 +192,7 @@ async def requested_ids(turns: Log) -> frozenset[str]:
         async for batch in turns.read(partition, 0):
             for record in filter(is_retry_request, batch):
                 try:
-                    names.add(parse_retry_request(record.value).evaluation_id)
+                    names.add(parse_request(record.value).evaluation_id)
                 except BadInput:
                     continue  # the evaluate stage dead-lettered it
     return frozenset(names)

@@ -67,7 +67,7 @@ class Dispatcher:
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None is indefinitely."""
-        if self._shed_after is None:
+        if self._shed_after is None or job.happened_at is not None:
             return None
         return max(0.0, job.triggered_at + self._shed_after - self._clock())
 
@@ -94,12 +94,12 @@ class Dispatcher:
         await append_with_retry(self._evaluations, record, self._backoff, since=since)
 
     def _reservation(self, job: Job, partition: int) -> BudgetReservation | Unlimited:
-        if self._budget is None:
+        if self._budget is None or job.happened_at is not None:
             return Unlimited()
         return BudgetReservation(self._budget, job, partition, self._clock)
 
     def _skip_reason(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
-        if self._shed_after is not None and self._clock() - job.triggered_at > self._shed_after:
+        if self.queue_timeout(job) == 0.0:
             return "shed"
         return None if reservation.reserve() else "over_budget"
 

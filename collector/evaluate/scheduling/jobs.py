@@ -92,7 +92,8 @@ class PartitionJobs:
     async def submit(self, job: Job) -> None:
         """Start a job that is not known. Waits while its judge's bulkhead is full: the back-pressure."""
         bulkhead = self._dispatcher.bulkheads.of(job.judge_name)
-        self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
+        if job.happened_at is None:  # what is stale is told by what began of the traffic of now
+            self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
         self._add_pending(
             job.evaluation_id,
             PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),

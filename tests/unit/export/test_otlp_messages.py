@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from evaluation_samples import SPAN, START, TRACE, failed, of_conversation, scored, skipped
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
@@ -146,3 +147,15 @@ def test_whole_numbers_stay_floats_and_odd_text_goes_out():
     assert isinstance(names["gen_ai.evaluation.score.value"], float)
     assert isinstance(names["evalstream.raw_score"], float)
     assert names["gen_ai.evaluation.score.label"] == "?"
+
+
+def test_a_backfill_has_the_time_of_its_subject() -> None:
+    past = START - timedelta(days=7)
+    of_the_past = scored(happened_at=past)
+    record = event(of_the_past)
+    at = STARTED - 7 * 86_400_000_000_000
+    assert (record.time_unix_nano, record.observed_time_unix_nano) == (at, ENDED)
+    assert attributes(record)["evalstream.evaluation.backfill"] is True
+    (resource,) = spans([of_the_past], service="judge").resource_spans
+    (span,) = resource.scope_spans[0].spans
+    assert (span.start_time_unix_nano, span.end_time_unix_nano) == (at, at + 1_500_000_000)

@@ -180,3 +180,14 @@ async def test_a_judge_that_calls_itself_otherwise_is_counted_once():
     seen = await exported(by(1, "a"), by(2, "a"), by(3, "b"), by(4, "a"), by(5, "b"), by(6, "c"))
     labels = {"evaluator": LABELS["evaluator"], "monitor": LABELS["monitor"]}
     assert seen.value("evalstream_judge_model_changes_total", **labels) == 2
+
+
+async def test_a_backfill_counts_its_work_and_nothing_of_now():
+    seen = await exported(scored(happened_at=scored().ended_at - timedelta(days=7)), watched=(WATCHED,))
+    for name in ("gen_ai_evaluation_score_count", "evalstream_estimator_w_total", "evalstream_evaluation_weight_total"):
+        assert not seen[name], name
+    version = {name: LABELS[name] for name in ("evaluator", "evaluator_version", "monitor")}
+    assert seen.value("evalstream_evaluations_backfilled_total", **version, outcome="scored") == 1
+    work = {name: LABELS[name] for name in ("evaluator", "monitor")}
+    assert seen.value("evalstream_judge_cost_usd_total", **work) == 0.002
+    assert seen.value("evalstream_judge_calls_total", **work) == 2

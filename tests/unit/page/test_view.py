@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from evaluation_samples import failed, label, scored, skipped
 
@@ -94,3 +94,30 @@ def test_a_partition_that_is_given_up_takes_its_evaluations_along():
     view.forget(1)
     assert ids(view) == [2, 4]
     assert view.lowest(1) is None
+
+
+def test_a_backfill_is_at_its_own_time_and_pushes_nothing_of_now_out_of_the_list():
+    ended = scored(1).ended_at
+    view = View([], evaluations=3, started=ended.timestamp())
+    view.add_evaluation(scored(1), 0, 1, ended.timestamp())
+    for number in range(2, 9):
+        past = ended - timedelta(days=3)
+        view.add_evaluation(scored(number, happened_at=past), 0, number, ended.timestamp())
+    view.add_evaluation(scored(9, happened_at=ended - timedelta(hours=2)), 0, 9, ended.timestamp())
+    assert ids(view) == [1, 9], "what is of today is listed"
+    series = view.score_series["helpdesk", "answers_question"]
+    scores = [column.within_column.scores for _, column in series.columns("7d", ended.timestamp()) if column]
+    assert scores == [7, 1, 1]
+    assert view.outcomes["helpdesk", "answers_question"].scored == 1, "outcomes are those of now"
+
+
+def test_the_curve_stays_with_the_verdict_of_the_time():
+    ended = scored(1).ended_at
+    view = View([])
+    view.add_evaluation(scored(1), 0, 1, ended.timestamp())
+    view.add_evaluation(scored(2, happened_at=ended, attributes={"replay_of": "1"}), 0, 2, ended.timestamp())
+    [column] = [
+        each for _, each in view.score_series["helpdesk", "answers_question"].columns("7d", ended.timestamp()) if each
+    ]
+    assert column.within_column.scores == 1
+    assert len(view) == 2

@@ -127,6 +127,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         size=1,
         replay_point=ReplayPoint(90),
         trigger_offset=100,
+        happened_at=None,
     )
     added: list[str] = []
     ledger = SimpleNamespace(add=added.append, end_offset=0, epoch=None)

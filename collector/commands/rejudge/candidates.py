@@ -1,0 +1,192 @@
+"""What is left to be made of a stretch, and why the rest is not."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from collector.commands.rejudge.known_evaluations import KnownEvaluations
+from collector.commands.replay.past_evaluations import REPLAY_OF, subject_key
+from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.retry.owed import OwedEvaluation, is_owed
+from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
+from collector.evaluate.retry.past_subjects import case_of, turns_in_log
+from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest
+from collector.logs.log import Log
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluation_record import subject_of
+from evaluators.identity import subject_id_of
+from evaluators.results import Evaluation
+
+What = Literal["failed", "unscored", "all"]
+
+_AT_ONCE = 10_000
+"""Failed evaluations whose subjects are in memory together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A request that could be made, to a partition of the turns log; `happened_at` orders them."""
+
+    request: PastRequest
+    partition: int
+    monitor: str
+    evaluator: str
+    happened_at: datetime
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """How many are not made, by why."""
+
+    expired: int = 0
+    unused: int = 0
+    not_drawn: int = 0
+
+
+@dataclass(slots=True)
+class Candidates:
+    """What of a stretch is to be made by a plan; `plan` has the wanted monitors and evaluators alone.
+
+    Iterate over it as often as needed, after `prepare`: each time it reads the turns log again, so that memory does not
+    grow with the stretch.
+    """
+
+    turns: Log
+    plan: Plan
+    controls: Mapping[int, Sequence[ControlRecord]]
+    known: KnownEvaluations
+    stretch: Stretch
+    what: What
+    requested: frozenset[str]
+    left_out: LeftOut = field(default_factory=LeftOut)
+    _again: list[Candidate] = field(default_factory=list[Candidate])
+    _superseded: set[str] = field(default_factory=set[str])
+    _lived: dict[tuple[str, str], tuple[datetime, datetime]] = field(
+        default_factory=dict[tuple[str, str], tuple[datetime, datetime]]
+    )
+
+    async def prepare(self) -> None:
+        """Look through the stretch once, for what depends on all of it."""
+        await self._find_owed()
+        if self.what == "failed":
+            return
+        for partition in range(self.turns.partitions):
+            async for each in self._due(partition):
+                self._superseded.update(each.job.supersedes)
+                if each.job.evaluation_id in self.known.live:
+                    names = _names(each)
+                    first, last = self._lived.get(names, (each.happened_at, each.happened_at))
+                    self._lived[names] = min(first, each.happened_at), max(last, each.happened_at)
+
+    def _due(self, partition: int) -> AsyncIterator[PastDueJob]:
+        return past_jobs(self.turns, partition, self.plan, self.controls[partition], self.stretch)
+
+    async def all(self) -> AsyncIterator[Candidate]:
+        """What is to be made and was not requested yet, about in the order of time."""
+        self.left_out.not_drawn = 0
+        partitions = () if self.what == "failed" else range(self.turns.partitions)
+        sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
+        waiting: list[tuple[datetime, int, Candidate]] = []
+        for number, source in enumerate(sources):
+            if (first := await anext(source, None)) is not None:
+                heapq.heappush(waiting, (first.happened_at, number, first))
+        seen: set[str] = set()
+        while waiting:
+            _, number, candidate = heapq.heappop(waiting)
+            if (following := await anext(sources[number], None)) is not None:
+                heapq.heappush(waiting, (following.happened_at, number, following))
+            name = candidate.request.evaluation_id
+            if name not in seen and name not in self.requested:
+                seen.add(name)
+                yield candidate
+
+    async def _new(self, partition: int) -> AsyncIterator[Candidate]:
+        """What was never made by this definition, with the draw that it has."""
+        async for each in self._due(partition):
+            job = each.job
+            name = job.assignment.evaluation_id(*subject_id_of(each.case))
+            if job.evaluation_id in self.known.ids or name in self.known.ids or job.evaluation_id in self._superseded:
+                continue
+            key = subject_key(_record_of(each))
+            if self.what == "unscored" and key in self.known.by_subject:
+                continue  # scored, or among the owed
+            first, last = self._lived.get(_names(each), (None, None))
+            if first is not None and last is not None and first <= each.happened_at <= last:
+                # The evaluator was at work then and did not draw it, by other rates than those of now. Together with
+                # what it drew, which weighs by its own rate, this one would count too much.
+                self.left_out.not_drawn += 1
+                continue
+            before = self.known.by_subject.get(key)
+            request = BackfillRequest(
+                evaluation_id=name,
+                monitor=job.monitor.name,
+                evaluator=job.assignment.evaluator.name,
+                case=each.case,
+                sampling=job.sampling,
+                happened_at=each.happened_at,
+                supersedes=job.supersedes,
+                attributes={**job.attributes, **({REPLAY_OF: before} if before else {})},
+            )
+            yield Candidate(request, partition, job.monitor.name, request.evaluator, each.happened_at)
+
+    async def _find_owed(self) -> None:
+        """The failures of the stretch, each with its subject."""
+        used = {(each.name, a.evaluator.name) for each in self.plan.monitors for a in each.assignments}
+        owed = [each for each in self.known.owed.values() if self._is_wanted(each.evaluation)]
+        usable = [each for each in owed if (each.evaluation.monitor, each.evaluation.evaluator) in used]
+        self.left_out.unused = len(owed) - len(usable)
+        for start in range(0, len(usable), _AT_ONCE):
+            batch = usable[start : start + _AT_ONCE]
+            turns = await turns_in_log(self.turns, {each.evaluation.subject.conversation_id for each in batch})
+            for each in batch:
+                self._add_owed(each, case_of(each.evaluation, turns))
+        self._again.sort(key=lambda each: each.happened_at)
+
+    def _is_wanted(self, evaluation: Evaluation) -> bool:
+        if evaluation.time < self.stretch.since:
+            return False  # it was made after its subject ended
+        if self.what == "failed" and not is_owed(evaluation):
+            return False
+        # With `all`, what failed by an earlier definition is made by that of now as something new.
+        version = self.known.versions[evaluation.evaluator]
+        return self.what != "all" or evaluation.evaluator_version == version
+
+    def _add_owed(self, owed: OwedEvaluation, case: Turn | Conversation | None) -> None:
+        if case is None:
+            self.left_out.expired += 1
+            return
+        failed = owed.evaluation
+        happened_at = failed.happened_at or ended_at(case, failed.started_at.astimezone(UTC).timestamp())
+        if happened_at in self.stretch:
+            request = RetryRequest(failed, case, happened_at)
+            self._again.append(Candidate(request, owed.partition, failed.monitor, failed.evaluator, happened_at))
+
+
+async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:
+    for each in candidates:
+        yield each
+
+
+def _names(due: PastDueJob) -> tuple[str, str]:
+    return due.job.monitor.name, due.job.assignment.evaluator.name
+
+
+def _record_of(due: PastDueJob) -> Evaluation:
+    """As much of the record as tells its subject."""
+    return Evaluation(
+        evaluation_id="",
+        evaluator=due.job.assignment.evaluator.name,
+        evaluator_version="",
+        scope=due.job.assignment.evaluator.scope,
+        monitor=due.job.monitor.name,
+        subject=subject_of(due.case),
+        outcome="skipped",
+        started_at=due.happened_at,
+        ended_at=due.happened_at,
+        attributes=due.job.attributes,
+    )

@@ -1,0 +1,202 @@
+"""`evalstream rejudge`: what a stretch of the past lacks, requested of the service, within a limit of US dollars."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from collector.commands.rejudge.candidates import Candidates, LeftOut, What
+from collector.commands.rejudge.known_evaluations import KnownEvaluations
+from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
+from collector.commands.score.spend_limit import require_prices
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError
+from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
+from collector.evaluate.retry.request import is_retry_request, parse_request
+from collector.logs.log import Log
+from collector.service.open_logs import Logs, open_logs
+from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd
+from collector.wording import plural, unknown
+
+DONE, FAILED = 0, 1
+PATIENCE = 120.0
+"""Seconds without any evaluation after which the command no longer waits for the service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejudgeOptions:
+    """The command's options: `what` is missing of subjects that ended in a stretch, of these evaluators (none: all).
+
+    `max_usd` is the limit of what all backfills of the stretch by these evaluators cost, earlier runs included.
+    """
+
+    stretch: Stretch
+    what: What = "unscored"
+    monitors: Collection[str] = ()
+    evaluators: Collection[str] = ()
+    max_usd: float | None = None
+    dry_run: bool = False
+    patience: float = PATIENCE
+
+
+async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], None]) -> int:
+    """Request what is missing, and follow it; the exit status: 1 if not all of it was made.
+
+    Raises:
+        ConfigError: the configuration stores nothing that could be judged, or has not what is named, or no limit.
+    """
+    versions = _versions(config, options)
+    async with open_logs(config.settings.log) as logs:
+        known = KnownEvaluations(versions, options.stretch)
+        await known.read(logs.evaluations)
+        requested = await _requested(logs.turns)
+        candidates = Candidates(
+            turns=logs.turns,
+            plan=plan_of(build_unasked_plan(config), options.monitors, options.evaluators),
+            controls={
+                partition: await control_records_in(logs.evaluations, partition)
+                for partition in range(logs.turns.partitions)
+            },
+            known=known,
+            stretch=options.stretch,
+            what=options.what,
+            requested=frozenset(requested),
+        )
+        await candidates.prepare()
+        expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in versions}
+        counts = Counter([(each.monitor, each.evaluator) async for each in candidates.all()])
+        outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
+        for line in _summary(counts, expected, known.spent_usd, outstanding):
+            say(line)
+        for line in _notes(candidates.left_out):
+            say(line)
+        wanted = sum(counts.values())
+        if options.dry_run or not (counts or outstanding):
+            say("nothing was requested (--dry-run)" if counts else "there is nothing to make")
+            return DONE
+        progress = await _carry_out(
+            logs, candidates, Money(options.max_usd, known.spent_usd, expected), outstanding, options, say
+        )
+    say(_conclusion(progress, wanted + len(outstanding), options))
+    complete = not (progress.out_of_money or progress.stalled or progress.too_large)
+    return DONE if complete and not candidates.left_out.expired else FAILED
+
+
+async def _carry_out(
+    logs: Logs,
+    candidates: Candidates,
+    money: Money,
+    outstanding: Mapping[str, str],
+    options: RejudgeOptions,
+    say: Callable[[str], None],
+) -> Progress:
+    window = RequestWindow(
+        logs.turns,
+        logs.evaluations,
+        money,
+        ends=candidates.known.ends,
+        outstanding=outstanding,
+        say=say,
+        patience=options.patience,
+    )
+    await window.carry_out(candidates.all())
+    return window.progress
+
+
+def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
+    """The wanted evaluators, each with its version of now."""
+    settings = config.settings
+    if settings.log.kind == "memory":
+        raise ConfigError("log.kind is memory, so turns end with the process; set log.kind to sqlite or kafka")
+    if not settings.store_text:
+        raise ConfigError(
+            f"{config.source}: store_text is false, so the texts are not stored and cannot be judged again; "
+            "set store_text: true for future traffic"
+        )
+    for name in options.monitors:
+        if name not in settings.monitors:
+            raise ConfigError(f"--monitor: {unknown('monitor', name, sorted(settings.monitors))}")
+    used = {
+        use.name
+        for name, monitor in settings.monitors.items()
+        if not options.monitors or name in options.monitors
+        for use in monitor.uses
+    }
+    for name in options.evaluators:
+        if name not in used:
+            raise ConfigError(f"--evaluator: {unknown('evaluator', name, sorted(used))}")
+    names = sorted(set(options.evaluators) or used)
+    judges = [judge for name in names if (judge := config.evaluators[name].judge) is not None]
+    if judges and options.max_usd is None and not options.dry_run:
+        raise ConfigError(
+            "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"
+        )
+    if options.max_usd is not None:
+        require_prices(config, judges)
+    return {name: evaluator_version_in(config, name) for name in names}
+
+
+async def _requested(turns: Log) -> dict[str, str]:
+    """The evaluators by id of the evaluations that requests in the turns log lead to, made already or not."""
+    names: dict[str, str] = {}
+    for partition in range(turns.partitions):
+        async for batch in turns.read(partition, 0):
+            for record in filter(is_retry_request, batch):
+                try:
+                    request = parse_request(record.value)
+                except BadInput:
+                    continue  # the evaluate stage dead-lettered it
+                names[request.evaluation_id] = request.evaluator
+    return names
+
+
+def _summary(
+    counts: Mapping[tuple[str, str], int],
+    expected: Mapping[str, float],
+    spent: float,
+    outstanding: Mapping[str, str],
+) -> list[str]:
+    lines = [
+        f"{monitor}  {evaluator}  {count:,}{_usd(count * expected[evaluator])}"
+        for (monitor, evaluator), count in sorted(counts.items())
+    ]
+    total = sum(count * expected[evaluator] for (_, evaluator), count in counts.items())
+    if counts:
+        lines.append(f"{plural(sum(counts.values()), 'evaluation')} to make{_usd(total)}")
+    if outstanding:
+        lines.append(f"{plural(len(outstanding), 'evaluation')} requested before and not made yet")
+    if spent:
+        lines.append(f"{spent:.2f} USD spent on this stretch by earlier runs")
+    return lines
+
+
+def _usd(amount: float) -> str:
+    return f"  (about {amount:.2f} USD)" if amount else ""
+
+
+def _notes(left_out: LeftOut) -> list[str]:
+    notes = (
+        (left_out.unused, "left out: their monitor does not use their evaluator any more"),
+        (left_out.expired, "left out: their turns have expired (log.retention)"),
+        (left_out.not_drawn, "left out: the evaluator was at work then and did not draw them"),
+    )
+    return [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
+
+
+def _conclusion(progress: Progress, wanted: int, options: RejudgeOptions) -> str:
+    outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(progress.outcomes.items()))
+    made = f"made {progress.made:,} of {wanted:,}{f' ({outcomes})' if outcomes else ''}"
+    spent = f", {progress.spent_usd:.4g} USD spent on this stretch" if progress.spent_usd else ""
+    if progress.stalled:
+        return (
+            f"{made}{spent}; no evaluation came for {options.patience:g} s: what is requested stays in the log for the "
+            "service (or is a dead letter: evalstream dead-letters list); run the same command again to resume"
+        )
+    if progress.out_of_money:
+        until = progress.covered_until
+        covered = f"; the stretch is judged up to {until:%Y-%m-%dT%H:%M:%SZ}" if until is not None else ""
+        return f"{made}{spent}: stopped by --max-usd {options.max_usd:g}{covered}; raise it and run the command again"
+    too_large = progress.too_large
+    large = f"; {plural(too_large, 'subject')} larger than a record of the log may be" if too_large else ""
+    return f"{made}{spent}{large}"

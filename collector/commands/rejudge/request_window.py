@@ -1,0 +1,162 @@
+"""Requests, few at a time: the next ones when the evaluations of the ones before are in the log, and are paid for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from collector.backoff import Backoff
+from collector.commands.rejudge.candidates import Candidate
+from collector.errors import BadInput
+from collector.evaluate.retry.request import append_requests
+from collector.logs.log import Log, LogUnavailable
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json
+from evaluators.results import Evaluation
+
+WINDOW = 32
+"""Requests whose evaluations are not made yet: more would delay the traffic of now behind them."""
+_POLL, _TALK, _HINT = 0.2, 10.0, 15.0
+_FEW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """The limit (US dollars; None: none), what is spent of it, and what an evaluation probably costs by evaluator."""
+
+    limit: float | None
+    spent: float
+    expected: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What became of the candidates. `covered_until` is when the last requested subject ended."""
+
+    requested: int = 0
+    made: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    too_large: int = 0
+    spent_usd: float = 0.0
+    out_of_money: bool = False
+    stalled: bool = False
+    covered_until: datetime | None = None
+
+
+class RequestWindow:
+    """Requests candidates and follows what becomes of them.
+
+    `outstanding` were requested before, each with its evaluator; `ends` is how far the evaluations log was read by
+    partition. Without an evaluation for `patience` seconds it gives up: what is requested is in the log all the same.
+    """
+
+    def __init__(
+        self,
+        turns: Log,
+        evaluations: Log,
+        money: Money,
+        *,
+        ends: Mapping[int, int],
+        outstanding: Mapping[str, str],
+        say: Callable[[str], None],
+        patience: float,
+    ) -> None:
+        self.progress = Progress(spent_usd=money.spent)
+        self._turns = turns
+        self._evaluations = evaluations
+        self._limit = money.limit
+        self._expected = dict(money.expected)
+        self._paid: dict[str, tuple[float, int]] = {}
+        self._ends = dict(ends)
+        self._outstanding = dict(outstanding)
+        self._say = say
+        self._patience = patience
+        self._idle = self._silent = 0.0
+
+    async def carry_out(self, candidates: AsyncIterator[Candidate]) -> None:
+        """Request all that the limit covers, and wait until it is made."""
+        batch: list[Candidate] = []
+        async for each in candidates:
+            while not self._is_affordable(each, batch) and (self._outstanding or batch):
+                await self._request(batch)
+                if not await self._follow():
+                    return
+            if not self._is_affordable(each, batch):
+                self.progress.out_of_money = True
+                break
+            batch.append(each)
+            if len(batch) + len(self._outstanding) >= WINDOW:
+                await self._request(batch)
+                while len(self._outstanding) >= WINDOW:
+                    if not await self._follow():
+                        return
+        await self._request(batch)
+        while self._outstanding:
+            if not await self._follow():
+                return
+
+    def _is_affordable(self, candidate: Candidate, batch: Collection[Candidate]) -> bool:
+        if self._limit is None:
+            return True
+        open_usd = sum(map(self._cost, self._outstanding.values())) + sum(self._cost(each.evaluator) for each in batch)
+        return self.progress.spent_usd + open_usd + self._cost(candidate.evaluator) <= self._limit
+
+    def _cost(self, evaluator: str) -> float:
+        """What an evaluation may cost: as much as the dearest of this run; before there are some, the estimate too."""
+        dearest, number = self._paid.get(evaluator, (0.0, 0))
+        return dearest if number >= _FEW else max(dearest, self._expected.get(evaluator, 0.0))
+
+    async def _request(self, batch: list[Candidate]) -> None:
+        if not batch:
+            return
+        pairs = [(each.request, each.partition) for each in batch]
+        too_large = await Backoff(cap=10.0).repeat(
+            lambda: append_requests(self._turns, pairs), LogUnavailable, action="writing to the turns log"
+        )
+        refused = {each.evaluation_id for each in too_large}
+        self.progress.too_large += len(refused)
+        self.progress.requested += len(batch) - len(refused)
+        self._outstanding |= {
+            each.request.evaluation_id: each.evaluator for each in batch if each.request.evaluation_id not in refused
+        }
+        self.progress.covered_until = max(each.happened_at for each in batch)
+        batch.clear()
+
+    async def _follow(self) -> bool:
+        """Wait a moment for evaluations; False if there were none for too long."""
+        await asyncio.sleep(_POLL)
+        before = len(self._outstanding)
+        await Backoff(cap=10.0).repeat(self._read, LogUnavailable, action="reading the evaluations log")
+        self._silent += _POLL
+        self._idle = 0.0 if len(self._outstanding) < before else self._idle + _POLL
+        if self._idle and abs(self._idle - _HINT) < _POLL / 2:
+            self._say("no evaluation is made: is the service running, and its judge available?")
+        if self._silent >= _TALK and not self._idle:
+            self._silent = 0.0
+            self._say(f"made {self.progress.made:,}, {self.progress.spent_usd:.2f} USD so far")
+        self.progress.stalled = self._idle >= self._patience
+        return not self.progress.stalled
+
+    async def _read(self) -> None:
+        for partition, start in list(self._ends.items()):
+            end = await self._evaluations.end_offset(partition)
+            if end == start:
+                continue
+            async for record in valid_evaluations(self._evaluations, partition, start):
+                try:
+                    self._settle(evaluation_from_json(record.value))
+                except BadInput:
+                    continue  # the exporters report it
+            self._ends[partition] = end
+
+    def _settle(self, evaluation: Evaluation) -> None:
+        if self._outstanding.pop(evaluation.evaluation_id, None) is None:
+            return
+        self.progress.made += 1
+        self.progress.outcomes[evaluation.outcome] = self.progress.outcomes.get(evaluation.outcome, 0) + 1
+        self.progress.spent_usd += evaluation.cost_usd or 0.0
+        if evaluation.cost_usd is not None:
+            dearest, number = self._paid.get(evaluation.evaluator, (0.0, 0))
+            self._paid[evaluation.evaluator] = (max(dearest, evaluation.cost_usd), number + 1)

@@ -1,0 +1,110 @@
+"""What past turns make due by the plan of now: the same fold as the stage's, over a part of the turns log.
+
+Because it is the same fold, with the decisions of the partition's owners, a subject is drawn as it was then wherever
+the plan is still the same, and has the probability, the revision and the id that it had then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from collector.errors import BadInput
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.plan import Job, Plan
+from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.retry.request import is_retry_request
+from collector.logs.log import Log
+from collector.records.epochs import CONTROL_HEADERS, Fence
+from evaluators.cases import Conversation, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class PastDueJob:
+    """An evaluation that a past record makes due, its subject, and when that ended."""
+
+    job: Job
+    partition: int
+    case: Turn | Conversation
+    happened_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Subjects that ended from `since` on and before `until`."""
+
+    since: datetime
+    until: datetime
+
+    def __contains__(self, moment: datetime) -> bool:
+        return self.since <= moment < self.until
+
+
+def plan_of(plan: Plan, monitors: Collection[str], evaluators: Collection[str]) -> Plan:
+    """The plan with these monitors and evaluators alone; no names mean all."""
+
+    def wanted(name: str, names: Collection[str]) -> bool:
+        return not names or name in names
+
+    return replace(
+        plan,
+        monitors=tuple(
+            replace(each, assignments=tuple(a for a in each.assignments if wanted(a.evaluator.name, evaluators)))
+            for each in plan.monitors
+            if wanted(each.name, monitors)
+        ),
+    )
+
+
+async def control_records_in(evaluations: Log, partition: int) -> Sequence[ControlRecord]:
+    """The decisions of a partition's owners that count."""
+    fence, controls = Fence(), list[ControlRecord]()
+    async for batch in evaluations.read(partition, 0):
+        for record in batch:
+            if fence.admits(record) and record.headers == CONTROL_HEADERS:
+                try:
+                    controls.append(parse_control_record(record.value))
+                except BadInput:
+                    continue  # a claim, or what a later version wrote
+    return controls
+
+
+async def past_jobs(
+    turns: Log, partition: int, plan: Plan, controls: Sequence[ControlRecord], stretch: Stretch
+) -> AsyncIterator[PastDueJob]:
+    """What a partition makes due of a stretch, in the log's order, up to the end as it is at the first step."""
+    state: PartitionState | None = None
+    has_conversations = any(monitor.of_scope("conversation") for monitor in plan.monitors)
+    since = stretch.since.timestamp()
+    async for batch in turns.read(partition, 0):
+        for record in batch:
+            if state is None:
+                # A conversation is assembled from its first turn on. A turn ended before the log took it.
+                if not has_conversations and record.timestamp < since:
+                    continue
+                state = PartitionState(plan, _start(turns, plan, record.offset, controls), controls)
+            if is_retry_request(record):
+                continue
+            for job in await state.apply(record):
+                case = job.case()
+                happened_at = ended_at(case, job.triggered_at)
+                if happened_at in stretch:
+                    yield PastDueJob(job, partition, case, happened_at)
+
+
+def _start(turns: Log, plan: Plan, offset: int, controls: Sequence[ControlRecord]) -> ReplayPoint:
+    """Where the fold begins. Budgets began with low rates, if there were any then."""
+    if any(each.rates is not None for each in controls):
+        return ReplayPoint(offset, rates=BudgetController(plan, turns.partitions).initial_rates())
+    return ReplayPoint(offset)
+
+
+def ended_at(case: Turn | Conversation, otherwise: float) -> datetime:
+    """When a subject ended; `otherwise` (s since the epoch) where its turns have no time."""
+    turns = (case,) if isinstance(case, Turn) else case.turns
+    times = [each.ended_at or each.started_at for each in turns]
+    known = [each for each in times if each is not None]
+    return max(known) if known else datetime.fromtimestamp(otherwise, UTC)

@@ -1,0 +1,130 @@
+"""A configuration with a stand-in judge, a service on it, and what is in its ledger: for tests of what is made again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.config.loading import load
+from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.logs.log import Record
+from collector.records.json import evaluation_from_json, turn_to_json
+from collector.service.app import Running, running
+from collector.service.open_logs import open_logs
+from evaluators.cases import Turn
+from evaluators.results import Evaluation
+
+BAD_REQUEST = Faults(reply=(400, '{"error": {"message": "this model takes no such question", "code": "bad"}}'))
+"""A judge that refuses each single request: the evaluation fails, and nothing waits."""
+TURNS = 4
+EVALUATIONS = 2 * TURNS + TURNS  # two turn evaluators, and one of conversations of one turn
+
+
+@dataclass
+class World:
+    """A folder with a configuration, and the judge that it names."""
+
+    folder: Path
+    judge: StandInJudge
+    settings: dict[str, Any]
+
+    def configure(self, **changes: Any) -> Path:
+        path = self.folder / "evalstream.yaml"
+        path.write_text(yaml.safe_dump(self.settings | changes))
+        return path
+
+    async def retry(self, *arguments: str) -> Result:
+        return await self.command("retry", "--failed", *arguments)
+
+    async def command(self, name: str, *arguments: str) -> Result:
+        command = [name, "-c", str(self.folder / "evalstream.yaml"), *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Running]:
+        async with running(load(self.folder / "evalstream.yaml"), {"evaluate", "export"}) as service:
+            yield service
+
+    async def ledger(self) -> list[Evaluation]:
+        async with open_logs(load(self.folder / "evalstream.yaml").settings.log) as logs:
+            return [
+                evaluation_from_json(record.value)
+                for partition in range(logs.evaluations.partitions)
+                async for batch in logs.evaluations.read(partition, 0)
+                for record in batch
+                if not record.headers
+            ]
+
+    async def until(self, enough: Callable[[list[Evaluation]], bool]) -> list[Evaluation]:
+        async with asyncio.timeout(60):
+            while not enough(found := await self.ledger()):
+                await asyncio.sleep(0.05)
+        return found
+
+    async def fail_all(self) -> list[Evaluation]:
+        """Turns come, and the judge refuses each question about them."""
+        self.judge.faults = BAD_REQUEST
+        async with self.serving() as service:
+            await service.logs.turns.append([record(n) for n in range(TURNS)])
+            failed = await self.until(lambda found: len(found) == EVALUATIONS)
+        self.judge.faults = Faults()
+        return [each for each in failed if each.outcome == "failed"]
+
+
+def record(n: int) -> Record:
+    turn = Turn(
+        turn_id=f"t{n}",
+        conversation_id=f"c{n}",
+        trace_id=f"{n:032x}",
+        span_id=f"{n + 1:016x}",
+        input=f"Where is parcel {n}?",
+        actual_output=f"Parcel {n} is where it was.",
+        attributes={"agent": "closing"},
+    )
+    return Record(f"c{n}".encode(), turn_to_json(turn))
+
+
+@asynccontextmanager
+async def a_world(folder: Path, log: dict[str, Any]) -> AsyncIterator[World]:
+    judge = StandInJudge()
+    async with serve_judge(judge) as url:
+        asked = {"evaluation_steps": ["Does it answer?"], "evaluation_params": ["input", "actual_output"]}
+        prices = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}
+        settings: dict[str, Any] = {
+            "log": log,
+            "judges": {"main": {"model": "main", "base_url": url, **prices}},
+            "evaluators": {
+                "helpful": {"kind": "g_eval", **asked},
+                "complete": {"kind": "completeness"},
+                "short": {"kind": "length", "maximum": 2},
+            },
+            "monitors": {
+                "all": {
+                    "evaluators": ["helpful", "complete", "short"],
+                    "end_markers": {"attributes": {"agent": ["closing"]}},
+                }
+            },
+            "export": {"prometheus": {"port": 0}, "jsonl": {"path": str(folder / "out.jsonl")}},
+        }
+        world = World(folder, judge, settings)
+        world.configure()
+        yield world
+
+
+def value(service: Running, name: str, **labels: str) -> float:
+    """The sum of a counter's series with these labels."""
+    return sum(
+        sample.value
+        for metric in service.telemetry.registry.collect()
+        for sample in metric.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )

@@ -1,0 +1,279 @@
+"""`evalstream rejudge`: the past judged by the service, once each, within its limit, apart from the metrics of now."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from past_world import BAD_REQUEST, World, a_world, value
+from service import ServiceProcess
+
+from collector.demo.judge import Faults
+from collector.errors import ConfigError
+from collector.evaluate.sampling.draw import draw
+from collector.logs.log import Record
+from collector.records.json import turn_to_json
+from evaluators.cases import Turn
+from evaluators.results import Evaluation
+
+PAST = 40
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def turn(n: int, *, days: float = 3.0) -> Turn:
+    """The turn of a conversation of its own; each is a minute later than the one before."""
+    ended = NOW - timedelta(days=days) + timedelta(minutes=n)
+    return Turn(
+        turn_id=f"t{n}",
+        conversation_id=f"c{n}",
+        trace_id=f"{n:032x}",
+        span_id=f"{n + 1:016x}",
+        started_at=ended - timedelta(seconds=1),
+        ended_at=ended,
+        input=f"Where is parcel {n}?",
+        actual_output=f"Parcel {n} is where it was.",
+        attributes={"agent": "closing"},
+    )
+
+
+def record(case: Turn) -> Record:
+    return Record((case.conversation_id or "").encode(), turn_to_json(case))
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path, {"path": str(tmp_path / "evalstream.db")}) as world:
+        yield world
+
+
+def monitored(world: World, *names: str, **changes: Any) -> dict[str, Any]:
+    return {"monitors": {"all": world.settings["monitors"]["all"] | {"evaluators": list(names)} | changes}}
+
+
+def of(ledger: list[Evaluation], evaluator: str) -> list[Evaluation]:
+    return [each for each in ledger if each.evaluator == evaluator]
+
+
+async def live(world: World, numbers: range = range(PAST), *, days: float = 3.0, expected: int = PAST) -> None:
+    """Turns come to the service as it is configured now, and what is due of them is judged."""
+    before = len(await world.ledger())
+    async with world.serving() as service:
+        await service.logs.turns.append([record(turn(n, days=days)) for n in numbers])
+        await world.until(lambda found: len(found) == before + expected)
+
+
+async def rejudge(world: World, *arguments: str) -> Any:
+    return await world.command("rejudge", "--from", "7d", *arguments)
+
+
+async def test_a_new_evaluator_over_the_past_has_its_own_weights_and_times_and_leaves_the_metrics_of_now(
+    world: World,
+) -> None:
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", "helpful", "complete", sample=0.5))
+    drawn = {f"c{n}" for n in range(PAST) if draw("evalstream", f"c{n}") < 0.5}
+    dry = await rejudge(world, "--dry-run")
+    assert f"all  helpful  {len(drawn)}" in dry.stdout, dry.output
+    assert f"{2 * len(drawn)} evaluations to make  (about " in dry.stdout
+    assert "nothing was requested" in dry.stdout
+    async with world.serving() as service:
+        calls = world.judge.calls
+        done = await rejudge(world, "--max-usd", "1")
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert f"made {2 * len(drawn)} of {2 * len(drawn)} ({2 * len(drawn)} scored)" in done.stdout
+        asked = world.judge.calls - calls
+        again = await rejudge(world, "--max-usd", "1")
+        assert "there is nothing to make" in again.stdout
+        assert "USD spent on this stretch by earlier runs" in again.stdout
+        assert world.judge.calls - calls == asked
+        async with asyncio.timeout(30):
+            while value(service, "evalstream_evaluations_backfilled_total") < 2 * len(drawn):
+                await asyncio.sleep(0.05)
+        for name in ("helpful", "complete"):
+            for series in ("estimator_w", "evaluation_weight", "evaluations", "verdicts", "evaluations_started"):
+                assert value(service, f"evalstream_{series}_total", evaluator=name) == 0, series
+            assert value(service, "gen_ai_evaluation_score_count", evaluator=name) == 0
+            due = value(service, "evalstream_evaluations_due_total", evaluator=name, origin="backfilled")
+            assert due == value(service, "evalstream_evaluations_ended_total", evaluator=name) == len(drawn)
+        assert value(service, "evalstream_evaluations_in_flight") == 0
+        assert value(service, "evalstream_judge_cost_usd_total") > 0, "money is of now"
+    ledger = await world.ledger()
+    assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
+    for name in ("helpful", "complete"):
+        made = of(ledger, name)
+        assert {each.subject.conversation_id for each in made} == drawn
+        assert {each.sampling.probability for each in made} == {0.5}, "the weights add up to the traffic"
+        assert {each.happened_at for each in made} == {turn(int(c[1:])).ended_at for c in drawn}
+    audited = await world.command("audit", "--drained")
+    assert audited.exit_code == 0, audited.output
+    # And what comes now is judged as ever, under the ids that a backfill of it would have.
+    later = sum(draw("evalstream", f"c{n}") < 0.5 for n in range(PAST, PAST + 4))
+    await live(world, range(PAST, PAST + 4), days=0.01, expected=3 * later)
+    async with world.serving():
+        assert "there is nothing to make" in (await rejudge(world, "--max-usd", "1")).stdout
+    assert (await world.command("audit", "--drained")).exit_code == 0
+
+
+async def test_the_limit_is_kept_over_runs_and_says_how_far_it_came(world: World) -> None:
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", "helpful"))
+    async with world.serving():
+        first = await rejudge(world, "--max-usd", "0.004")
+        assert first.exit_code == 1
+        assert "stopped by --max-usd 0.004; the stretch is judged up to" in first.stdout, first.output
+        made = of(await world.ledger(), "helpful")
+        assert 0 < len(made) < PAST
+        assert sum(each.cost_usd or 0.0 for each in made) <= 0.004
+        assert {each.subject.turn_id for each in made} == {f"t{n}" for n in range(len(made))}, "the oldest first"
+        second = await rejudge(world, "--max-usd", "0.004")
+        assert "made 0 of" in second.stdout, "it is the limit of the stretch, not of a run"
+        done = await rejudge(world, "--max-usd", "10")
+        assert done.exit_code == 0, done.output
+    ledger = await world.ledger()
+    assert len(of(ledger, "helpful")) == PAST
+    assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
+
+
+async def test_what_failed_is_made_as_part_of_its_time_and_counts_once(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world)
+    world.judge.faults = Faults()
+    async with world.serving() as service:
+        done = await rejudge(world, "--what", "failed", "--max-usd", "1")
+        assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
+        assert value(service, "evalstream_estimator_w_total", evaluator="helpful") == 0
+    retried = [each for each in await world.ledger() if each.retry]
+    assert len(retried) == PAST
+    assert all(each.supersedes and each.happened_at for each in retried)
+    assert "no failed evaluation to make again" in (await world.retry()).stdout, "one concept with retry"
+    assert (await world.command("audit", "--drained")).exit_code == 0
+
+
+async def test_what_the_evaluator_did_not_draw_while_it_was_at_work_stays_out(world: World) -> None:
+    """Else it would count on top of what was drawn, which weighs for it already."""
+    world.configure(**monitored(world, "short", sample=0.25))
+    few = [n for n in range(PAST) if draw("evalstream", f"c{n}") < 0.25]
+    await live(world, expected=len(few))
+    world.configure(**monitored(world, "short", sample=1.0))
+    between = sum(few[0] < n < few[-1] for n in range(PAST)) - (len(few) - 2)
+    async with world.serving():
+        done = await rejudge(world)
+    assert f"{between} evaluations left out: the evaluator was at work then and did not draw them" in done.stdout
+    made = [each for each in await world.ledger() if each.happened_at]
+    assert {each.subject.turn_id for each in made} == {f"t{n}" for n in range(PAST) if not few[0] <= n <= few[-1]}
+    assert {each.sampling.probability for each in made} == {1.0}
+
+
+async def test_all_judges_by_a_new_definition_what_an_older_one_has_judged(world: World) -> None:
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    evaluators = world.settings["evaluators"] | {"short": {"kind": "length", "maximum": 3}}
+    world.configure(**monitored(world, "short"), evaluators=evaluators)
+    async with world.serving():
+        assert "there is nothing to make" in (await rejudge(world)).stdout, "each subject has a score"
+        done = await rejudge(world, "--what", "all")
+        assert f"made {PAST} of {PAST}" in done.stdout
+        assert "there is nothing to make" in (await rejudge(world, "--what", "all")).stdout
+    ledger = await world.ledger()
+    old = {each.evaluation_id for each in ledger if each.happened_at is None}
+    new = [each for each in ledger if each.happened_at]
+    assert {each.attributes["replay_of"] for each in new} == old
+    assert len({each.evaluator_version for each in ledger}) == 2
+
+
+async def test_budgets_of_the_traffic_of_now_neither_pay_for_the_past_nor_stop_it(world: World) -> None:
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    world.configure(**monitored(world, "short", "helpful", budget={"usd_per_hour": 0.000001}))
+    async with world.serving() as service:
+        done = await rejudge(world, "--max-usd", "1")
+        assert f"made {PAST} of {PAST} ({PAST} scored)" in done.stdout, done.output
+        assert value(service, "evalstream_budget_spent_usd") == 0
+    async with world.serving() as service:  # nor after a restart, which reads costs back
+        assert value(service, "evalstream_budget_spent_usd") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "message"),
+    [
+        ([], {"log": {"kind": "memory"}}, "log.kind is memory"),
+        ([], {"store_text": False}, "store_text is false"),
+        ([], {}, "--max-usd: say what judging the past may cost"),
+        (["--monitor", "al"], {}, "--monitor: unknown monitor 'al'; did you mean 'all'?"),
+        (["--evaluator", "helpfull"], {}, "--evaluator: unknown evaluator 'helpfull'; did you mean 'helpful'?"),
+        (["--to", "8d"], {}, "the stretch must begin before it ends"),
+    ],
+)
+async def test_what_is_wrong_is_one_sentence(
+    arguments: list[str], changes: dict[str, Any], message: str, world: World
+) -> None:
+    world.configure(**changes)
+    done = await rejudge(world, *arguments)
+    assert isinstance(done.exception, ConfigError)
+    assert message in str(done.exception)
+
+
+async def killed_anywhere(world: World) -> None:
+    """The service and the command killed in turn, while a backfill runs beside traffic of now."""
+    world.configure(**monitored(world, "short"))
+    await live(world)
+    settings = world.settings | monitored(world, "short", "helpful", "complete")
+    process = ServiceProcess(world.folder, settings, ["--stages", "evaluate,export"])
+    world.judge.faults = replace(Faults(), latency=0.3)
+    try:
+        await process.start()
+        for kill_service in (False, True, False, True):
+            command = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "collector.cli", "rejudge", "-c", str(process.path), "--from", "7d",
+                "--max-usd", "10", cwd=world.folder, stdout=asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
+            had = len(await world.ledger())
+            await world.until(lambda found, had=had: len(found) >= min(had + 6, 3 * PAST))
+            if kill_service:
+                await process.kill()
+                await process.start()
+            command.kill()
+            await command.wait()
+        done = await rejudge(world, "--max-usd", "10")
+        assert done.exit_code == 0, done.output
+        assert await process.stop() == 0
+    finally:
+        await process.end()
+    ledger = await world.ledger()
+    assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
+    for name in ("helpful", "complete"):
+        subjects = Counter(each.subject.conversation_id for each in of(ledger, name))
+        assert subjects == Counter({f"c{n}": 1 for n in range(PAST)}), name
+    audited = await world.command("audit", "--drained")
+    assert audited.exit_code == 0, audited.output
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+async def test_kills_of_service_and_command_neither_lose_nor_double_one(world: World) -> None:
+    await killed_anywhere(world)
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_kills_on_kafka(kafka_broker: Any, tmp_path: Path) -> None:
+    topics = {
+        "bootstrap_servers": [kafka_broker.bootstrap],
+        "prefix": f"rejudge-{uuid.uuid4().hex[:8]}",
+        "partitions": 3,
+        "group_instance_id": "one",
+    }
+    async with a_world(tmp_path, {"kind": "kafka", "kafka": topics}) as world:
+        await killed_anywhere(world)
