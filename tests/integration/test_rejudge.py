@@ -7,6 +7,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -243,7 +244,8 @@ async def killed_anywhere(world: World) -> None:
             if kill_service:
                 await process.kill()
                 await process.start()
-            command.kill()
+            with suppress(ProcessLookupError):  # it may have come to its end
+                command.kill()
             await command.wait()
         done = await rejudge(world, "--max-usd", "10")
         assert done.exit_code == 0, done.output

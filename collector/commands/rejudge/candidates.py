@@ -45,7 +45,7 @@ class LeftOut:
 
     expired: int = 0
     unused: int = 0
-    not_drawn: int = 0
+    unsampled: int = 0
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Candidates:
 
     async def all(self) -> AsyncIterator[Candidate]:
         """What is to be made and was not requested yet, about in the order of time."""
-        self.left_out.not_drawn = 0
+        self.left_out.unsampled = 0
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
         waiting: list[tuple[datetime, int, Candidate]] = []
@@ -119,7 +119,7 @@ class Candidates:
             if first is not None and last is not None and first <= each.happened_at <= last:
                 # The evaluator was at work then and did not draw it, by other rates than those of now. Together with
                 # what it drew, which weighs by its own rate, this one would count too much.
-                self.left_out.not_drawn += 1
+                self.left_out.unsampled += 1
                 continue
             before = self.known.by_subject.get(key)
             request = BackfillRequest(

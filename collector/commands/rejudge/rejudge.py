@@ -75,7 +75,7 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         if options.dry_run or not (counts or outstanding):
             say("nothing was requested (--dry-run)" if counts else "there is nothing to make")
             return DONE
-        progress = await _carry_out(
+        progress = await _request_all(
             logs, candidates, Money(options.max_usd, known.spent_usd, expected), outstanding, options, say
         )
     say(_conclusion(progress, wanted + len(outstanding), options))
@@ -83,7 +83,7 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
     return DONE if complete and not candidates.left_out.expired else FAILED
 
 
-async def _carry_out(
+async def _request_all(
     logs: Logs,
     candidates: Candidates,
     money: Money,
@@ -100,7 +100,7 @@ async def _carry_out(
         say=say,
         patience=options.patience,
     )
-    await window.carry_out(candidates.all())
+    await window.request_all(candidates.all())
     return window.progress
 
 
@@ -179,7 +179,7 @@ def _notes(left_out: LeftOut) -> list[str]:
     notes = (
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
-        (left_out.not_drawn, "left out: the evaluator was at work then and did not draw them"),
+        (left_out.unsampled, "left out: the evaluator was at work then and did not draw them"),
     )
     return [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]
 

@@ -75,7 +75,7 @@ class RequestWindow:
         self._patience = patience
         self._idle = self._silent = 0.0
 
-    async def carry_out(self, candidates: AsyncIterator[Candidate]) -> None:
+    async def request_all(self, candidates: AsyncIterator[Candidate]) -> None:
         """Request all that the limit covers, and wait until it is made."""
         batch: list[Candidate] = []
         async for each in candidates:
