@@ -24,8 +24,11 @@ Json = Any
 
 Scope = Literal["turn", "conversation"]
 
-Incomplete = Literal["no_content", "redacted", "truncated", "external_reference", "evicted_attributes"]
-"""Why a turn cannot be judged although it happened."""
+Incomplete = Literal["no_content", "redacted", "truncated", "external_reference", "evicted_attributes", "scaffolding"]
+"""Why a turn cannot be judged although it happened.
+
+`scaffolding`: the trace has only what a library wrote around the words, such as the markers of a prompt's fields.
+"""
 
 
 def _all(kind: frozenset[type], items: Iterable[object]) -> bool:

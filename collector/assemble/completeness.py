@@ -9,6 +9,7 @@ from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.attributes import is_masked
 from collector.dialects.call import Call
 from collector.dialects.decode import parse_document
+from collector.dialects.program_fields import is_scaffolding
 from collector.otlp.span import Span
 from evaluators.cases import Incomplete
 
@@ -20,6 +21,8 @@ def missing_reason(draft: TurnDraft) -> Incomplete | None:
     """The reason why question or answer of a draft are missing or cannot be trusted; None if it is complete."""
     if is_masked(draft.question) or is_masked(draft.answer):
         return "redacted"
+    if is_scaffolding(draft.question) or is_scaffolding(draft.answer):
+        return "scaffolding"
     calls = _collect_calls(draft)
     spans = _collect_spans(draft)
     if draft.answer is None and not _is_empty_answer(draft):

@@ -16,6 +16,7 @@ from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call
+from collector.dialects.program_fields import is_scaffolding
 
 _ENCLOSING_KINDS = {"agent", "workflow", "chain"}
 _DISTINCTIVE_LENGTH = 16
@@ -169,6 +170,9 @@ def _match(
         confirmed = [each for each in candidates if _confirms(each, question, answer)]
         if confirmed:
             return _attach(confirmed[-1], enclosing_span, question)
+        if question and free and _has_scaffolding_only(free[-1], question):
+            free[-1].answer = answer
+            return _attach(free[-1], enclosing_span, question)
     if enclosing_span.call.kind == "chain":
         return None
     free = free or [each for each in detached if each.enclosing_span is None and _has_same_question(each, question)]
@@ -184,6 +188,13 @@ def _match(
             same_question[-1].answer = answer
             return _attach(same_question[-1], enclosing_span, question)
     return _match_without_answer(enclosing_span, free, question, answer if has_both else None, failure_ancestors)
+
+
+def _has_scaffolding_only(draft: TurnDraft, question: str) -> bool:
+    """Whether a model call has no clean answer but what a library wrote around it, and was asked this question."""
+    if draft.error is not None or draft.final is None or not is_scaffolding(draft.answer):
+        return False
+    return draft.question is None or is_same_question(question, draft.question)
 
 
 def _match_interrupted(enclosing_span: ParsedSpan, free: Sequence[TurnDraft]) -> TurnDraft | None:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
-from collector.dialects.call import Passage
+from collector.dialects.call import Call, Passage
 
 _QUESTIONS = frozenset({"question", "query", "query_str", "input", "user_input", "user_question", "user_query", "q"})
 _CONTEXTS = frozenset({"context", "context_str", "documents", "docs", "sources", "passages", "search_results"})
@@ -41,9 +41,7 @@ class PassageIndex:
         for index, parsed_span in enumerate(self._sources):
             for ancestor in tree.ancestors(parsed_span.span.span_id):
                 self._below.setdefault(ancestor, []).append(index)
-        self._contexts = {
-            each.span.span_id: texts for each in parsed_spans if each.call.variables and (texts := _find_contexts(each))
-        }
+        self._contexts = {each.span.span_id: texts for each in parsed_spans if (texts := _find_contexts(each.call))}
         self._templates: dict[str, list[ParsedSpan]] = {}
         for parsed_span in parsed_spans:
             if (
@@ -109,9 +107,11 @@ def _compute_earliest_ends(parsed_spans: Sequence[ParsedSpan]) -> list[int]:
     return list(ends)[::-1]
 
 
-def _find_contexts(parsed_span: ParsedSpan) -> list[str]:
-    """Find the context among the variables of a template."""
-    return [value for name, value in parsed_span.call.variables.items() if name.lower() in _CONTEXTS]
+def _find_contexts(call: Call) -> list[str]:
+    """Find the context that a prompt was filled with: the passages of a program's inputs, or a template's variables."""
+    if call.passages and call.kind == "model":
+        return [each.text for each in call.passages]
+    return [value for name, value in call.variables.items() if name.lower() in _CONTEXTS] if call.variables else []
 
 
 def _deduplicate_texts(passages: Iterable[Passage]) -> tuple[str, ...]:

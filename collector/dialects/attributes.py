@@ -33,11 +33,16 @@ def is_masked(value: Json) -> bool:
 _OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")
 
 
+def is_object_repr(text: str) -> bool:
+    """Whether a text is an object's default repr, with its address: `<groq.Stream object at 0x…>`."""
+    return text.lstrip()[:1] == "<" and _OBJECT.fullmatch(text.strip()) is not None
+
+
 def looks_like_repr(text: str) -> bool:
     """Whether a text is the repr of an object rather than anybody's words: `StopEvent(result=…`, `<groq.Stream …>`."""
-    name, bracket, _ = text[:80].partition("(")
-    if name.startswith("<") and _OBJECT.fullmatch(text.strip()):
+    if is_object_repr(text):
         return True
+    name, bracket, _ = text[:80].partition("(")
     return bool(bracket) and name.isidentifier() and text.rstrip().endswith((")", "..."))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from collector.dialects.attributes import LONGEST_MASK, is_masked
 from collector.dialects.call import Call, merge
 from collector.dialects.dialect import Dialect, SpanReader
+from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
 from collector.otlp.span import LogRecord, Span
 from collector.plugins import DIALECTS, load, names
@@ -106,7 +107,7 @@ class Dialects:
         for read in self._get_readers(mask):
             call = read(span, records)
             if call is not None:
-                calls.append(_drop_masked(call))
+                calls.append(_drop_masked(unwrap_program(call)))
         return calls
 
     def _compute_mask(self, span: Span) -> int:
