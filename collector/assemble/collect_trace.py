@@ -180,7 +180,7 @@ def _collect_records(requests: Iterable[Request], dialects: Dialects, events: _E
     for request in requests:
         group: list[LogRecord] = []
         for record in records_of(cast("Any", request)):
-            if record.event_name in dialects.records:
+            if record.kind in dialects.records:
                 group.append(record)
             else:
                 events.add(record.time, record.event_name, record.span_id or "")

@@ -87,10 +87,14 @@ def _parse_with_own_records(
     own_call = parser.parse(span, feedback)
     if len(feedback) == len(records):
         return own_call
-    if own_call is not None and own_call.kind == "model":
+    if own_call is not None and (own_call.kind == "model" or _all_own(records, parser.dialects)):
         return parser.parse(span, records)
     stray_records[span.span_id] = [record for record in records if record.event_name != _FEEDBACK]
     return own_call
+
+
+def _all_own(records: Iterable[LogRecord], dialects: Dialects) -> bool:
+    return all(each.kind in dialects.own_records for each in records)
 
 
 _CHOICE = "gen_ai.choice"

@@ -1,45 +1,109 @@
-"""Claude Code's spans and log records of prompts and requests. They have no answers, so these turns are incomplete."""
+"""Claude Code's spans, and its log records of prompts, answers, requests and responses.
+
+What a record contains depends on what was opted in: prompts, answers (`assistant_response`), or whole requests and
+responses with system prompt, history and tools. Without any of these a turn is incomplete.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_text, find_usage
-from collector.dialects.call import Call, ChatMessage, parse_finish_reason
+from collector.dialects.call import Call, ChatMessage, as_messages, parse_finish_reason
+from collector.dialects.decode import as_dict, decode
 from collector.dialects.dialect import Coverage, Dialect
+from collector.dialects.messages import parse_messages, parse_system_text, split_system_prompt
 from collector.otlp.span import NOTHING, Attributes, LogRecord, Span
-from evaluators.cases import Incomplete, TokenCount, ToolCall
+from evaluators.cases import Incomplete, Json, TokenCount, ToolCall
 
-_PROMPTS = frozenset({"claude_code.user_prompt", "user_prompt"})
-_REQUESTS = frozenset({"claude_code.api_request", "api_request"})
-_ERRORS = frozenset({"claude_code.api_error", "api_error"})
 _SCOPE = "com.anthropic.claude_code"
+_PREFIX = "claude_code."
+_NAMES = frozenset(
+    {"user_prompt", "assistant_response", "api_request", "api_error", "api_request_body", "api_response_body"}
+)
 
 
 def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
-    """Read a span of an interaction, a request or a tool; or the records of a prompt."""
-    if span.name.startswith("claude_code."):
-        return _read_span(span)
-    own_records = [
-        each for each in records if each.event_name.startswith("claude_code.") or each.scope.startswith(_SCOPE)
-    ]
-    return _read_records(own_records) if own_records else None
+    """Read a span of an interaction, a request or a tool; or the records of a prompt whose span was not exported."""
+    log = _Log([each for each in records if each.event_name.startswith(_PREFIX) or each.scope.startswith(_SCOPE)])
+    if span.name.startswith(_PREFIX):
+        return _read_span(span, log)
+    return log.read() if log.records else None
 
 
-def _read_span(span: Span) -> Call | None:
+class _Log:
+    """The log records of one prompt, in order of time."""
+
+    def __init__(self, records: Sequence[LogRecord]) -> None:
+        self.records = records
+        self._by_name: dict[str, list[Attributes]] = {}
+        for each in records:
+            self._by_name.setdefault(each.event_name.removeprefix(_PREFIX), []).append(each.attributes)
+
+    def all(self, name: str) -> Sequence[Attributes]:
+        """The attributes of the records of a name."""
+        return self._by_name.get(name, ())
+
+    def find_prompt(self) -> str | None:
+        """Find what the user wrote; None unless prompts are opted in."""
+        return next((text for each in self.all("user_prompt") if (text := find_text(each, "prompt"))), None)
+
+    def parse_run(self) -> tuple[tuple[ChatMessage, ...] | None, Incomplete | None]:
+        """Parse what followed the prompt: requested tools with their results, and the answer."""
+        steps = [each for body in self._bodies("api_response_body") for each in parse_messages([body]).messages]
+        results = [each for each in self._parse_last_request() if each.role == "tool"]
+        answers = [text for each in self.all("assistant_response") if (text := find_text(each, "response"))]
+        redaction = find_redaction(answers[-1]) if answers else None
+        if redaction:
+            return None, redaction
+        if answers and not any(each.text == answers[-1] for each in steps):
+            steps.append(ChatMessage("assistant", answers[-1]))
+        requested = {call.id for each in steps for call in each.tool_calls}
+        messages = [*steps, *(each for each in results if each.tool_call_id in requested)]
+        return as_messages(messages), None if any(each.text for each in steps) else "no_content"
+
+    def parse_history(self) -> tuple[str | None, tuple[ChatMessage, ...]]:
+        """Parse system prompt and messages of the first request; nothing unless requests are opted in."""
+        body = next(iter(self._bodies("api_request_body")), {})
+        system, messages = split_system_prompt(
+            [each for each in parse_messages(body.get("messages")).messages if each.role != "system"]
+        )
+        return parse_system_text(body.get("system")) or system, tuple(messages)
+
+    def read(self) -> Call:
+        """Read the records of a prompt whose span was not exported."""
+        messages, incomplete = _parse_prompt(self.find_prompt())
+        system, history = self.parse_history()
+        output, output_incomplete = self.parse_run()
+        request = next(iter(self.all("api_request")), NOTHING)
+        errors = [find_text(each, "error") or "error" for each in self.all("api_error")]
+        return Call(
+            dialect="claude_code",
+            kind="model",
+            system=system,
+            input=history or messages,
+            input_incomplete=incomplete,
+            output=None if output_incomplete or not output else output[-1:] if output[-1].text else output,
+            output_incomplete=output_incomplete,
+            error=errors[-1] if errors and not request else None,
+            model=find_text(request, "model"),
+            usage=_find_usage(request),
+            sources={"input": "prompt"} if messages else {},
+        )
+
+    def _bodies(self, name: str) -> list[dict[str, Json]]:
+        return [as_dict(decode(each.get("body"))) for each in self.all(name)]
+
+    def _parse_last_request(self) -> Sequence[ChatMessage]:
+        bodies = self._bodies("api_request_body")
+        return parse_messages(bodies[-1].get("messages")).messages if bodies else ()
+
+
+def _read_span(span: Span, log: _Log) -> Call | None:
     attributes = span.attributes
     match span.name:
         case "claude_code.interaction":
-            messages, incomplete = _parse_prompt(find_text(attributes, "user_prompt"))
-            sources = {"input": "user_prompt"} if messages else {}
-            return Call(
-                dialect="claude_code",
-                kind="agent",
-                input=messages,
-                input_incomplete=incomplete,
-                output_incomplete="no_content",
-                sources=sources,
-            )
+            return _read_interaction(attributes, log)
         case "claude_code.llm_request":
             failed = attributes.get("success") in (False, "false")
             error = find_error(span, answered=True) or (find_text(attributes, "error") or "error" if failed else None)
@@ -59,6 +123,34 @@ def _read_span(span: Span) -> Call | None:
             return Call(dialect="claude_code")
 
 
+def _read_interaction(attributes: Attributes, log: _Log) -> Call:
+    """Read one prompt and all that the agent did about it."""
+    messages, incomplete = _parse_prompt(find_text(attributes, "user_prompt") or log.find_prompt())
+    system, history = log.parse_history()
+    output, output_incomplete = log.parse_run()
+    return Call(
+        dialect="claude_code",
+        kind="agent",
+        system=system,
+        input=(*_without_question(history), *messages) if messages else None,
+        output=output,
+        input_incomplete=incomplete,
+        output_incomplete=output_incomplete,
+        sources={
+            **({"input": "user_prompt"} if messages else {}),
+            **({"output": "log records"} if output else {}),
+        },
+    )
+
+
+def _without_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """The messages before the last one of the user."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user":
+            return messages[:index]
+    return ()
+
+
 def _parse_prompt(text: str | None) -> tuple[tuple[ChatMessage, ...] | None, Incomplete | None]:
     incomplete = find_redaction(text)
     return ((ChatMessage("user", text),), None) if text and incomplete is None else (None, incomplete)
@@ -68,36 +160,18 @@ def _find_usage(attributes: Attributes) -> TokenCount | None:
     return find_usage(attributes, ("input_tokens",), ("output_tokens",))
 
 
-def _read_records(records: Sequence[LogRecord]) -> Call:
-    """Read the prompt (only written after opting in), tokens and errors."""
-    prompt = next((find_text(each.attributes, "prompt") for each in records if each.event_name in _PROMPTS), None)
-    request = next((each.attributes for each in records if each.event_name in _REQUESTS), NOTHING)
-    errors = [find_text(each.attributes, "error") or "error" for each in records if each.event_name in _ERRORS]
-    messages, incomplete = _parse_prompt(prompt)
-    return Call(
-        dialect="claude_code",
-        kind="model",
-        input=messages,
-        input_incomplete=incomplete,
-        output_incomplete="no_content",
-        error=errors[-1] if errors and not request else None,
-        model=find_text(request, "model"),
-        usage=_find_usage(request),
-        sources={"input": "prompt"} if messages else {},
-    )
-
-
 DIALECT = Dialect(
     name="claude_code",
     rank=320,
     read=read,
     evidence=(),
     scopes=(_SCOPE,),
-    records=_PROMPTS | _REQUESTS | _ERRORS,
+    records=_NAMES | {_PREFIX + name for name in _NAMES},
+    own_records=_NAMES | {_PREFIX + name for name in _NAMES},
     coverage=Coverage(
-        libraries="Claude Code (log records, and the spans of its beta)",
-        messages="prompts, if opted in; no answers",
-        tools="tool spans, names alone",
+        libraries="Claude Code and the Claude Agent SDK (log records, and the spans of its beta)",
+        messages="prompts, answers, requests and responses, as far as they are opted in",
+        tools="responses; else tool spans, names alone",
         conversation="session.id",
         user="user.id",
     ),

@@ -31,7 +31,8 @@ class Dialect:
 
     `rank` orders readers: the lowest is the most specific, runs first, and wins where two contradict each other.
     A span is given to `read` if it has an attribute in `evidence` (a name that ends in `*` is a prefix), a scope that
-    starts with one of `scopes`, an event in `events`, or a log record in `records`.
+    starts with one of `scopes`, an event in `events`, or a log record in `records` (by its event name, or without
+    one by its scope). Those in `own_records` are about the span that they name, even if it is no model call.
     """
 
     name: str
@@ -42,3 +43,4 @@ class Dialect:
     scopes: tuple[str, ...] = ()
     events: frozenset[str] = field(default_factory=frozenset[str])
     records: frozenset[str] = field(default_factory=frozenset[str])
+    own_records: frozenset[str] = field(default_factory=frozenset[str])

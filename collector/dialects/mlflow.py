@@ -52,7 +52,9 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
         model=_find_json_text(attributes, "mlflow.llm.model") or _find_json_text(attributes, "model"),
         usage=parse_usage(attributes.get("mlflow.chat.tokenUsage")) if kind == "model" else None,
         agent=span.name if kind == "agent" else None,
-        tool=ToolCall(name=span.name, arguments=input_value, result=decode(output_value)) if kind == "tool" else None,
+        tool=ToolCall(name=span.name.removeprefix("Tool."), arguments=input_value, result=decode(output_value))
+        if kind == "tool"
+        else None,
         passages=parse_passages(output_value) if kind == "retrieval" else (),
         query=parse_query(input_value) if kind == "retrieval" else None,
         sources=find_sources(attributes, input=_INPUTS, output=_OUTPUTS),

@@ -288,7 +288,7 @@ def _read_tool(span: Span, kind: Kind) -> Call:
     tool_arguments = _parse_tool_arguments(attributes.get("input.value"))
     call = ToolCall(
         id=find_text(attributes, "tool_call.id", "tool.id"),
-        name=find_text(attributes, "tool.name", "tool_call.function.name") or span.name,
+        name=find_text(attributes, "tool.name", "tool_call.function.name") or span.name.removesuffix(".__call__"),
         arguments=tool_arguments,
         result=_parse_tool_output(attributes.get("output.value")),
     )

@@ -35,7 +35,9 @@ class Dialects:
         for index, each in enumerate(self.all):
             self._register(each, 1 << index)
         self.records: frozenset[str] = frozenset(self._records)
-        """The names of the log records that any dialect reads."""
+        """The kinds of log records that any dialect reads: names of events, or of the classes that log them."""
+        self.own_records: frozenset[str] = frozenset(name for each in self.all for name in each.own_records)
+        """The kinds of log records that are about the span that they name, also if it is no model call."""
         self.content_events: frozenset[str] = self.records | self._events.keys() | {"exception"}
         """The names of events with content that readers parse, on spans or as log records."""
 
@@ -102,7 +104,7 @@ class Dialects:
         """Read a span with each dialect that has evidence in it, most specific first."""
         mask = span.evidence >> 1 if span.evidence else self._compute_mask(span)
         for record in records:
-            mask |= self._records.get(record.event_name, 0)
+            mask |= self._records.get(record.kind, 0)
         calls: list[Call] = []
         for read in self._get_readers(mask):
             call = read(span, records)

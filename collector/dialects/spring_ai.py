@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from collector.dialects.attributes import find_error, find_redaction, find_sources, find_text, parse_passages
 from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages
 from collector.dialects.decode import as_list, decode
 from collector.dialects.dialect import Coverage, Dialect
-from collector.dialects.messages import parse_messages
+from collector.dialects.messages import parse_messages, split_system_prompt
+from collector.dialects.parts import parse_arguments
 from collector.otlp.span import LogRecord, Span
-from evaluators.cases import Json
+from evaluators.cases import Json, ToolCall
 
 _KIND = "spring.ai.kind"
 _PROMPT = "gen_ai.prompt"
@@ -18,11 +19,19 @@ _COMPLETION = "gen_ai.completion"
 _USER_TEXT = "spring.ai.chat.client.user.text"
 _QUERY = "db.vector.query.content"
 _DOCUMENTS = "db.vector.query.response.documents"
+_MODEL_PROMPT = "org.springframework.ai.chat.observation.ChatModelPromptContentObservationHandler"
+_MODEL_COMPLETION = "org.springframework.ai.chat.observation.ChatModelCompletionObservationHandler"
+_CLIENT_PROMPT = "org.springframework.ai.chat.client.observation.ChatClientPromptContentObservationHandler"
+_CLIENT_COMPLETION = "org.springframework.ai.chat.client.observation.ChatClientCompletionObservationHandler"
+_LOGGERS = frozenset({_MODEL_PROMPT, _MODEL_COMPLETION, _CLIENT_PROMPT, _CLIENT_COMPLETION})
 
 
-def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a chat client, a model call with its content on the span, or a vector store's query."""
+def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
+    """Read a chat client, a model call with its content on the span or in log records, or a vector store's query."""
     attributes = span.attributes
+    logged = {each.kind: each.body for each in records if each.kind in _LOGGERS and isinstance(each.body, str)}
+    if logged:
+        return _read_logged(span, logged)
     if "langsmith.span.kind" in attributes or "gen_ai.event.start_time" in attributes:
         return None  # LangSmith and old Strands write something else under the same names
     if _DOCUMENTS in attributes or _QUERY in attributes:
@@ -33,6 +42,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
             query=find_text(attributes, _QUERY),
             sources={"passages": _DOCUMENTS},
         )
+    if find_text(attributes, _KIND) == "tool_call":
+        return _read_tool(span)
     if not ({_KIND, _PROMPT, _COMPLETION} & attributes.keys()):
         return None
     is_client = find_text(attributes, _KIND) in {"chat_client", "advisor"}
@@ -64,6 +75,77 @@ def _read_call(span: Span, kind: Kind) -> Call:
     )
 
 
+def _read_tool(span: Span) -> Call:
+    attributes = span.attributes
+    tool = ToolCall(
+        name=find_text(attributes, "spring.ai.tool.definition.name") or span.name.removeprefix("tool_call "),
+        arguments=parse_arguments(attributes.get("spring.ai.tool.call.arguments")),
+        result=decode(attributes.get("spring.ai.tool.call.result")),
+    )
+    return Call(dialect="spring_ai", kind="tool", tool=tool)
+
+
+def _read_logged(span: Span, logged: Mapping[str, str]) -> Call:
+    """Read a call whose content is in log records: lists of texts in quotes, without roles for a model's prompt."""
+    is_client = _CLIENT_PROMPT in logged or _CLIENT_COMPLETION in logged
+    prompt = _split_logged(logged.get(_CLIENT_PROMPT if is_client else _MODEL_PROMPT))
+    answers = _split_logged(logged.get(_CLIENT_COMPLETION if is_client else _MODEL_COMPLETION))
+    system, messages = split_system_prompt(_name_roles(prompt) if is_client else _guess_roles(prompt))
+    question, context = _split_advised(messages[-1].text) if messages else ("", ())
+    if context:
+        messages = (*messages[:-1], messages[-1]._replace(text=question))
+    output = tuple(ChatMessage("assistant", each) for each in answers)
+    return Call(
+        dialect="spring_ai",
+        kind="workflow" if is_client else "model",
+        system=system,
+        input=as_messages(messages),
+        output=output or None,
+        error=None if is_client else find_error(span, answered=bool(output)),
+        passages=context,
+        uncertain=not is_client and len(messages) > 1,
+        sources={"input": "log records", "output": "log records"},
+    )
+
+
+_ADVICE = "\n\nContext information is below"
+_RULER = "\n---------------------\n"
+
+
+def _split_advised(text: str) -> tuple[str, tuple[Passage, ...]]:
+    """Split what QuestionAnswerAdvisor makes of a question: the question, and the context between rulers below it."""
+    question, heading, rest = text.partition(_ADVICE)
+    parts = rest.split(_RULER)
+    if not heading or len(parts) < 3 or not parts[1].strip():
+        return text, ()
+    return question, (Passage(parts[1].strip()),)
+
+
+def _split_logged(body: str | None) -> list[str]:
+    """Split `Heading:` and a list of texts in quotes below it. Quotes inside texts are not escaped."""
+    _, _, listing = (body or "").partition(":\n[")
+    listing = listing.rstrip().removesuffix("]")
+    return listing[1:-1].split('", "') if len(listing) > 1 else []
+
+
+def _name_roles(items: Sequence[str]) -> list[ChatMessage]:
+    """A client's prompt, whose items are `role":"text`."""
+    return [ChatMessage(role, text) for role, _, text in (each.partition('":"') for each in items)]
+
+
+def _guess_roles(items: Sequence[str]) -> list[ChatMessage]:
+    """A model's prompt: the last message is the user's, user and assistant alternate, before them the system's.
+
+    A requested tool is logged as "null", and its result as "".
+    """
+    texts = [each for each in items if each not in {"", "null"}]
+    roles = ("user", "assistant")
+    messages = [ChatMessage(roles[(len(texts) - 1 - index) % 2], text) for index, text in enumerate(texts)]
+    if messages and messages[0].role == "assistant":
+        messages[0] = messages[0]._replace(role="system")
+    return messages
+
+
 def _parse_texts(value: Json, role: str) -> tuple[ChatMessage, ...]:
     """Parse one text, messages, or a list of texts without roles."""
     inner = decode(value)
@@ -84,9 +166,12 @@ DIALECT = Dialect(
     rank=300,
     read=read,
     evidence=("spring.ai.*", _PROMPT, _COMPLETION, "db.vector.query.*"),
+    records=_LOGGERS,
+    own_records=_LOGGERS,
     coverage=Coverage(
         libraries="Spring AI",
-        messages="gen_ai.prompt, gen_ai.completion (older versions; newer ones log them)",
+        messages="log records of prompts and completions (1.0 and newer); gen_ai.prompt, gen_ai.completion",
+        tools="tool spans",
         retrieval="vector stores' queries",
         conversation="spring.ai.chat.client.conversation.id",
     ),

@@ -67,3 +67,8 @@ class LogRecord(NamedTuple):
     attributes: Attributes = NOTHING
     scope: str = ""
     resource: Attributes = NOTHING
+
+    @property
+    def kind(self) -> str:
+        """What kind of record it is: its event name, or without one its scope, which is the class that logged it."""
+        return self.event_name or self.scope

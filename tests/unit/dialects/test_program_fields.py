@@ -78,6 +78,8 @@ def test_an_agent_is_one_turn_with_its_tools(adapter: str) -> None:
     for number, (trajectory, outputs) in enumerate([("", call), ("looked", done)], 1):
         inputs = {"question": QUESTION, "trajectory": trajectory}
         trace.span(number, "LM.__call__", model_call(adapter, inputs, outputs), parent=0)
+    tool = {KIND: "TOOL", "input.value": '{"kwargs": {"boat": "double"}}', "output.value": "42 euros"}
+    trace.span(4, "find_price.__call__", tool, parent=0, at=1.6, took=0.1)
     last = model_call(adapter, {"question": QUESTION, "trajectory": "all"}, {"reasoning": "So.", "answer": ANSWER})
     trace.span(3, "LM.__call__", last, parent=0)
     [turn] = trace.turns()
@@ -85,7 +87,7 @@ def test_an_agent_is_one_turn_with_its_tools(adapter: str) -> None:
     assert (held["input"], held["answer"], held["tools"]) == (
         QUESTION,
         ANSWER,
-        [("find_price", {"boat": "double"}, None)],
+        [("find_price", {"boat": "double"}, "42 euros")],
     )
 
 

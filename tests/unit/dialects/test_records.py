@@ -102,3 +102,61 @@ def test_semantic_kernels_earlier_events() -> None:
     held = {"gen_ai.operation.name": "chat.completions", "gen_ai.system": "openai", "gen_ai.request.model": "m-1"}
     turn = Trace().span(1, "chat.completions m-1", held, events=events).turn()
     assert (turn.system_prompt, turn.input, turn.actual_output) == ("Be short.", "Is it windy?", "Yes.")
+
+
+SPRING = "org.springframework.ai.chat.observation.ChatModel{}ContentObservationHandler"
+
+
+def test_quotes_and_missing_roles_in_what_spring_ai_logs() -> None:
+    """A model's prompt is a list of texts in quotes that are not escaped, without roles; "null" is a requested tool."""
+    trace = Trace()
+    trace.span(1, "chat m-1", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-1"})
+    texts = '["Be short.", "Hello", "Hi!", "Is "windy" a word?", "null", ""]'
+    trace.record(1, "", f"Chat Model Prompt Content:\n{texts}", scope=SPRING.format("Prompt"))
+    scope = "org.springframework.ai.chat.observation.ChatModelCompletionObservationHandler"
+    trace.record(1, "", 'Chat Model Completion:\n["Yes, "windy" is."]', scope=scope)
+    [turn] = trace.turns()
+    held = facts(turn)
+    assert (held["input"], held["answer"], held["system"]) == ('Is "windy" a word?', 'Yes, "windy" is.', "Be short.")
+    assert held["history"] == [("user", "Hello"), ("assistant", "Hi!")]
+    assert turn.attributes["input_uncertain"] is True
+
+
+def claude(trace: Trace, name: str, at: float, **attributes: Any) -> None:
+    trace.record(7, "", f"claude_code.{name}", {"event.name": name, "session.id": "s-1", **attributes}, at=at,
+                 scope="com.anthropic.claude_code.events")  # fmt: skip
+
+
+def test_answers_of_claude_code_without_spans_and_bodies() -> None:
+    trace = Trace()
+    claude(trace, "user_prompt", 1, prompt="Is it windy?")
+    claude(trace, "api_request", 2, model="claude-1", input_tokens=4, output_tokens=2)
+    claude(trace, "assistant_response", 3, response="Yes.")
+    [turn] = trace.turns()
+    held = facts(turn)
+    assert (held["input"], held["answer"], held["conversation"], held["tokens"]) == (
+        "Is it windy?",
+        "Yes.",
+        "s-1",
+        (4, 2),
+    )
+
+
+def test_without_opting_in_claude_codes_turns_have_no_content() -> None:
+    trace = Trace()
+    claude(trace, "user_prompt", 1, prompt="<REDACTED>", prompt_length=12)
+    claude(trace, "api_request", 2, model="claude-1", input_tokens=4, output_tokens=2)
+    claude(trace, "assistant_response", 3, response_length=4)
+    [turn] = trace.turns()
+    assert turn.incomplete in {"redacted", "no_content"}
+    assert turn.actual_output is None
+
+
+def test_a_body_that_was_cut_off_leaves_the_answer() -> None:
+    trace = Trace()
+    trace.span(7, "claude_code.interaction", {"user_prompt": "Is it windy?"}, scope="com.anthropic.claude_code.tracing")
+    claude(trace, "api_request_body", 2, body='{"messages": [{"role": "user", "content": "Is it wi')
+    claude(trace, "api_response_body", 3, body='{"role": "assistant", "content": [{"type": "te')
+    claude(trace, "assistant_response", 3.1, response="Yes.")
+    [turn] = trace.turns()
+    assert (turn.input, turn.actual_output, turn.incomplete) == ("Is it windy?", "Yes.", None)
