@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.assemble.collect_trace import TracePiece, collect_trace
+from collector.assemble.identity import IdentityLookup
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.trace import Assembler, TraceAnalysis
 from collector.assemble.tree import SpanTree
@@ -39,7 +40,10 @@ class ExplainedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedTurn:
-    """A turn of the trace; `incomplete` says why it cannot be judged, `attributes` from where each one came."""
+    """A turn of the trace; `incomplete` says why it cannot be judged, `attributes` from where each one came.
+
+    `other_conversations` are the attributes around it that name another conversation, with what they name.
+    """
 
     turn_id: str
     span_id: str | None
@@ -47,6 +51,7 @@ class ExplainedTurn:
     failed: bool
     incomplete: str | None
     attributes: Mapping[str, str]
+    other_conversations: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +84,7 @@ def explain(trace_id: str, pieces: Iterable[TracePiece], assembler: Assembler) -
         spans=[_explain_span(span, by_id.get(span.span_id), analysis, assembler) for span in trace.spans],
         records=len(trace.records),
         events=sorted({each.event_name for each in trace.records}),
-        turns=[_explain_turn(each, analysis.tree) for each in analysis.assembly.turns],
+        turns=[_explain_turn(each, analysis.tree, assembler.identity) for each in analysis.assembly.turns],
     )
 
 
@@ -98,6 +103,8 @@ def format_lines(trace: ExplainedTrace) -> Iterator[str]:
         outcome = "failed" if turn.failed else (f"incomplete, {turn.incomplete}" if turn.incomplete else "complete")
         conversation = turn.conversation_id or "unknown"
         yield f"  turn {turn.turn_id} of span {turn.span_id}, conversation {conversation}: {outcome}"
+        for key, other in turn.other_conversations.items():
+            yield f"    {key} says conversation {other}; to use it: assemble.identity.conversation: [{key}]"
         yield from (f"    {name} from {origin}" for name, origin in turn.attributes.items())
 
 
@@ -118,8 +125,10 @@ def _format_span(span: ExplainedSpan) -> Iterator[str]:
     yield f"    {span.outcome}"
 
 
-def _explain_turn(assembled: AssembledTurn, tree: SpanTree) -> ExplainedTurn:
+def _explain_turn(assembled: AssembledTurn, tree: SpanTree, identity: IdentityLookup) -> ExplainedTurn:
     turn = assembled.turn
+    own = tree.spans.get(turn.span_id or "")
+    spans = [own, *(tree.spans.get(each) for each in tree.ancestors(own.span_id))] if own else []
     return ExplainedTurn(
         turn_id=turn.turn_id,
         span_id=turn.span_id,
@@ -127,6 +136,13 @@ def _explain_turn(assembled: AssembledTurn, tree: SpanTree) -> ExplainedTurn:
         failed=turn.error is not None,
         incomplete=turn.incomplete,
         attributes=dict(_explain_attributes(assembled, tree)),
+        other_conversations={
+            key: value
+            for span in reversed(spans)
+            if span is not None
+            for key, value in identity.list_conversations(span.attributes)
+            if value != turn.conversation_id
+        },
     )
 
 

@@ -139,15 +139,40 @@ ConversationAndUser = tuple[str | None, str | None]
 """A conversation's id and a user's, each None if it is unknown."""
 
 
+_RUN_SCOPES = ("pydantic-ai",)
+_UUID_LENGTH, _UUID_DASHES = 36, 4
+
+
+def may_be_made_up(conversation: str, scope: str) -> bool:
+    """Whether a library may have made up an id for one run: some write a new UUID where the application gives none.
+
+    Such an id groups nothing; any other in the trace is preferred.
+    """
+    return (
+        scope.startswith(_RUN_SCOPES) and len(conversation) == _UUID_LENGTH and conversation.count("-") == _UUID_DASHES
+    )
+
+
 class IdentityLookup:
     """Finds conversation and user in the attributes of one span or resource.
 
     An application's own attribute names, in the same notation, are tried before the usual ones; ignored names never.
+    `configured` finds only by the application's own names, which win wherever in a trace they are; None without any.
     """
 
-    def __init__(self, conversation: Sequence[str] = (), user: Sequence[str] = (), ignore: Sequence[str] = ()) -> None:
-        self._conversation = _AttributeRanking((*conversation, *CONVERSATION_KEYS), _CONVERSATION, ignore)
-        self._user = _AttributeRanking((*user, *USER_KEYS), _USER, ignore)
+    def __init__(
+        self,
+        conversation: Sequence[str] = (),
+        user: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        *,
+        usual: bool = True,
+    ) -> None:
+        usual_conversation, usual_user = (CONVERSATION_KEYS, USER_KEYS) if usual else ((), ())
+        self._conversation = _AttributeRanking((*conversation, *usual_conversation), _CONVERSATION, ignore)
+        self._user = _AttributeRanking((*user, *usual_user), _USER, ignore)
+        has_own = usual and bool(conversation or user)
+        self.configured = IdentityLookup(conversation, user, ignore, usual=False) if has_own else None
         self._known: dict[str, tuple[int | None, int | None] | None] = {}
 
     def _rank(self, key: str) -> tuple[int | None, int | None] | None:
@@ -180,3 +205,9 @@ class IdentityLookup:
                     users.append((ranks[1], key))
         conversation = self._conversation.find_first(conversations, attributes) if conversations else None
         return conversation, self._user.find_first(users, attributes) if users else None
+
+    def list_conversations(self, attributes: Mapping[str, Json]) -> list[tuple[str, str]]:
+        """The attributes that have a conversation's id, each with it, the preferred one first."""
+        ranked = [(rank, key) for key in attributes if (rank := self._conversation.rank(key)) is not None]
+        pairs = ((key, self._conversation.find_first([(rank, key)], attributes)) for rank, key in sorted(ranked))
+        return [(key, value) for key, value in pairs if value is not None]

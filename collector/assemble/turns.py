@@ -15,7 +15,7 @@ from collector.assemble.application_attributes import (
     Values,
 )
 from collector.assemble.completeness import missing_reason
-from collector.assemble.identity import ConversationAndUser, IdentityLookup, parse_identifier
+from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tools import ToolSpans, find_tools_called
@@ -58,6 +58,7 @@ class TurnBuilder:
         self._ordinals: dict[tuple[str, ...], int] = {}
         self._ids: dict[str, ConversationAndUser] = {}
         self._trace_identity: ConversationAndUser | None = None
+        self._trace_configured: ConversationAndUser | None = None
 
     def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
         """Build the turn of a draft."""
@@ -111,17 +112,36 @@ class TurnBuilder:
         return hashlib.sha256("\x1f".join((*key, str(ordinal))).encode()).hexdigest()[:32]
 
     def _find_identity(self, draft: TurnDraft, span: Span) -> ConversationAndUser:
-        """Find conversation and user: in the draft's own spans, then their ancestors, the trace, the resource."""
-        conversation = user = None
-        for each in self._iterate_nearest_sources(draft, span):
-            if isinstance(each, Call):
-                ids: ConversationAndUser = (parse_identifier(each.conversation_id), parse_identifier(each.user_id))
+        """Find conversation and user: by the configured names anywhere in the trace, then by the usual ones.
+
+        Each in the draft's own spans, then their ancestors, the trace, the resource.
+        """
+        conversation = user = made_up = None
+        if self._identity.configured is not None:
+            conversation, user = self._find_configured(self._identity.configured, draft, span)
+        for source, scope in self._iterate_nearest_sources(draft, span):
+            if isinstance(source, Call):
+                ids: ConversationAndUser = (parse_identifier(source.conversation_id), parse_identifier(source.user_id))
             else:
-                ids = self._find_ids(each) if each.attributes else _NO_IDS
+                ids = self._find_ids(source) if source.attributes else _NO_IDS
+            if ids[0] and may_be_made_up(ids[0], scope):
+                made_up, ids = made_up or ids[0], (None, ids[1])
             conversation, user = conversation or ids[0], user or ids[1]
             if conversation and user:
                 return conversation, user
         for ids in (self._find_trace_identity(), self._identity.find(span.resource)):
+            conversation, user = conversation or ids[0], user or ids[1]
+        return conversation or made_up, user
+
+    def _find_configured(self, lookup: IdentityLookup, draft: TurnDraft, span: Span) -> ConversationAndUser:
+        conversation = user = None
+        for source, _ in self._iterate_nearest_sources(draft, span):
+            if not isinstance(source, Call):
+                ids = lookup.find(source.attributes)
+                conversation, user = conversation or ids[0], user or ids[1]
+        if self._trace_configured is None:
+            self._trace_configured = _find_only([lookup.find(each.attributes) for each in self._tree.spans.values()])
+        for ids in (self._trace_configured, lookup.find(span.resource)):
             conversation, user = conversation or ids[0], user or ids[1]
         return conversation, user
 
@@ -140,18 +160,18 @@ class TurnBuilder:
             ids = self._ids[span.span_id] = self._identity.find(span.attributes)
         return ids
 
-    def _iterate_nearest_sources(self, draft: TurnDraft, span: Span) -> Iterable[Span | Call]:
-        """The draft's own spans, then their ancestors, nearest first."""
+    def _iterate_nearest_sources(self, draft: TurnDraft, span: Span) -> Iterable[tuple[Span | Call, str]]:
+        """The draft's own spans, then their ancestors, nearest first, each with its scope."""
         last = draft.last
         own_spans = list(last.parsed_spans) if last else []
         own_spans += [draft.enclosing_span] if draft.enclosing_span else []
         for each in own_spans:
-            yield each.call
-            yield each.span
+            yield each.call, each.span.scope
+            yield each.span, each.span.scope
         for span_id in self._tree.ancestors(span.span_id):
             ancestor = self._tree.spans.get(span_id)
             if ancestor is not None:
-                yield ancestor
+                yield ancestor, ancestor.scope
 
     def _find_trace_identity(self) -> ConversationAndUser:
         """The conversation and the user that the whole trace names, if it names only one."""
@@ -159,14 +179,30 @@ class TurnBuilder:
             if len(self._tree.spans) == 1:
                 self._trace_identity = _NO_IDS
                 return _NO_IDS
-            identities = [self._find_ids(span) for span in self._tree.spans.values() if span.attributes]
-            conversation_ids = {each[0] for each in identities} - {None}
-            user_ids = {each[1] for each in identities} - {None}
-            self._trace_identity = (
-                next(iter(conversation_ids)) if len(conversation_ids) == 1 else None,
-                next(iter(user_ids)) if len(user_ids) == 1 else None,
+            self._trace_identity = _find_only(
+                [self._find_certain_ids(span) for span in self._tree.spans.values() if span.attributes]
             )
         return self._trace_identity
+
+    def _find_certain_ids(self, span: Span) -> ConversationAndUser:
+        """Find the ids that a span has, without one that a library may have made up."""
+        conversation, user = self._find_ids(span)
+        return (None if conversation and may_be_made_up(conversation, span.scope) else conversation), user
+
+
+def _find_only(identities: Iterable[ConversationAndUser]) -> ConversationAndUser:
+    """The conversation and the user, each if there is only one."""
+    conversations: set[str | None] = set()
+    users: set[str | None] = set()
+    for conversation, user in identities:
+        conversations.add(conversation)
+        users.add(user)
+    conversations.discard(None)
+    users.discard(None)
+    return (
+        next(iter(conversations)) if len(conversations) == 1 else None,
+        next(iter(users)) if len(users) == 1 else None,
+    )
 
 
 def _find_main_span(draft: TurnDraft) -> tuple[Span, Call]:
