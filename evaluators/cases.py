@@ -24,10 +24,13 @@ Json = Any
 
 Scope = Literal["turn", "conversation"]
 
-Incomplete = Literal["no_content", "redacted", "truncated", "external_reference", "evicted_attributes", "scaffolding"]
+Incomplete = Literal[
+    "no_content", "redacted", "truncated", "external_reference", "evicted_attributes", "scaffolding", "waiting"
+]
 """Why a turn cannot be judged although it happened.
 
 `scaffolding`: the trace has only what a library wrote around the words, such as the markers of a prompt's fields.
+`waiting`: the run stopped to ask a person, and goes on in another trace.
 """
 
 

@@ -44,6 +44,18 @@ def missing_reason(draft: TurnDraft) -> Incomplete | None:
     return "truncated" if _is_cut((draft.answer, draft.prompt or draft.question), spans) else None
 
 
+def find_interrupt(spans: Iterable[Span]) -> bool:
+    """Whether a run stopped to ask a person: LangGraph raises an exception for it, which no one catches."""
+    return any(
+        str(event.attributes.get("exception.type", "")).rpartition(".")[2] in _INTERRUPTS
+        for span in spans
+        for event in span.events
+    )
+
+
+_INTERRUPTS = frozenset({"GraphInterrupt", "NodeInterrupt"})
+
+
 def _collect_calls(draft: TurnDraft) -> list[Call]:
     last = draft.last
     calls = [last.call] if last else []

@@ -9,13 +9,15 @@ model calls inside it were steps towards its answer.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collector.assemble.model_calls import find_answer, find_question_index, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
+from collector.assemble.tools import FINAL_ANSWER
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
-from collector.dialects.call import Call
+from collector.dialects.call import Call, ChatMessage
+from collector.dialects.decode import as_text
 from collector.dialects.program_fields import is_scaffolding
 
 _ENCLOSING_KINDS = {"agent", "workflow", "chain"}
@@ -53,8 +55,9 @@ def _apply(
     find_detached = _index_detached(remaining, tree)
     failure_ancestors = _collect_failure_ancestors(parsed_spans, tree)
     applied_ids: set[str] = set()
+    final_answers = _index_final_answers(parsed_spans, tree)
     for parsed_span in sorted(enclosing_spans, key=lambda each: _depth(each, tree)):
-        enclosing_span = _trim_to_last_question(parsed_span)
+        enclosing_span = _with_final_answer(_trim_to_last_question(parsed_span), final_answers)
         if not applied_ids.isdisjoint(tree.ancestors(enclosing_span.span.span_id)):
             continue
         inside = [each for each in drafts_inside.get(enclosing_span.span.span_id, ()) if each in remaining]
@@ -91,6 +94,26 @@ def _trim_to_last_question(enclosing_span: ParsedSpan) -> ParsedSpan:
 
 def _depth(parsed_span: ParsedSpan, tree: SpanTree) -> tuple[int, int, str]:
     return len(tree.ancestors(parsed_span.span.span_id)), parsed_span.span.start, parsed_span.span.span_id
+
+
+def _index_final_answers(parsed_spans: Iterable[ParsedSpan], tree: SpanTree) -> dict[str, str]:
+    """The results of the tools by which agents answer, by the ids of the spans around them; the last one counts."""
+    answers: dict[str, str] = {}
+    for each in parsed_spans:
+        if each.call.tool is not None and each.call.tool.name == FINAL_ANSWER:
+            text = as_text(each.call.tool.result)
+            answers |= dict.fromkeys(tree.ancestors(each.span.span_id), text) if text else {}
+    return answers
+
+
+def _with_final_answer(enclosing_span: ParsedSpan, answers: Mapping[str, str]) -> ParsedSpan:
+    """An agent without an answer of its own, with the one that it gave by a tool: a streamed run has no other."""
+    call = enclosing_span.call
+    text = answers.get(enclosing_span.span.span_id)
+    if text is None or call.kind != "agent" or find_answer(call.output, run=True):
+        return enclosing_span
+    answered = call._replace(output=(ChatMessage("assistant", text),), output_incomplete=None)
+    return enclosing_span._replace(call=answered)
 
 
 def _group_by_ancestor(drafts: Iterable[TurnDraft], tree: SpanTree) -> dict[str, list[TurnDraft]]:

@@ -14,6 +14,9 @@ from collector.dialects.call import ChatMessage
 from collector.dialects.decode import as_dict, decode, encode_compact
 from evaluators.cases import Json, ToolCall
 
+FINAL_ANSWER = "final_answer"
+"""The tool of which smolagents makes an agent's answer."""
+
 
 class ToolSpans:
     """The tool spans of a trace, without those inside another tool, which are its implementation."""
@@ -44,7 +47,7 @@ def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...
     A call is in the output of a step, and again in the input of the call after it, so the lists are deduplicated.
     """
     call_lists, results = _collect_messages(draft)
-    span_calls = spans.find(draft)
+    span_calls = [each for each in spans.find(draft) if not _is_bookkeeping(each)]
     if not any(calls for calls, _ in call_lists):
         return tuple(_deduplicate([(span_calls, False)])) if span_calls else ()
     return tuple(_add_results(_deduplicate(call_lists), results, span_calls))
@@ -68,7 +71,12 @@ def _collect_messages(draft: TurnDraft) -> tuple[list[_CallList], list[ChatMessa
 
 def _collect(messages: Sequence[ChatMessage], results: list[ChatMessage], *, history: bool = False) -> _CallList:
     results += [message for message in messages if message.role == "tool"]
-    return [call for message in messages for call in message.tool_calls], history
+    return [call for message in messages for call in message.tool_calls if not _is_bookkeeping(call)], history
+
+
+def _is_bookkeeping(call: ToolCall) -> bool:
+    """Whether a library wrote a call by itself: a hand-back (LangGraph), or an answer as a call (smolagents)."""
+    return call.name == FINAL_ANSWER or call.name.startswith("transfer_back_to_")
 
 
 def _deduplicate(lists: Iterable[_CallList]) -> list[ToolCall]:

@@ -14,7 +14,7 @@ from collector.assemble.application_attributes import (
     InheritedAttributes,
     Values,
 )
-from collector.assemble.completeness import missing_reason
+from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
@@ -59,11 +59,14 @@ class TurnBuilder:
         self._ids: dict[str, ConversationAndUser] = {}
         self._trace_identity: ConversationAndUser | None = None
         self._trace_configured: ConversationAndUser | None = None
+        self._interrupted: bool | None = None
 
     def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
         """Build the turn of a draft."""
         span, call = _find_main_span(draft)
         incomplete = None if draft.error is not None else missing_reason(draft)
+        if incomplete == "no_content" and draft.final is None and self._is_interrupted():
+            incomplete = "waiting"
         question = None if incomplete == "truncated" and draft.enclosing_span is None else draft.question
         # a complete draft without an answer: the model answered nothing
         answer = None if draft.error is not None or incomplete else draft.answer or ""
@@ -96,6 +99,12 @@ class TurnBuilder:
             attributes=_collect_attributes(draft, span, call, declared),
         )
         return AssembledTurn(turn, _collect_span_ids(draft), declared)
+
+    def _is_interrupted(self) -> bool:
+        """Whether a run of the trace stopped to ask a person."""
+        if self._interrupted is None:
+            self._interrupted = find_interrupt(self._tree.spans.values())
+        return self._interrupted
 
     def _identify(self, span: Span, draft: TurnDraft, question: str | None, answer: str | None) -> str:
         """32 hex digits: a hash of question and answer if both are known, else of the span.

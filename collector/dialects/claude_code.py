@@ -64,7 +64,8 @@ class _Log:
 
     def parse_history(self) -> tuple[str | None, tuple[ChatMessage, ...]]:
         """Parse system prompt and messages of the first request; nothing unless requests are opted in."""
-        body = next(iter(self._bodies("api_request_body")), {})
+        bodies = self._bodies("api_request_body")
+        body: dict[str, Json] = bodies[0] if bodies else {}
         system, messages = split_system_prompt(
             [each for each in parse_messages(body.get("messages")).messages if each.role != "system"]
         )

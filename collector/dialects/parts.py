@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage
-from collector.dialects.decode import as_dict, as_list, as_text, decode, encode_compact
+from collector.dialects.decode import as_dict, as_list, as_text, decode, decode_json, encode_compact
 from evaluators.cases import Json, ToolCall
 
 JsonObject = dict[str, Any]
@@ -174,7 +174,9 @@ _ARGUMENT_KEYS = ("arguments", "args", "input", "tool_kwargs", "parameters")
 
 
 def parse_arguments(value: Json) -> Json:
-    """Parse a tool call's arguments: decoded exactly once if they are JSON in a text."""
+    """Parse a tool call's arguments: decoded if they are JSON in a text, also an object that was encoded twice."""
+    if isinstance(value, str) and value.startswith(('"{', '"[')):
+        value = decode_json(value)
     return {} if value == "" else decode(value)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from made_up import Trace, chat, facts, parts
+
+from evaluators.cases import Turn
 
 HISTORY = [("user", "Is it windy?"), ("assistant", "Yes, 11 m/s in Skagen.")]
 
@@ -292,3 +295,85 @@ def test_an_agent_inside_a_guardrail_is_not_asked_by_the_user() -> None:
     trace = Trace().span(1, "handle", took=9).span(2, "guard", guard, parent=1, took=3)
     trace.span(3, "checker", agent, parent=2).span(5, "chat", chat("Hi", "Hello."), parent=1)
     assert [turn.input for turn in trace.turns()] == ["Hi"]
+
+
+def agent_with_tools(*, answer: str | None, tool_name: str = "final_answer") -> Trace:
+    """An agent of smolagents whose streamed run is the repr of its parts, with the answer on a tool's span."""
+    kind = "openinference.span.kind"
+    trace = Trace()
+    run = {
+        kind: "AGENT",
+        "input.value": '{"task": "Is it windy?"}',
+        "output.value": "ToolCall(name='x')ActionOutput(y)",
+    }
+    trace.span(0, "CodeAgent.run", run, took=9)
+    said = {
+        kind: "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "New task:\nIs it windy?",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "<code>final_answer('Yes.')</code>",
+    }
+    trace.span(1, "model", said, parent=0)
+    tool = {kind: "TOOL", "tool.name": tool_name, "input.value": "{}"} | ({"output.value": answer} if answer else {})
+    return trace.span(2, "FinalAnswerTool", tool, parent=0, at=1.2)
+
+
+def test_an_answer_that_an_agent_gives_by_a_tool() -> None:
+    [turn] = agent_with_tools(answer="Yes.").turns()
+    assert (turn.input, turn.actual_output, turn.tools_called) == ("Is it windy?", "Yes.", ())
+
+
+def test_another_tools_result_is_no_answer() -> None:
+    [turn] = agent_with_tools(answer="11 m/s", tool_name="get_wind").turns()
+    assert turn.actual_output != "11 m/s"
+    assert [each.name for each in turn.tools_called] == ["get_wind"]
+
+
+def requested(name: str, arguments: Any = "{}") -> dict[str, Any]:
+    call = {"type": "tool_call", "id": f"c-{name}", "name": name, "arguments": arguments}
+    return {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.input.messages": parts(("user", "Is it windy?")),
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [call], "finish_reason": "tool_call"}]),
+    }
+
+
+ASKED = {"gen_ai.operation.name": "invoke_agent", "gen_ai.input.messages": parts(("user", "Is it windy?"))}
+
+
+def answered(*steps: dict[str, Any]) -> Turn:
+    """The turn of steps that request tools, and the answer after them."""
+    trace = Trace()
+    for number, step in enumerate(steps, 1):
+        trace.span(number, "chat m", step)
+    [turn] = trace.span(9, "chat m", chat("Is it windy?", "Yes.")).turns()
+    return turn
+
+
+def test_a_run_that_waits_for_a_person_says_so() -> None:
+    trace = Trace()
+    raised = (
+        "exception",
+        {"exception.type": "langgraph.errors.GraphInterrupt", "exception.message": "(Interrupt(…),)"},
+    )
+    trace.span(0, "invoke_agent", ASKED, took=9).span(1, "chat m", requested("book"), parent=0)
+    trace.span(2, "tools", {"openinference.span.kind": "CHAIN"}, events=[raised])
+    [turn] = trace.turns()
+    assert (turn.actual_output, turn.incomplete, turn.error) == (None, "waiting", None)
+
+
+def test_a_run_without_an_interrupt_has_no_content() -> None:
+    [turn] = Trace().span(0, "invoke_agent", ASKED, took=9).span(1, "chat m", requested("book"), parent=0).turns()
+    assert turn.incomplete == "no_content"
+
+
+@pytest.mark.parametrize("name", ["transfer_back_to_supervisor", "final_answer"])
+def test_what_a_library_writes_by_itself_is_no_tool_call(name: str) -> None:
+    assert [each.name for each in answered(requested(name), requested("look")).tools_called] == ["look"]
+
+
+@pytest.mark.parametrize("arguments", ['{"place": "Skagen"}', '"{\\"place\\": \\"Skagen\\"}"'])
+def test_arguments_that_were_encoded_once_or_twice(arguments: str) -> None:
+    assert answered(requested("look", arguments)).tools_called[0].arguments == {"place": "Skagen"}
