@@ -30,7 +30,7 @@ Incomplete = Literal[
 """Why a turn cannot be judged although it happened.
 
 `scaffolding`: the trace has only what a library wrote around the words, such as the markers of a prompt's fields.
-`waiting`: the run stopped to ask a person, and goes on in another trace.
+`waiting`: the run stopped to ask a person, and continues in another trace.
 """
 
 
