@@ -4,20 +4,21 @@ An e-detector in the Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For eac
 
     M ← (1 + M) · Π (1 + u),   u = λ (target · a - b)
 
-over the conversations of the interval, where a is the sum of weights of a conversation's scores and b that of weights
-times scores. The weights are shares of a scale that is known before the score, so that a is at most 1
-(`collector.export.bounded_sums`). The evidence is the mean of M over the ladder. As long as the mean is at target or
-better, the mean number of intervals until the evidence passes c is at least c, whatever the scores' distribution, the
-traffic, or their dependence from one conversation to the next. A restart sets M to 0, which only loses evidence. A
-conversation's scores come one by one, and each adds the growth of the conversation's log(1 + u).
+over the conversations of an interval that has scores, where a is the sum of weights of a conversation's scores and b
+that of weights times scores. An interval without scores changes nothing. The weights are shares of a scale that is
+known before the score, so that a is at most 1 (`collector.export.bounded_sums`). The evidence is the mean of M over the
+ladder. As long as the mean is at target or better, the mean number of intervals until the evidence passes c is at least
+c, whatever the scores' distribution, the traffic, or their dependence from one conversation to the next. To begin anew
+sets M to 0, which only loses evidence. A conversation's scores come one by one, and each adds the growth of the
+conversation's log(1 + u).
 
 Of the five counters alone (their growth in an interval) a lower bound of it can be computed: by Fan's inequality
 log(1 + u) ≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v = λ · (1 - target):
 
     Σ log(1 + u) ≥ λ (target·W - WY) - c(v) λ² (target²·W2 - 2·target·W2Y + W2Y2)
 
-`tests/bench/drop_detection.py` measures false alarms and delays. An alert ends when the evidence has fallen by a good
-deal. Where lower is better, scores and target count from the other end.
+`tests/bench/drop_detection.py` measures false alarms and delays. When an alert ends is `collector.alerting.incident`'s
+matter. Where lower is better, scores and target count from the other end.
 """
 
 from __future__ import annotations
@@ -34,11 +35,10 @@ LADDER = (0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.1, 1.6, 2.4, 3.2, 4.8, 7.2, 11.0, 1
 _LARGEST_LOSS = 0.75
 """The largest share of its capital that a bet may lose on one conversation. Why not 1: c(v) grows
 without limit towards it, and the bound from the sums would never find anything."""
-_HYSTERESIS = 4.0
-"""How far the evidence must fall below the threshold for an alert to end, as a logarithm."""
 _HEADROOM = 6.0
-"""How far above the threshold a state may go, as a logarithm. Why a ceiling: without it a long drop gains so much
-evidence that the alert lasts for weeks after the mean has recovered."""
+"""How far above the threshold a state may go, as a logarithm: more is too large a number for nothing."""
+NOTHING = -100.0
+"""The logarithm of a state without gains: e to this is 0 beside 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,9 @@ class DropDetector:
         """The upper limit of the logarithm of a bet's state."""
         return self.threshold + math.log(len(self.bets)) + _HEADROOM
 
-    @property
-    def clear_threshold(self) -> float:
-        """The evidence below which an alert ends: evidence that hovers at the threshold is one alert, not many."""
-        return self.threshold - _HYSTERESIS
-
     def coefficient(self, bet: float) -> float:
         """Fan's c(v) of a bet."""
-        v = bet * self.span
-        return 0.5 if v < 1e-9 else (-math.log1p(-v) - v) / v**2
+        return fans_coefficient(bet * self.span)
 
     def shortfall(self, w: float, wy: float) -> float:
         """Weight times how far the scores lie on the bad side of the target."""
@@ -129,23 +123,31 @@ class DropDetector:
         """What a conversation's scores with these sums add to the logarithm of a bet's state; `w` is at most 1."""
         return math.log1p(bet * self.shortfall(w, wy))
 
-    def advance(self, states: Sequence[float], increments: Iterable[float], empty: float = 0.0) -> list[float]:
-        """The logarithms of the states an interval later, `empty` intervals without scores between."""
-        return [
-            min(_log_plus(state, 1.0 + empty) + increment, self.ceiling)
-            for state, increment in zip(states, increments, strict=True)
-        ]
+    def advance(self, states: Sequence[float], increments: Iterable[float]) -> list[float]:
+        """The logarithms of the states after an interval with scores."""
+        return advance(states, increments, self.ceiling)
 
     def start(self) -> list[float]:
         """The logarithms of the states before the first score: no gains yet."""
-        return [-math.inf] * len(self.bets)
+        return [NOTHING] * len(self.bets)
+
+
+def fans_coefficient(v: float) -> float:
+    """Fan's c(v) of a bet that loses at most a share v of its capital on one conversation."""
+    return 0.5 if v < 1e-9 else (-math.log1p(-v) - v) / v**2
+
+
+def advance(states: Sequence[float], increments: Iterable[float], ceiling: float) -> list[float]:
+    """The logarithms of states after an interval with scores that adds `increments`."""
+    return [
+        max(NOTHING, min(_log_plus_one(state) + increment, ceiling))
+        for state, increment in zip(states, increments, strict=True)
+    ]
 
 
 def evidence(states: Sequence[float]) -> float:
     """The logarithm of the mean of the states."""
     highest = max(states)
-    if highest == -math.inf:
-        return highest
     return highest + math.log(sum(math.exp(state - highest) for state in states) / len(states))
 
 
@@ -156,6 +158,6 @@ def threshold(mean_seconds: float, interval: float, series: int) -> float:
     return math.log(max(1.0, mean_seconds / interval) * max(1, series))
 
 
-def _log_plus(state: float, amount: float) -> float:
-    """log(exp(state) + amount), amount > 0."""
-    return max(state, math.log(amount)) + math.log1p(math.exp(-abs(state - math.log(amount))))
+def _log_plus_one(state: float) -> float:
+    """log(exp(state) + 1)."""
+    return max(state, 0.0) + math.log1p(math.exp(-abs(state)))

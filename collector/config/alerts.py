@@ -87,6 +87,11 @@ class AlertSettings(Section):
     false_alarm_days: float = Field(
         default=90.0, gt=0, description="Mean time between two false alarms of the drop detector, over all series."
     )
+    false_recovery_days: float = Field(
+        default=7.0,
+        gt=0,
+        description="Mean time until an alert on a drop ends by chance, while the mean has not recovered.",
+    )
     warn_standard_errors: float = Field(default=3.5, gt=0, description="Standard errors below target that warn.")
     page_standard_errors: float = Field(default=4.0, gt=0, description="Standard errors below target that page.")
     min_conversations: float = Field(

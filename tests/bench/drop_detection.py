@@ -2,7 +2,7 @@
 
 Prints the tables of deploy/docs/alerts.md. Scores on five levels, in control of mean 0.80 and standard deviation 0.27, held
 to 0.77; Poisson arrivals; one look a minute. The detector is the service's own (collector.alerting.detection): its bets,
-coefficients, threshold and ceiling; numpy only runs many streams at once. False alarms are notifications per 30 days
+coefficients and threshold; `alert_lives.py` runs many streams of it at once. False alarms are notifications per 30 days
 and series: two belong together if less than five minutes lie between. "edge" is a mean of exactly 0.77: as bad as it may
 be without being wrong.
 """
@@ -19,6 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "prometheus"))
 
+from alert_lives import Minutes, begun, fall_numbers
 from streams import LEVELS, MEAN, shares
 
 from collector.alerting.detection import VARIANCE_FLOOR, DropDetector, threshold
@@ -151,19 +152,10 @@ def _turns(
     return sorted(found)
 
 
-def evidence_alarms(of: DropDetector, increments: np.ndarray) -> np.ndarray:
-    """Where the detector alerts; `increments` are minutes x streams x bets. It is held down, not started afresh."""
-    states = np.full(increments.shape[1:], -np.inf)
-    alarms = np.zeros(increments.shape[:2], bool)
-    many = np.log(len(of.bets))
-    on = np.zeros(increments.shape[1], bool)
-    for minute in range(len(increments)):
-        states = np.minimum(np.logaddexp(states, 0.0) + increments[minute], of.ceiling)
-        highest = states.max(1)
-        evidence = highest + np.log(np.exp(states - highest[:, None]).sum(1)) - many
-        on = evidence > np.where(on, of.clear_threshold, of.threshold)
-        alarms[minute] = on
-    return alarms
+def minutes_of(sums: Sums, gains: np.ndarray | None = None) -> Minutes:
+    """What a detector sees of the sums; without the gains of its bets, their lower bounds."""
+    of = sums.evidence or sums
+    return Minutes(of.w, of.wy, of.w2, of.w2y, of.w2y2, bounds(DETECTOR, of) if gains is None else gains)
 
 
 def bounds(of: DropDetector, sums: Sums) -> np.ndarray:
@@ -196,7 +188,9 @@ def _rolling(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def notifications(alarms: np.ndarray) -> np.ndarray:
-    """How often somebody is told: starts that lie more than five minutes after the last alarm."""
+    """How often somebody is told: falls, or starts that lie more than five minutes after the last alarm."""
+    if alarms.dtype != bool:
+        return begun(alarms).sum(0)
     counts, last = np.zeros(alarms.shape[1]), np.full(alarms.shape[1], -(10**9))
     for minute, now in enumerate(alarms):
         counts += now & (minute - last > 5)
@@ -206,7 +200,7 @@ def notifications(alarms: np.ndarray) -> np.ndarray:
 
 def delay(alarms: np.ndarray, start: int) -> float:
     """Median hours from `start` to the first alarm; what is never found counts as the rest of the time."""
-    after = alarms[start:]
+    after = alarms[start:] > 0
     found = np.where(after.any(0), after.argmax(0) + 1, len(after))
     return float(np.median(found)) / 60
 
@@ -214,8 +208,8 @@ def delay(alarms: np.ndarray, start: int) -> float:
 def alerts(sums: Sums) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     if sums.exact is not None:
-        found["evidence, exact (watcher)"] = evidence_alarms(DETECTOR, sums.exact)
-    found["evidence, from sums (rules)"] = evidence_alarms(DETECTOR, bounds(DETECTOR, sums.evidence or sums))
+        found["evidence, exact (watcher)"] = fall_numbers(DETECTOR, minutes_of(sums, sums.exact))
+    found["evidence, from sums (rules)"] = fall_numbers(DETECTOR, minutes_of(sums))
     found["mean, 3.5 errors (warn)"] = gate_alarms(sums, 3.5)
     found["mean, 4 errors (page)"] = gate_alarms(sums, 4.0)
     return found
@@ -284,7 +278,7 @@ def clustered(rng: np.random.Generator, runs: int, days: int) -> None:
 
 def pages_after(alarms: dict[str, np.ndarray], start: int) -> np.ndarray:
     """Hours from `start` to the first page of the generated rules, in each stream; infinite where there is none."""
-    after = (alarms["evidence, from sums (rules)"] | alarms["mean, 4 errors (page)"])[start:]
+    after = ((alarms["evidence, from sums (rules)"] > 0) | alarms["mean, 4 errors (page)"])[start:]
     return np.where(after.any(0), after.argmax(0) + 1, np.inf) / 60
 
 

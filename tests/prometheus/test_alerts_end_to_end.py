@@ -154,11 +154,12 @@ async def test_a_drop_pages_through_alertmanager_and_what_is_in_control_is_silen
 
 @dataclass
 class Judged:
-    """Evaluations of conversations of one turn, a fourteenth of which failed because the judge did not answer."""
+    """Evaluations of conversations of one turn, one in `failing` of which failed because the judge did not answer."""
 
     service: Running
     version: str
     mean: float = 0.85
+    failing: int = 14
     chance: random.Random = field(default_factory=lambda: random.Random(5))
     number: int = 0
 
@@ -169,7 +170,8 @@ class Judged:
 
     def _next(self) -> Record:
         self.number += 1
-        failed, now = self.number % 14 == 0, datetime.now(UTC)
+        failed = bool(self.failing) and self.number % self.failing == 0
+        now = datetime.now(UTC)
         score = None if failed else float(self.chance.random() < self.mean)
         evaluation = Evaluation(
             evaluation_id=f"{self.number:032x}",

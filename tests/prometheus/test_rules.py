@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import subprocess
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 from promtool import SERIES, configured, estimator, firing, run, series, tool, traffic
 from streams import MEAN, Stream, drop_at
 
-from collector.alerting.detection import DropDetector, EstimatorSums, evidence
+from collector.alerting.detection import DropDetector, EstimatorSums
+from collector.alerting.incident import DropLife, Fall, recovery_threshold
 from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.targets import detector, targets
@@ -25,17 +28,22 @@ def detector_of(config: Config) -> DropDetector:
     return detector(held[0], held, config.settings.alerts, 1)
 
 
-def by_plain_reference(of: DropDetector, stream: Stream) -> list[float]:
-    """The evidence after each minute, from the sums, without any Prometheus."""
-    states, path = of.start(), []
-    for sums in stream.deltas():
-        states = of.advance(states, [of.log_gain_bound(bet, sums) for bet in of.bets])
-        path.append(evidence(states))
+def life_of(config: Config) -> DropLife:
+    days = config.settings.alerts.false_recovery_days
+    return DropLife(detector_of(config), recovery_threshold(days * 86400.0, 60.0))
+
+
+def by_plain_reference(config: Config, stream: Stream) -> list[tuple[float, float, Fall | None]]:
+    """After each minute, from the sums and without any Prometheus: the evidence, that of a recovery, and the fall."""
+    life, path = life_of(config), []
+    for minute, sums in enumerate(stream.deltas()):
+        life.step(minute, sums)
+        path.append((life.evidence, life.recovery, life.fall))
     return path
 
 
-def first_above(path: list[float], threshold: float, start: int) -> int:
-    return next(minute for minute, value in enumerate(path) if minute >= start and value > threshold)
+def first_fall(path: list[tuple[float, float, Fall | None]], start: int, number: int = 1) -> int:
+    return next(minute for minute, (*_, fall) in enumerate(path) if minute >= start and fall and fall.number == number)
 
 
 def in_full(minutes: int, stream: Stream) -> list[dict[str, str]]:
@@ -68,7 +76,7 @@ def test_a_drop_of_a_fifth_is_paged_within_the_predicted_time(tmp_path: Path):
     stream = Stream(per_minute=100 / 60, mean=drop_at(360, 0.2), seed=5).run(600)
     dropped = {"alertname": "EvalstreamScoreDropped", "severity": "page"}
     found = 360 + 180
-    evidence_at = first_above(by_plain_reference(detector_of(config), stream), detector_of(config).threshold, 360)
+    evidence_at = first_fall(by_plain_reference(config, stream), 360)
     assert evidence_at < found
     case = {
         "inputs": in_full(600, stream),
@@ -89,25 +97,45 @@ def test_a_drop_of_a_fifth_is_paged_within_the_predicted_time(tmp_path: Path):
     run(tmp_path, config, [case])
 
 
+LABELS = "{" + ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment") + "}"
+
+
+def is_near(name: str, value: float, minute: int) -> dict[str, object]:
+    """A series of the rules has a value, to four decimals."""
+    expected = [{"labels": LABELS, "value": 1}]
+    return {
+        "expr": f"abs(last_over_time({name}[1h]) - {value:.10f}) < bool 0.0001",
+        "eval_time": f"{minute}m",
+        "exp_samples": expected,
+    }
+
+
+def life_in_rules(path: list[tuple[float, float, Fall | None]], every: int) -> Iterator[dict[str, object]]:
+    for minute in range(every, len(path), every):
+        evidence, recovery, fall = path[minute]
+        yield is_near("evalstream:drop_evidence", evidence, minute + 1)
+        yield is_near("evalstream:recovery_evidence", recovery, minute + 1)
+        yield is_near("evalstream:drop_falls", fall.number if fall else 0, minute + 1)
+        if fall is not None:
+            yield is_near("evalstream:drop_level", fall.level, minute + 1)
+            yield is_near("evalstream:drop_since", fall.since * 60.0, minute + 1)
+
+
+def incidents(minute: int) -> float:
+    """A drop, a recovery, a second drop that becomes deeper, and a recovery."""
+    levels = ((60, MEAN), (110, 0.5), (190, MEAN), (240, 0.6), (310, 0.2), (400, 0.85))
+    return next(mean for end, mean in levels if minute < end)
+
+
 @pytest.mark.parametrize(("weight", "turns"), [(1.0, 1), (10.0, 3)])
-def test_the_detector_in_rules_equals_the_plain_recursion(tmp_path: Path, weight: float, turns: int):
-    """To four decimals, minute by minute, weighted or not, over a drop and back."""
+def test_the_life_of_an_alert_in_rules_is_that_of_the_plain_code(tmp_path: Path, weight: float, turns: int):
+    """To four decimals, minute by minute, weighted or not, over two incidents and their recoveries."""
     config = configured()
-    stream = Stream(2.0, mean=lambda now: 0.6 if 200 <= now < 300 else MEAN, weight=weight, turns=turns, seed=7).run(
-        420
-    )
-    path = by_plain_reference(detector_of(config), stream)
-    assert max(path) > detector_of(config).threshold
-    labels = ",".join(f'{key}="{value}"' for key, value in SERIES.items() if key != "segment")
-    expected = [
-        {
-            "expr": f"abs(evalstream:drop_evidence - {path[minute]:.10f}) < bool 0.0001",
-            "eval_time": f"{minute + 1}m",
-            "exp_samples": [{"labels": f"{{{labels}}}", "value": 1}],
-        }
-        for minute in range(10, 420, 10)
-    ]
-    run(tmp_path, config, [{"inputs": in_full(420, stream), "values": expected}])
+    stream = Stream(4.0, mean=incidents, weight=weight, turns=turns, seed=7).run(400)
+    path = by_plain_reference(config, stream)
+    numbers = [fall.number if fall else 0 for *_, fall in path]
+    assert [number for number, _ in groupby(numbers)] == [0, 1, 0, 1, 2, 0]
+    run(tmp_path, config, [{"inputs": in_full(400, stream), "values": list(life_in_rules(path, 7))}])
 
 
 def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_path: Path):

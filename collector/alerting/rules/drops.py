@@ -2,8 +2,8 @@
 
 The state covers all replicas and is in Prometheus. Increments are exact differences of the counters. Why not
 `increase()`: it extrapolates to the ends of the window, and the bound on false alarms needs the exact sums. A replica
-that restarted is left out for two intervals. A gap longer than Prometheus looks back (5 minutes) restarts the
-recursion, which only loses evidence.
+that restarted is left out for two intervals. What a state is, when evidence begins anew, and when an alert ends, is as
+in `collector.alerting.incident`; the states within an incident are `incidents.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from collector.alerting.detection import DropDetector
+from collector.alerting.incident import recovery_threshold
 from collector.alerting.rules import series
 from collector.alerting.rules.doubt import explained
-from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing, selector
+from collector.alerting.rules.incidents import ending_rules, following_rules, incident_rules
+from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing
+from collector.alerting.rules.states import States
 from collector.alerting.rules.targets import INTERVAL, Target
-from collector.config.alerts import AlertSettings
+from collector.config.alerts import DAY, AlertSettings
 from collector.telemetry.series import EVIDENCE_W, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2, EVIDENCE_WY
 
 DROPPED = "EvalstreamScoreDropped"
@@ -26,8 +29,6 @@ COUNTERS = {
     "w2y": EVIDENCE_W2Y.name,
     "w2y2": EVIDENCE_W2Y2.name,
 }
-_NOTHING = -100
-"""The logarithm of a state without gains: e to this is 0 beside 1."""
 
 
 def delta_group(timing: Timing, by: Sequence[str], rules: Sequence[RecordingRule | AlertingRule]) -> RuleGroup:
@@ -46,58 +47,80 @@ def _deltas(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
 
 
 def detector_rules(
-    target: Target, detector: DropDetector, alerts: AlertSettings, by: Sequence[str]
+    target: Target, detector: DropDetector, alerts: AlertSettings, timing: Timing, by: Sequence[str]
 ) -> Iterator[RecordingRule | AlertingRule]:
-    """The states of all bets, their evidence, and the alert."""
-    chosen = {"evaluator": target.evaluator, "monitor": target.monitor}
+    """The states of all bets, their evidence, the state of the alert, and the alert."""
+    states = States(target.monitor, target.evaluator, tuple(by), timing)
+    recovers = recovery_threshold(alerts.false_recovery_days * DAY, INTERVAL)
+    # Rules run in their order: the last value of a state is that of the interval before until its own rule has run.
+    yield states.rule(
+        series.DROP_BEGINS_ANEW,
+        states.only_with_scrapes(
+            f"({states.last(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
+            f" + ({states.last(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f})",
+            otherwise=0.0,
+        ),
+    )
+    yield states.rule(series.DROP_INCIDENT, states.only_with_scrapes(states.last(series.DROP_FALLS), otherwise=0.0))
     for bet in detector.bets:
         label = {"lambda": f"{bet:g}"}
-        yield RecordingRule(series.DROP_LOG_E, _recursion(detector, bet, chosen | label, chosen, by), chosen | label)
-    here = selector(**chosen)
-    yield RecordingRule(series.DROP_EVIDENCE, f"ln(avg by ({', '.join(by)}) (exp({series.DROP_LOG_E}{here})))", chosen)
-    yield RecordingRule(series.DROP_THRESHOLD, f"vector({detector.threshold:.4f})", chosen)
-    yield _dropped(detector, chosen, by, explained(target, detector.target, alerts, ", ".join(by)))
-
-
-def _recursion(
-    detector: DropDetector, bet: float, mine: dict[str, str], chosen: dict[str, str], by: Sequence[str]
-) -> str:
-    """Log M ← min(log(1 + M) + bound, ceiling), as in collector.alerting.detection."""
-    sums = {key: f"{name}{selector(**chosen)}" for key, name in series.EVIDENCE_DELTAS.items()}
-    before = f"(sum by ({', '.join(by)}) ({series.DROP_LOG_E}{selector(**mine)}) or {sums['w']} * 0 - {-_NOTHING})"
-    target = detector.target
-    short = f"{target:g} * {sums['w']} - {sums['wy']}"
-    if detector.lower_is_better:
-        short = f"{sums['wy']} - {target:g} * {sums['w']}"
-    squares = f"{target**2:.10g} * {sums['w2']} - {2 * target:.10g} * {sums['w2y']} + {sums['w2y2']}"
-    quadratic = detector.coefficient(bet) * bet**2
-    return (
-        f"clamp_max(ln(1 + exp({before})) + {bet:g} * ({short})"
-        f" - {quadratic:.10g} * ({squares}), {detector.ceiling:.4f})"
+        quiet = f"{_recursion(detector, bet, states, label)} unless {states.in_incident}"
+        yield states.rule(series.DROP_LOG_E, quiet, label)
+    yield from incident_rules(detector, states, recovers)
+    yield states.rule(
+        series.DROP_EVIDENCE,
+        f"({states.evidence(series.DROP_LOG_E)} and {states.scraped} unless {states.in_incident})"
+        f" or ({states.evidence(series.FURTHER_LOG_E)} and {states.scraped} and {states.in_incident})",
     )
+    yield RecordingRule(series.DROP_THRESHOLD, f"vector({detector.threshold:.4f})", states.where)
+    yield from following_rules(detector, states)
+    yield from ending_rules(states, detector, recovers)
+    yield _dropped(target, detector, alerts, states)
 
 
-def _dropped(detector: DropDetector, chosen: dict[str, str], by: Sequence[str], doubtful: str) -> AlertingRule:
-    evidence = f"{series.DROP_EVIDENCE}{selector(**chosen)}"
-    fires = f"ALERTS{selector(alertname=DROPPED, alertstate='firing', **chosen)}"
+def _recursion(detector: DropDetector, bet: float, states: States, label: dict[str, str]) -> str:
+    """Log M ← min(log(1 + M) + bound, ceiling), as in collector.alerting.detection."""
+    w, wy, w2, w2y, w2y2 = states.deltas()
+    target = detector.target
+    short = f"{target:g} * {w} - {wy}"
+    if detector.lower_is_better:
+        short = f"{wy} - {target:g} * {w}"
+    squares = f"{target**2:.10g} * {w2} - {2 * target:.10g} * {w2y} + {w2y2}"
+    quadratic = detector.coefficient(bet) * bet**2
+    gain = f"{bet:g} * ({short}) - {quadratic:.10g} * ({squares})"
+    return states.advance(series.DROP_LOG_E, label, gain, detector.ceiling)
+
+
+def _dropped(target: Target, detector: DropDetector, alerts: AlertSettings, states: States) -> AlertingRule:
+    """One alert for each fall: `fall` counts those of an incident, so that a further one notifies again."""
+    by = ", ".join(states.by)
+    doubtful = explained(target, detector.target, alerts, by)
+    change = "risen" if detector.lower_is_better else "dropped"
     return AlertingRule(
         name=DROPPED,
-        # hysteresis: what fires continues until the evidence has clearly fallen, or it would notify again and again
-        expr=f"({evidence} > {detector.threshold:.4f}"
-        f" or ({evidence} > {detector.clear_threshold:.4f} and on ({', '.join(by)}) {fires})) unless {doubtful}",
+        expr=f'count_values by ({by}) ("fall", {states.recent(series.DROP_FALLS)} > 0) unless on ({by}) {doubtful}',
         severity="page",
         board="quality",
-        labels=chosen,
-        summary=f"{{label:evaluator}} of {{label:monitor}}: scores have dropped from their target {detector.target:g}",
+        labels=states.where,
+        summary=f"{{label:evaluator}} of {{label:monitor}}: scores have {change} from {{before}} to {{level}}; their "
+        f"target is {detector.target:g}",
         description=(
-            "The evidence that the mean of {label:evaluator} ({label:monitor}) is on the wrong side of its target of "
-            f"{detector.target:g} is {{value}}; the alert fires above {detector.threshold:.1f}. Over the last hour the "
-            "mean is {mean} ± {error} from {n} effective conversations. Other alerts that fire for it explain at most "
-            "{doubt} of the distance to the target."
+            f"Since {{since}} the mean of {{label:evaluator}} ({{label:monitor}}) is {{level}}; before, it was "
+            f"{{before}}. Its target is {detector.target:g}. Over the last hour it is {{mean}} ± {{error}} from {{n}} "
+            "effective conversations. The alert ends when scores show that the mean has recovered, and not before. "
+            "Other alerts that fire for it explain at most {doubt} of the distance to the target."
         ),
         facts={
-            word: Fact(name, tuple(by), {"window": "1h"})
+            word: Fact(name, tuple(states.by), {"window": "1h"})
             for word, name in (("mean", series.SCORE_MEAN), ("error", series.SCORE_STDERR), ("n", series.SCORE_N_EFF))
+        }
+        | {
+            word: Fact(name, tuple(states.by), within=states.memory, is_time=word == "since")
+            for word, name in (
+                ("since", series.DROP_SINCE),
+                ("before", series.DROP_BEFORE),
+                ("level", series.DROP_LEVEL),
+            )
         }
         | {"doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor"))},
     )

@@ -169,8 +169,9 @@ def _prometheus_value(alert: AlertingRule, word: str) -> str:
     fixed = "".join(f",{name}={quoted(value)}" for name, value in fact.labels.items())
     matchers = ",".join(f"{name}=%q" for name in fact.by) + fixed
     arguments = " ".join(quoted(alert.labels[name]) if name in alert.labels else f"$labels.{name}" for name in fact.by)
-    query = f"{fact.series}{{{matchers}}}".replace('"', '\\"')
-    value = '{{ . | first | value | printf "%.3g" }}'
+    query = _over(fact, f"{fact.series}{{{matchers}}}").replace('"', '\\"')
+    form = "humanizeTimestamp" if fact.is_time else 'printf "%.3g"'
+    value = f"{{{{ . | first | value | {form} }}}}"
     return f'{{{{ with printf "{query}" {arguments} | query }}}}{value}{{{{ else }}}}?{{{{ end }}}}'
 
 
@@ -182,7 +183,8 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
     queries.append({"refId": "C", "datasourceUid": "__expr__", "model": condition})
 
     def value(word: str) -> str:
-        return f'{{{{ printf "%.4g" $values.{letters.get(word, "A")}.Value }}}}'
+        form = "humanizeTimestamp" if word in alert.facts and alert.facts[word].is_time else 'printf "%.4g"'
+        return f"{{{{ {form} $values.{letters.get(word, 'A')}.Value }}}}"
 
     return {
         "uid": "evalstream-" + hashlib.sha256(f"{alert.name} {alert.expr}".encode()).hexdigest()[:12],
@@ -214,7 +216,11 @@ def _query(letter: str, expr: str, datasource: str) -> dict[str, Any]:
 
 def _fact_query(fact: Fact) -> str:
     matchers = ",".join(f"{name}={quoted(value)}" for name, value in fact.labels.items())
-    return f"{fact.series}{{{matchers}}}" if matchers else fact.series
+    return _over(fact, f"{fact.series}{{{matchers}}}" if matchers else fact.series)
+
+
+def _over(fact: Fact, selected: str) -> str:
+    return f"last_over_time({selected}[{fact.within}])" if fact.within else selected
 
 
 def _inhibition(inhibition: Inhibition) -> dict[str, Any]:

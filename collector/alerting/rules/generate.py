@@ -59,7 +59,9 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     drops: list[RecordingRule | AlertingRule] = []
     for target in configured:
         if target.mean is not None:
-            drops += detector_rules(target, detector(target, configured, alerts, segment_count(config)), alerts, by)
+            drops += detector_rules(
+                target, detector(target, configured, alerts, segment_count(config)), alerts, timing, by
+            )
     groups = (
         *score_groups(configured, alerts, timing, by),
         delta_group(timing, by, drops),

@@ -21,11 +21,16 @@ class RecordingRule:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Another series whose value an alert's text shows: the one with the alert's labels `by`, and `labels`."""
+    """Another series whose value an alert's text shows: the one with the alert's labels `by`, and `labels`.
+
+    `within` is a duration in PromQL: its last value within it counts. `is_time`: it is in seconds since the epoch.
+    """
 
     series: str
     by: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    within: str | None = None
+    is_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collector.alerting.detection import VARIANCE_FLOOR
 from collector.alerting.rules import series
 from collector.alerting.rules.doubt import doubt_rule
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Severity, Timing, selector
+from collector.alerting.rules.states import MEMORY
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
 from collector.telemetry.series import (
@@ -42,6 +43,7 @@ def score_groups(
 ) -> Iterator[RuleGroup]:
     """Means and pass shares of every window, and the alerts on them."""
     rules: list[RecordingRule | AlertingRule] = [*_increases(timing, by), *_means(), *_pass_shares(targets, timing, by)]
+    rules += _overlaps(timing, by)
     for target in targets:
         rules += _target_rules(target, alerts, by, timing)
     rules.append(_dominated(timing, by))
@@ -87,6 +89,14 @@ def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -
         yield RecordingRule(
             series.PASS_SHARE, f"{passing} / ({grouped} (increase({counter % ''})) > 0)", {"window": window}
         )
+
+
+def _overlaps(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    """The windows that hold scores of an incident that is over: their mean says nothing of now."""
+    recovered = f"max by ({', '.join(by)}) (last_over_time({series.DROP_RECOVERED}[{timing.text(MEMORY)}]))"
+    for window, length in WINDOWS.items():
+        age = f"time() - {recovered} < {timing.seconds(length):g}"
+        yield RecordingRule(series.WINDOW_OVERLAPS, age, {"window": window})
 
 
 def _dominated(timing: Timing, by: Sequence[str]) -> AlertingRule:
@@ -146,7 +156,8 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
     side = "above" if target.lower_is_better else "below"
     return AlertingRule(
         name=BELOW,
-        expr=f"{series.SCORE_MEAN}{chosen} {wrong} and {series.SCORE_N_EFF}{chosen} >= {n:g}",
+        expr=f"{series.SCORE_MEAN}{chosen} {wrong} and {series.SCORE_N_EFF}{chosen} >= {n:g}"
+        f" unless {series.WINDOW_OVERLAPS}{chosen}",
         severity=severity,
         board="quality",
         labels={"evaluator": target.evaluator, "monitor": target.monitor},

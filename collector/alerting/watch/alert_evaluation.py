@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from collector.alerting.detection import DropDetector, EstimatorSums, evidence
+from collector.alerting.detection import DropDetector, EstimatorSums
+from collector.alerting.incident import DropLife
 from collector.alerting.watch.buckets import Bucket
 
 WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
@@ -16,57 +17,69 @@ def merge_buckets(parts: Iterable[Mapping[int, Bucket]]) -> dict[int, Bucket]:
     whole: dict[int, Bucket] = {}
     for part in parts:
         for number, bucket in part.items():
-            if number in whole:
-                before = whole[number]
-                gains = [one + other for one, other in zip(before.gains, bucket.gains, strict=True)]
-                whole[number] = Bucket(before.sums + bucket.sums, gains, before.clipped + bucket.clipped)
-            else:
-                whole[number] = bucket
+            whole[number] = whole[number] + bucket if number in whole else bucket
     return dict(sorted(whole.items()))
 
 
 class DropState:
-    """The detector of one series, advanced to the last interval that has ended."""
+    """The detector of one series and its alert, advanced to the last interval that has ended.
 
-    def __init__(self, detector: DropDetector) -> None:
-        self.detector = detector
-        self._states = detector.start()
-        self._until: int | None = None
+    `recovery_threshold` is the evidence that ends the alert.
+    """
+
+    def __init__(self, detector: DropDetector, recovery_threshold: float) -> None:
+        self._detector = detector
+        self._recovery_threshold = recovery_threshold
+        self._until = 0
         """The first interval that is not processed yet."""
-        self.is_firing = False
-        """Whether the evidence has passed its threshold, and has not clearly fallen since."""
-
-    @property
-    def evidence(self) -> float:
-        """The logarithm of the evidence."""
-        return evidence(self._states)
+        self.life = DropLife(detector, recovery_threshold)
 
     def restart_from(self, number: int) -> None:
         """A bucket has changed: if it was taken already, everything is computed again."""
-        if self._until is not None and number < self._until:
-            self._states = self.detector.start()
-            self._until = None
-            self.is_firing = False
+        if number < self._until:
+            self.life = DropLife(self._detector, self._recovery_threshold)
+            self._until = 0
 
     def advance(self, buckets: Mapping[int, Bucket], until: int) -> None:
         """Take the buckets, in order of time, up to but not `until`."""
         for number, bucket in buckets.items():
-            if number < until and (self._until is None or number >= self._until):
-                self._step(number, bucket.gains)
-        if self._until is not None and until > self._until:
-            self._states = self.detector.advance(self._states, [0.0] * len(self._states), until - self._until - 1)
-            self._until = until
-            self._update()
+            if self._until <= number < until:
+                self.life.step(number, bucket.evidence, bucket.gains)
+        self._until = max(self._until, until)
 
-    def _update(self) -> None:
-        limit = self.detector.clear_threshold if self.is_firing else self.detector.threshold
-        self.is_firing = self.evidence > limit
 
-    def _step(self, number: int, gains: list[float]) -> None:
-        empty = 0 if self._until is None else number - self._until
-        self._states = self.detector.advance(self._states, gains, empty)
-        self._until = number + 1
-        self._update()
+@dataclass(frozen=True, slots=True)
+class FallOfMean:
+    """A fall that an alert fires for: since when (s), the mean before it if it is known, and the mean it fell to."""
+
+    number: int
+    since: float
+    before: float | None
+    level: float
+
+
+def fall_of(life: DropLife, buckets: Mapping[int, Bucket], interval: float) -> FallOfMean | None:
+    """The fall that a series' alert fires for; a first one fell from the mean over the day before it."""
+    fall, earlier = life.fall, life.before
+    if fall is None:
+        return None
+    if earlier is not None:
+        return FallOfMean(fall.number, fall.since * interval, earlier.level, fall.level)
+    first = fall.since - int(WINDOWS["24h"] // interval)
+    day = sum_from({number: each for number, each in buckets.items() if number < fall.since}, first)
+    return FallOfMean(fall.number, fall.since * interval, day.mean if day.w else None, fall.level)
+
+
+UNSCORED_WINDOW, FEWEST_WANTED = "1h", 20
+"""Over which time the share without a score is taken, and of how many evaluations at least, as by the rules."""
+
+
+def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, interval: float) -> float:
+    """The share of evaluations that should have a score and have none; 0 of too few."""
+    first = int((now - WINDOWS[UNSCORED_WINDOW]) // interval)
+    recent = [each for part in buckets for number, each in part.items() if number >= first]
+    wanted = sum(each.wanted for each in recent)
+    return sum(each.unscored for each in recent) / wanted if wanted >= FEWEST_WANTED else 0.0
 
 
 def sum_from(buckets: Mapping[int, Bucket], first: int) -> EstimatorSums:
@@ -97,11 +110,17 @@ def target_misses(
     interval: float,
     min_n: float,
     doubt: float = 0.0,
+    recovered: int | None = None,
 ) -> list[TargetMiss]:
-    """The windows with enough scores in which the mean is on the wrong side of its target, by more than the doubt."""
+    """The windows with enough scores in which the mean is on the wrong side of its target, by more than the doubt.
+
+    Those that reach back before `recovered`, an interval, hold scores of an incident that is over, and are left out.
+    """
     misses: list[TargetMiss] = []
     for window, length in WINDOWS.items():
         first = int((now - length) // interval)
+        if recovered is not None and first < recovered:
+            continue
         sums = sum_from(buckets, first)
         if sums.n_eff < min_n:
             continue

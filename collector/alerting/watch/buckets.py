@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from collector.alerting.detection import DropDetector, EstimatorSums
 from collector.export.bounded_sums import BoundedSums, Weight
+from collector.export.estimator import EstimatorIncrements
 
 Series = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
@@ -14,11 +15,29 @@ Series = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Bucket:
-    """One interval of one series: its sums, what it adds to the logarithm of every bet, and the weight left out."""
+    """One interval of one series: its sums, for the mean and for the detector, and the weight left out of them.
+
+    `gains` is what it adds to the logarithm of every bet of the detector. `wanted` counts the evaluations that should
+    have a score, `unscored` those of them that have none.
+    """
 
     sums: EstimatorSums = field(default_factory=EstimatorSums)
+    evidence: EstimatorSums = field(default_factory=EstimatorSums)
     gains: list[float] = field(default_factory=list[float])
     clipped: float = 0.0
+    wanted: int = 0
+    unscored: int = 0
+
+    def __add__(self, other: Bucket) -> Bucket:
+        gains = [one + more for one, more in zip(self.gains, other.gains, strict=False)]
+        return Bucket(
+            self.sums + other.sums,
+            self.evidence + other.evidence,
+            gains if self.gains and other.gains else self.gains or other.gains,
+            self.clipped + other.clipped,
+            self.wanted + other.wanted,
+            self.unscored + other.unscored,
+        )
 
 
 class Buckets:
@@ -36,11 +55,12 @@ class Buckets:
         self, series: Series, detector: DropDetector, conversation: str, *, weight: Weight, score: float, time: float
     ) -> None:
         """Count a score that the log took at `time` (s)."""
-        number = int(time // self._interval)
-        bucket = self._by_series.setdefault(series, {}).setdefault(number, Bucket())
+        bucket = self._bucket(series, time)
+        bucket.wanted += 1
         grown = self._scores.add(series, conversation, weight=weight, score=score, time=time)
         mean, evidence = grown.mean, grown.evidence
-        bucket.sums += EstimatorSums(mean.w, mean.wy, mean.w2, mean.w2y, mean.w2y2)
+        bucket.sums += _sums(mean)
+        bucket.evidence += _sums(evidence)
         bucket.clipped += grown.clipped
         if not bucket.gains:
             bucket.gains = [0.0] * len(detector.bets)
@@ -48,7 +68,17 @@ class Buckets:
         (w, wy), after = grown.before, (grown.before[0] + evidence.w, grown.before[1] + evidence.wy)
         for place, bet in enumerate(detector.bets):
             bucket.gains[place] += detector.log_gain(bet, *after) - detector.log_gain(bet, w, wy)
+
+    def add_unscored(self, series: Series, *, time: float) -> None:
+        """Count an evaluation that should have a score and has none."""
+        bucket = self._bucket(series, time)
+        bucket.wanted += 1
+        bucket.unscored += 1
+
+    def _bucket(self, series: Series, time: float) -> Bucket:
+        number = int(time // self._interval)
         self.touched[series] = min(number, self.touched.get(series, number))
+        return self._by_series.setdefault(series, {}).setdefault(number, Bucket())
 
     def of(self, series: Series) -> Mapping[int, Bucket]:
         """The buckets of a series by their number: the time in intervals."""
@@ -66,3 +96,7 @@ class Buckets:
                 del buckets[number]
             if not buckets:
                 del self._by_series[series]
+
+
+def _sums(grown: EstimatorIncrements) -> EstimatorSums:
+    return EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)

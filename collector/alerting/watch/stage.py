@@ -16,12 +16,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from collector.alerting.detection import DropDetector
-from collector.alerting.rules.drops import DROPPED
-from collector.alerting.rules.scores import BELOW
-from collector.alerting.watch.alert_evaluation import DropState, merge_buckets, target_misses
+from collector.alerting.incident import recovery_threshold
+from collector.alerting.rules.service import LOST_REASONS
+from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
+from collector.alerting.watch.alert_texts import Watched, drop_alert, mean_alert
 from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
-from collector.config.alerts import AlertSettings
+from collector.config.alerts import DAY, AlertSettings
 from collector.errors import BadInput
 from collector.export.bounded_sums import Weight
 from collector.export.stage import REMEMBERED
@@ -29,6 +30,7 @@ from collector.logs.log import Committed, StoredRecord
 from collector.records.json import evaluation_from_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_LOG_EVIDENCE
+from evaluators.results import Evaluation
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ class WatchStage:
         self._interval = interval
         self._memory = memory
         self._explained = explained
+        self._recovery_threshold = recovery_threshold(settings.false_recovery_days * DAY, interval)
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
         self._drops: dict[Series, DropState] = {}
@@ -122,48 +125,45 @@ class WatchStage:
     def _evaluate_series(self, series: Series, detector: DropDetector, now: float) -> Iterator[AlertInstance]:
         monitor, evaluator, version = series
         buckets = merge_buckets(fold.buckets.of(series) for fold in self._folds.values())
-        drop = self._drops.setdefault(series, DropState(detector))
+        drop = self._drops.setdefault(series, DropState(detector, self._recovery_threshold))
         for fold in self._folds.values():
             if series in fold.buckets.touched:
                 drop.restart_from(fold.buckets.touched[series])
         drop.advance(buckets, int(now // self._interval))
-        self._telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, drop.evidence))
-        doubt = self._explained(evaluator, detector.lower_is_better)
+        life = drop.life
+        self._telemetry.gauge(DROP_LOG_EVIDENCE, evaluator, version, monitor, "all").set(max(0.0, life.evidence))
+        doubt = self._doubt(monitor, evaluator, detector, now)
         misses = target_misses(
-            buckets, detector, now=now, interval=self._interval, min_n=self._settings.min_conversations, doubt=doubt
+            buckets,
+            detector,
+            now=now,
+            interval=self._interval,
+            min_n=self._settings.min_conversations,
+            doubt=doubt,
+            recovered=life.recovered,
         )
         worst = max(misses, key=lambda each: each.errors, default=None)
-        labels = {"evaluator": evaluator, "evaluator_version": version, "monitor": monitor}
-        mean = (
-            "too few scores for a mean"
-            if worst is None
-            else f"over {worst.window} the mean is {worst.sums.mean:.4g} ± {worst.sums.stderr:.3g} from "
-            f"{worst.sums.n_eff:.0f} effective conversations{_left_out(worst.clipped)}"
-        )
-        if drop.is_firing and not (doubt and all(each.errors <= SURE for each in misses)):
-            evidence = f"The evidence of a drop is {drop.evidence:.1f} (threshold {detector.threshold:.1f}); {mean}."
-            yield self._alert(DROPPED, "page", labels, detector, evidence)
+        subject = Watched(monitor, evaluator, version, detector)
+        fall = fall_of(life, buckets, self._interval)
+        if fall is not None and not (doubt and all(each.errors <= SURE for each in misses)):
+            yield drop_alert(subject, fall, worst, self._settings)
         if worst is not None and worst.errors > self._settings.warn_standard_errors:
-            severity = "page" if worst.errors > self._settings.page_standard_errors else "warning"
-            details = f"{mean[:1].upper()}{mean[1:]}: {worst.errors:.1f} standard errors on the wrong side."
-            yield self._alert(BELOW, severity, labels, detector, details)
+            yield mean_alert(subject, worst, self._settings)
 
-    def _alert(
-        self, name: str, severity: str, labels: Mapping[str, str], detector: DropDetector, details: str
-    ) -> AlertInstance:
-        subject, target = f"{labels['evaluator']} of {labels['monitor']}", f"{detector.target:g}"
-        return AlertInstance(
-            {"alertname": name, "severity": severity, **self._settings.labels, **labels},
-            {
-                "summary": f"{subject}: scores have dropped from their target {target}",
-                "description": f"The target of {labels['evaluator']} is {target}. {details}",
-                "runbook_url": f"{self._settings.runbooks}/{name}.md",
-            },
+    def _doubt(self, monitor: str, evaluator: str, detector: DropDetector, now: float) -> float:
+        """How far the mean may be off by what is known of its judge, and by what has no score."""
+        unscored = unscored_share(
+            (
+                fold.buckets.of(series)
+                for fold in self._folds.values()
+                for series in fold.buckets.series()
+                if series[:2] == (monitor, evaluator)
+            ),
+            now=now,
+            interval=self._interval,
         )
-
-
-def _left_out(clipped: float) -> str:
-    return f", {clipped:.0%} of the weight left out of it" if clipped >= 0.005 else ""
+        known = unscored if unscored > self._settings.max_unscored_share else 0.0
+        return self._explained(evaluator, detector.lower_is_better) + known
 
 
 class WatchFold:
@@ -207,18 +207,29 @@ class WatchFold:
         except BadInput:
             return  # the exporters count it
         detector = self._stage.targets.get((evaluation.monitor, evaluation.evaluator))
-        if evaluation.score is None or detector is None or evaluation.happened_at is not None:
+        if detector is None or not _is_wanted(evaluation) or evaluation.happened_at is not None:
             return
         if evaluation.evaluation_id in self._seen:
             return  # an append that was made twice
         self._seen[evaluation.evaluation_id] = None
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
+        series = (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version)
+        if evaluation.score is None:
+            self.buckets.add_unscored(series, time=record.timestamp)
+            return
         self.buckets.add(
-            (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version),
+            series,
             detector,
             evaluation.subject.conversation_id,
             weight=Weight.of(evaluation.sampling),
             score=evaluation.score,
             time=record.timestamp,
         )
+
+
+def _is_wanted(evaluation: Evaluation) -> bool:
+    """Whether an evaluation has a score, or should have one."""
+    if evaluation.outcome == "skipped":
+        return (evaluation.reason or "").partition(":")[0] in LOST_REASONS.split("|")
+    return True

@@ -19,7 +19,22 @@ LOW = DropDetector(target=0.25, threshold=9.0, lower_is_better=True)
 
 def rules(detector: DropDetector) -> list[RecordingRule | AlertingRule]:
     target = Target(monitor="m", evaluator="e", scope="turn", mean=detector.target)
-    return list(detector_rules(target, detector, AlertSettings(), BY))
+    return list(detector_rules(target, detector, AlertSettings(), Timing(), BY))
+
+
+def named(record: str, detector: DropDetector = HIGH, **labels: str) -> RecordingRule:
+    """The rule that writes a series."""
+    [rule] = [
+        each
+        for each in rules(detector)
+        if isinstance(each, RecordingRule) and each.record == record and labels.items() <= each.labels.items()
+    ]
+    return rule
+
+
+def last(series_of: str, *labels: str) -> str:
+    selected = ",".join(('evaluator="e"', 'monitor="m"', *labels))
+    return f"sum by (monitor, evaluator) (last_over_time({series_of}{{{selected}}}[1h]))"
 
 
 @pytest.mark.parametrize(
@@ -33,31 +48,44 @@ def test_a_state_follows_from_its_own_last_value_and_the_growth_of_the_sums(
     detector: DropDetector, short: str, squares: str
 ) -> None:
     """The bet 0.8: 0.8 of the shortfall, and c(0.2) * 0.64 = (ln 1.25 - 0.2) * 16 of the squares."""
-    rule = next(each for each in rules(detector) if each.labels.get("lambda") == "0.8")
-    mine = '{evaluator="e",monitor="m",lambda="0.8"}'
-    last = f"(sum by (monitor, evaluator) ({series.DROP_LOG_E}{mine}) or {{w}}{OF} * 0 - 100)"
-    expected = f"clamp_max(ln(1 + exp({last})) + 0.8 * ({short}) - 0.370296821 * ({squares}), 17.1972)"
+    anew = f"({series.DROP_BEGINS_ANEW}{OF} > 0)"
+    mine = last(series.DROP_LOG_E, 'lambda="0.8"')
+    before = f"({mine} unless {anew} or {{w}}{OF} * 0 + -100)"
+    grown = f"ln(exp({before}) + ({{w}}{OF} > bool 0)) + 0.8 * ({short}) - 0.370296821 * ({squares})"
+    expected = f"clamp({grown}, -100, 17.1972) unless ({series.DROP_INCIDENT}{OF} > 0)"
     for key in COUNTERS:
         expected = expected.replace(f"{{{key}}}", series.EVIDENCE_DELTAS[key])
-    assert isinstance(rule, RecordingRule)
-    assert rule == RecordingRule(series.DROP_LOG_E, expected, {"evaluator": "e", "monitor": "m", "lambda": "0.8"})
+    assert named(series.DROP_LOG_E, detector, **{"lambda": "0.8"}).expr == expected
 
 
 def test_every_bet_is_a_rule_and_their_mean_the_evidence() -> None:
-    *bets, mean, limit, _ = rules(HIGH)
-    assert [each.labels["lambda"] for each in bets] == [f"{bet:g}" for bet in HIGH.bets]
-    assert (mean.expr, limit.expr) == (
-        f"ln(avg by (monitor, evaluator) (exp({series.DROP_LOG_E}{OF})))",
-        "vector(9.0000)",
-    )
+    bets = [each.labels["lambda"] for each in rules(HIGH) if "lambda" in each.labels]
+    assert bets == [f"{bet:g}" for bet in HIGH.bets]
+    of_all = f"ln(avg by (monitor, evaluator) (exp({series.DROP_LOG_E}{OF})))"
+    assert named(series.DROP_EVIDENCE).expr.startswith(f"({of_all} and ")
+    assert named(series.DROP_THRESHOLD).expr == "vector(9.0000)"
 
 
-def test_the_alert_fires_above_the_threshold_and_ends_four_below_it() -> None:
+@pytest.mark.parametrize(("detector", "worse"), [(HIGH, "-"), (LOW, "+")])
+def test_within_an_incident_levels_are_tested_half_way_to_the_target_and_as_far_beyond(
+    detector: DropDetector, worse: str
+) -> None:
+    level = last(series.DROP_LEVEL)
+    fallen = f"{level} - 0.25" if detector is LOW else f"0.75 - {level}"
+    margin = f"clamp_max(({fallen}) / 2, 0.1)"
+    assert named(series.DROP_NULL, detector).expr.startswith(f"(clamp({level} {worse} {margin}, 0, 1) and ")
+    assert named(series.RECOVERY_NULL, detector).expr.startswith(f"({detector.target} {worse} {margin}) and ")
+
+
+def test_each_fall_of_an_incident_is_an_alert_of_its_own() -> None:
     alert = rules(HIGH)[-1]
-    evidence = f"{series.DROP_EVIDENCE}{OF}"
-    firing = 'ALERTS{alertname="EvalstreamScoreDropped",alertstate="firing",evaluator="e",monitor="m"}'
-    fires = f"({evidence} > 9.0000 or ({evidence} > 5.0000 and on (monitor, evaluator) {firing}))"
-    assert alert.expr.startswith(f"{fires} unless max by (monitor, evaluator) ")
+    falls = f'count_values by (monitor, evaluator) ("fall", last_over_time({series.DROP_FALLS}{OF}[1h]) > 0)'
+    assert alert.expr.startswith(f"{falls} unless on (monitor, evaluator) max by (monitor, evaluator) ")
+
+
+def test_evidence_of_recovery_has_its_own_error_rate() -> None:
+    """Once in 7 days of minutes."""
+    assert f"{series.RECOVERY_EVIDENCE}{OF} > bool 9.2183" in named(series.DROP_FALLS).expr
 
 
 def test_growth_is_the_exact_difference_over_a_minute_without_replicas_that_restarted() -> None:

@@ -7,10 +7,18 @@ import pytest
 from streams import MEAN, Stream, drop_at
 
 from collector.alerting.detection import DropDetector, EstimatorSums, evidence, threshold
-from collector.alerting.watch.alert_evaluation import DropState, merge_buckets, target_misses
+from collector.alerting.incident import recovery_threshold
+from collector.alerting.watch.alert_evaluation import (
+    DropState,
+    fall_of,
+    merge_buckets,
+    target_misses,
+    unscored_share,
+)
 from collector.alerting.watch.buckets import Buckets
 from collector.export.bounded_sums import BoundedSums, Weight
 
+RECOVERS = recovery_threshold(7 * 86400.0, 60.0)
 SERIES = ("all", "helpful", "v")
 DETECTOR = DropDetector(target=0.77, threshold=threshold(90 * 86400.0, 60.0, 1))
 
@@ -25,11 +33,11 @@ def filled(stream: Stream, part: int = 0, parts: int = 1, weight: float = 1.0) -
 
 
 def path(stream: Stream, buckets: Buckets) -> list[float]:
-    drop = DropState(DETECTOR)
+    drop = DropState(DETECTOR, RECOVERS)
     evidences = []
     for minute in range(len(stream.scores)):
         drop.advance(merge_buckets([buckets.of(SERIES)]), minute + 1)
-        evidences.append(drop.evidence)
+        evidences.append(drop.life.evidence)
     return evidences
 
 
@@ -45,11 +53,14 @@ def test_the_exact_evidence_is_never_below_the_bound_from_sums():
     stream = Stream(2.0, mean=drop_at(100, 0.2), seed=2).run(200)
     states, bounded = DETECTOR.start(), []
     for sums in stream.deltas():
-        states = DETECTOR.advance(states, [DETECTOR.log_gain_bound(bet, sums) for bet in DETECTOR.bets])
+        if sums.w:
+            states = DETECTOR.advance(states, [DETECTOR.log_gain_bound(bet, sums) for bet in DETECTOR.bets])
         bounded.append(evidence(states))
     exact = path(stream, filled(stream))
-    assert all(one >= other - 1e-9 for one, other in zip(exact, bounded, strict=True))
-    assert exact[150] > bounded[150]
+    fired = next(minute for minute, value in enumerate(exact) if value > DETECTOR.threshold)
+    assert 100 < fired < 180
+    assert all(one >= other - 1e-9 for one, other in zip(exact[:fired], bounded, strict=False))
+    assert exact[fired - 1] > bounded[fired - 1]
 
 
 def test_the_plain_product_is_what_the_recursion_computes():
@@ -60,7 +71,7 @@ def test_the_plain_product_is_what_the_recursion_computes():
         shares = [0.25 if count + number < 19 else 1.0 for number in range(len(scores))]
         count += len(scores)
         states = [
-            (1 + state)
+            (bool(scores) + state)
             * math.prod(1 + bet * share * (0.77 - score) for share, (_, score) in zip(shares, scores, strict=True))
             for state, bet in zip(states, DETECTOR.bets, strict=True)
         ]
@@ -70,26 +81,28 @@ def test_the_plain_product_is_what_the_recursion_computes():
 def test_partitions_and_the_order_they_are_read_in_change_nothing():
     stream = Stream(4.0, mean=drop_at(100, 0.3), seed=4).run(200)
     whole, one, other = filled(stream), filled(stream, 0, 2), filled(stream, 1, 2)
-    at_once = DropState(DETECTOR)
+    at_once = DropState(DETECTOR, RECOVERS)
     at_once.advance(merge_buckets([other.of(SERIES), one.of(SERIES)]), 200)
-    assert at_once.evidence == pytest.approx(path(stream, whole)[-1], abs=0.2), "each partition learns its own scale"
+    assert at_once.life.evidence == pytest.approx(path(stream, whole)[-1], abs=0.2), (
+        "each partition learns its own scale"
+    )
 
-    late = DropState(DETECTOR)
+    late = DropState(DETECTOR, RECOVERS)
     late.advance(merge_buckets([one.of(SERIES)]), 200)
     late.restart_from(other.touched[SERIES])
     late.advance(merge_buckets([one.of(SERIES), other.of(SERIES)]), 200)
-    assert late.evidence == pytest.approx(at_once.evidence)
+    assert late.life.evidence == pytest.approx(at_once.life.evidence)
 
 
-def test_minutes_without_scores_are_minutes():
-    """Skipping them at once gives what taking them one by one gives."""
-    one, other = DropState(DETECTOR), DropState(DETECTOR)
+def test_minutes_without_scores_change_nothing():
+    """Looking once gives what looking every minute gives."""
+    one, other = DropState(DETECTOR, RECOVERS), DropState(DETECTOR, RECOVERS)
     stream = Stream(0.05, seed=5).run(400)
     buckets = filled(stream).of(SERIES)
     one.advance(merge_buckets([buckets]), 400)
     for minute in range(1, 401):
         other.advance(merge_buckets([buckets]), minute)
-    assert one.evidence == pytest.approx(other.evidence)
+    assert one.life.evidence == pytest.approx(other.life.evidence)
 
 
 def test_a_conversation_counts_as_one_throw_however_long_it_is():
@@ -136,3 +149,46 @@ def test_what_is_older_than_the_memory_is_forgotten():
         buckets.add(SERIES, DETECTOR, str(minute), weight=Weight(1.0, 1.0), score=chance.random(), time=minute * 60.0)
         buckets.forget(minute * 60.0)
     assert len(buckets.of(SERIES)) <= 1440 // 7 + 2
+
+
+def test_an_alert_ends_when_the_mean_has_recovered_and_a_second_drop_alerts_again():
+    """From to what, since when; and the windows that hold the incident do not say that the mean is low."""
+
+    def mean(minute: int) -> float:
+        return 0.3 if 200 <= minute < 260 or 500 <= minute < 560 else MEAN
+
+    stream = Stream(4.0, mean=mean, seed=8).run(560)
+    buckets = merge_buckets([filled(stream).of(SERIES)])
+    drop, falls = DropState(DETECTOR, RECOVERS), []
+    for minute in range(1, 561):
+        drop.advance(buckets, minute)
+        falls.append(fall_of(drop.life, buckets, 60.0))
+    assert [bool(fall) for fall in (falls[199], falls[259], falls[499], falls[559])] == [False, True, False, True]
+    first, second = falls[259], falls[559]
+    assert first is not None
+    assert second is not None
+    assert first.since == pytest.approx(200 * 60.0, abs=600)
+    assert second.since == pytest.approx(500 * 60.0, abs=600)
+    assert first.before == pytest.approx(MEAN, abs=0.05)
+    assert first.level < 0.5, "of the few scores until it was found"
+
+    looked = DropState(DETECTOR, RECOVERS)
+    looked.advance(buckets, 420)
+    assert looked.life.recovered is not None
+    known = {number: bucket for number, bucket in buckets.items() if number < 420}
+    whole = target_misses(known, DETECTOR, now=420 * 60.0, interval=60.0, min_n=30)
+    assert {"6h", "24h"} <= {each.window for each in whole if each.errors > 4}
+    now = target_misses(known, DETECTOR, now=420 * 60.0, interval=60.0, min_n=30, recovered=looked.life.recovered)
+    assert not [each for each in now if each.errors > 3.5]
+
+
+def test_the_share_without_a_score_is_of_the_last_hour_and_of_enough():
+    buckets = Buckets(60.0, 86400.0)
+    for number in range(19):
+        buckets.add(SERIES, DETECTOR, str(number), weight=Weight(1.0, 1.0), score=1.0, time=7200.0 + number)
+    parts = [buckets.of(SERIES)]
+    assert unscored_share(parts, now=7300.0, interval=60.0) == 0.0, "of too few"
+    for _ in range(6):
+        buckets.add_unscored(SERIES, time=7250.0)
+    assert unscored_share(parts, now=7300.0, interval=60.0) == pytest.approx(6 / 25)
+    assert unscored_share(parts, now=7300.0 + 3700.0, interval=60.0) == 0.0

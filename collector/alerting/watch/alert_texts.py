@@ -1,0 +1,85 @@
+"""The texts of the watcher's alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from collector.alerting.detection import DropDetector
+from collector.alerting.rules.drops import DROPPED
+from collector.alerting.rules.scores import BELOW
+from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
+from collector.alerting.watch.notifier import AlertInstance
+from collector.config.alerts import AlertSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """An evaluator of a monitor, in one version, and the detector of its target."""
+
+    monitor: str
+    evaluator: str
+    version: str
+    detector: DropDetector
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its alerts."""
+        return {"evaluator": self.evaluator, "evaluator_version": self.version, "monitor": self.monitor}
+
+
+def drop_alert(of: Watched, fall: FallOfMean, miss: TargetMiss | None, settings: AlertSettings) -> AlertInstance:
+    """The mean has fallen: since when, from which level to which. Each fall of an incident is an alert of its own."""
+    before = "an unknown level" if fall.before is None else f"{fall.before:.3g}"
+    change = "risen" if of.detector.lower_is_better else "dropped"
+    now = "" if miss is None else f" Now: {_mean(miss)}."
+    return _alert(
+        DROPPED,
+        "page",
+        of.labels | {"fall": str(fall.number)},
+        f"{of.evaluator} of {of.monitor}: scores have {change} from {before} to {fall.level:.3g}; their target is "
+        f"{of.detector.target:g}",
+        f"Since {_time(fall.since)} the mean of {of.evaluator} ({of.monitor}) is {fall.level:.3g}; before, it was "
+        f"{before}. Its target is {of.detector.target:g}.{now} The alert ends when scores show that the mean has "
+        "recovered, and not before.",
+        settings,
+    )
+
+
+def mean_alert(of: Watched, miss: TargetMiss, settings: AlertSettings) -> AlertInstance:
+    """The mean of a window is on the wrong side of its target, by many standard errors."""
+    side = "above" if of.detector.lower_is_better else "below"
+    return _alert(
+        BELOW,
+        "page" if miss.errors > settings.page_standard_errors else "warning",
+        of.labels,
+        f"{of.evaluator} of {of.monitor}: the mean score is {side} its target of {of.detector.target:g}",
+        f"The target of {of.evaluator} is {of.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
+        f"{miss.errors:.1f} standard errors on the wrong side.",
+        settings,
+    )
+
+
+def _mean(miss: TargetMiss) -> str:
+    return (
+        f"over {miss.window} the mean is {miss.sums.mean:.4g} ± {miss.sums.stderr:.3g} from "
+        f"{miss.sums.n_eff:.0f} effective conversations{_left_out(miss.clipped)}"
+    )
+
+
+def _left_out(clipped: float) -> str:
+    return f", {clipped:.0%} of the weight left out of it" if clipped >= 0.005 else ""
+
+
+def _alert(
+    name: str, severity: str, labels: Mapping[str, str], summary: str, description: str, settings: AlertSettings
+) -> AlertInstance:
+    return AlertInstance(
+        {"alertname": name, "severity": severity, **settings.labels, **labels},
+        {"summary": summary, "description": description, "runbook_url": f"{settings.runbooks}/{name}.md"},
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,131 @@
+"""The life of alerts on drops, of many streams at once, in numpy.
+
+What an alert does in a minute is decided in `collector.alerting.incident`; `tests/unit/alerting/test_incident.py` holds
+the two against each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from collector.alerting.detection import NOTHING, DropDetector, fans_coefficient
+from collector.alerting.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES, recovery_threshold
+from collector.config.alerts import DAY as SECONDS_OF_A_DAY
+from collector.config.alerts import AlertSettings
+
+RECOVERS = recovery_threshold(AlertSettings().false_recovery_days * SECONDS_OF_A_DAY, 60.0)
+_CURVES = np.array([fans_coefficient(stake) * stake**2 for stake in STAKES])
+_STAKES = np.array(STAKES)
+
+
+@dataclass
+class Minutes:
+    """The detector's sums of every minute, and the gains of every bet: arrays of minutes x streams (x bets)."""
+
+    w: np.ndarray
+    wy: np.ndarray
+    w2: np.ndarray
+    w2y: np.ndarray
+    w2y2: np.ndarray
+    gains: np.ndarray
+
+
+@dataclass
+class Lives:
+    """What `DropLife` holds, of many streams. Only for targets that lie below the scores."""
+
+    of: DropDetector
+    streams: int
+    falls: np.ndarray = field(init=False)
+    level: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        runs = self.streams
+        self.falls = np.zeros(runs, int)
+        self.level = np.zeros(runs)
+        self._anew = np.zeros(runs, bool)
+        self._drop = np.full((runs, len(self.of.bets)), NOTHING)
+        self._further = np.full((runs, len(STAKES)), NOTHING)
+        self._recovering = np.full((runs, len(STAKES)), NOTHING)
+        self._short, self._weight = np.zeros(runs), np.zeros(runs)
+
+    def step(self, minutes: Minutes, minute: int) -> None:
+        w = minutes.w[minute]
+        wy, w2, w2y, w2y2 = minutes.wy[minute], minutes.w2[minute], minutes.w2y[minute], minutes.w2y2[minute]
+        target, known = self.of.target, w > 0
+        for states in (self._drop, self._further, self._recovering):
+            states[self._anew & known] = NOTHING
+        self._short[self._anew & known] = 0.0
+        self._weight[self._anew & known] = 0.0
+        incident = self.falls > 0
+        margin = np.minimum((target - self.level) / 2.0, LARGEST_MARGIN)
+        null = np.where(incident, np.clip(self.level - margin, 0.0, 1.0), target)
+        quiet = known & ~incident
+        _advance(self._drop, minutes.gains[minute], quiet, self.of.ceiling)
+        evidence = np.where(incident, NOTHING, _evidence(self._drop))
+        recovery = np.full(self.streams, NOTHING)
+        if incident.any():
+            inside = known & incident
+            better = target - margin
+            _advance(
+                self._further, _gains(null, 1.0 - null, w, wy, w2, w2y, w2y2, 1.0), inside, self.of.threshold + ROOM
+            )
+            _advance(self._recovering, _gains(better, better, w, wy, w2, w2y, w2y2, -1.0), inside, RECOVERS + ROOM)
+            evidence = np.where(incident, _evidence(self._further), evidence)
+            recovery = np.where(incident, _evidence(self._recovering), recovery)
+        self._short = np.where(known, np.maximum(0.0, self._short + null * w - wy), self._short)
+        self._weight = np.where(known, np.where(self._short > 0, self._weight + w, 0.0), self._weight)
+        fired, ended = known & (evidence > self.of.threshold), known & (recovery > RECOVERS)
+        mean = null - self._short / np.maximum(self._weight, 1e-12)
+        self.level = np.where(fired, mean, self.level)
+        self.falls = np.where(ended, 0, self.falls + fired)
+        self._anew = np.where(known, fired | ended, self._anew)
+
+
+def _advance(states: np.ndarray, gains: np.ndarray, where: np.ndarray, ceiling: float) -> None:
+    grown = np.clip(np.logaddexp(states[where], 0.0) + gains[where], NOTHING, ceiling)
+    states[where] = grown
+
+
+def _evidence(states: np.ndarray) -> np.ndarray:
+    highest = states.max(1)
+    return highest + np.log(np.exp(states - highest[:, None]).mean(1))
+
+
+def _gains(
+    level: np.ndarray, span: np.ndarray, w: np.ndarray, wy: np.ndarray, w2: np.ndarray, w2y: np.ndarray, w2y2: np.ndarray,
+    sign: float,
+) -> np.ndarray:  # fmt: skip
+    span = np.maximum(span, LEAST_SPAN)
+    short = sign * (level * w - wy) / span
+    squares = (level**2 * w2 - 2 * level * w2y + w2y2) / span**2
+    return short[:, None] * _STAKES - squares[:, None] * _CURVES
+
+
+def fall_numbers(of: DropDetector, minutes: Minutes) -> np.ndarray:
+    """The fall that the alert fires for in every minute of every stream; 0 where it does not."""
+    count, streams = minutes.w.shape
+    lives, numbers = Lives(of, streams), np.zeros((count, streams), np.int8)
+    for minute in range(count):
+        lives.step(minutes, minute)
+        numbers[minute] = lives.falls
+    return numbers
+
+
+def held_down(of: DropDetector, minutes: Minutes) -> np.ndarray:
+    """Where a detector alerts that has no test for recoveries: its evidence is held down, and falls with good scores."""
+    states = np.full(minutes.gains.shape[1:], NOTHING)
+    alarms, on = np.zeros(minutes.w.shape, bool), np.zeros(minutes.w.shape[1], bool)
+    for minute, gains in enumerate(minutes.gains):
+        states = np.clip(np.logaddexp(states, 0.0) + gains, NOTHING, of.ceiling)
+        on = _evidence(states) > np.where(on, of.threshold - 4.0, of.threshold)
+        alarms[minute] = on
+    return alarms
+
+
+def begun(numbers: np.ndarray) -> np.ndarray:
+    """Where an alert begins that notifies: a fall, or a further one."""
+    before = np.vstack((np.zeros((1, numbers.shape[1]), numbers.dtype), numbers[:-1]))
+    return numbers > before

@@ -1,0 +1,121 @@
+"""The life of a drop's alert: it begins with a fall, ends with a recovery, and a second fall pages again."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streams import MEAN, Stream
+
+from collector.alerting.detection import DropDetector, EstimatorSums, threshold
+from collector.alerting.incident import STAKES, DropLife, Level, margin, recovery_threshold
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from alert_lives import RECOVERS, Minutes, fall_numbers
+from drop_detection import bounds
+
+DETECTOR = DropDetector(target=0.77, threshold=threshold(90 * 86400.0, 60.0, 1))
+
+
+def two_incidents(minute: int) -> float:
+    """A drop, its repair, a drop that becomes deeper, and its repair."""
+    levels = ((60, MEAN), (110, 0.5), (190, MEAN), (240, 0.6), (310, 0.2), (400, 0.85))
+    return next(mean for end, mean in levels if minute < end)
+
+
+def lived(stream: Stream, of: DropDetector = DETECTOR) -> list[tuple[int, DropLife]]:
+    """The number of the fall after each minute; the life goes on."""
+    life, numbers = DropLife(of, RECOVERS), []
+    for minute, sums in enumerate(stream.deltas()):
+        life.step(minute, sums)
+        numbers.append((life.fall.number if life.fall else 0, life))
+    return numbers
+
+
+def mirrored(sums: EstimatorSums) -> EstimatorSums:
+    """The sums of scores counted from the other end."""
+    return EstimatorSums(sums.w, sums.w - sums.wy, sums.w2, sums.w2 - sums.w2y, sums.w2 - 2 * sums.w2y + sums.w2y2)
+
+
+def test_two_incidents_page_end_and_page_again() -> None:
+    stream = Stream(4.0, mean=two_incidents, seed=7).run(400)
+    numbers = [number for number, _ in lived(stream)]
+    path = [(number, len(list(run))) for number, run in groupby(numbers)]
+    assert [number for number, _ in path] == [0, 1, 0, 1, 2, 0]
+    first, ended, second, further, last = np.cumsum([length for _, length in path])[:5]
+    assert 60 <= first < 110 <= ended < 190 <= second < 250 < further < 310 <= last < 400
+
+
+def test_a_fall_says_since_when_and_to_which_level() -> None:
+    life = DropLife(DETECTOR, RECOVERS)
+    for minute, sums in enumerate(Stream(4.0, mean=lambda now: MEAN if now < 200 else 0.4, seed=3).run(240).deltas()):
+        life.step(minute, sums)
+    assert life.fall is not None
+    assert abs(life.fall.since - 200) <= 10
+    assert life.fall.level == pytest.approx(0.4, abs=0.1)
+    assert life.before is None
+
+
+def test_where_lower_is_better_the_same_is_turned_round() -> None:
+    stream = Stream(4.0, mean=two_incidents, seed=7).run(400)
+    down = DropLife(DETECTOR, RECOVERS)
+    up = DropLife(DropDetector(0.23, DETECTOR.threshold, lower_is_better=True), RECOVERS)
+    falls = 0
+    for minute, sums in enumerate(stream.deltas()):
+        down.step(minute, sums)
+        up.step(minute, mirrored(sums))
+        assert up.evidence == pytest.approx(down.evidence, abs=1e-6)
+        assert up.recovery == pytest.approx(down.recovery, abs=1e-6)
+        if down.fall is not None:
+            assert up.fall is not None
+            assert (up.fall.number, up.fall.since) == (down.fall.number, down.fall.since)
+            assert up.fall.level == pytest.approx(1.0 - down.fall.level)
+            falls += 1
+    assert falls > 100
+
+
+def test_a_minute_without_scores_changes_nothing() -> None:
+    """So an evaluator that never has a score does not page, however long it runs."""
+    life = DropLife(DETECTOR, RECOVERS)
+    life.step(1, EstimatorSums(4.0, 2.0, 4.0, 2.0, 2.0))
+    before = life.evidence
+    life.step(2, EstimatorSums())
+    assert life.evidence == before
+    assert before < 3.0
+
+
+def test_half_a_recovery_from_a_large_fall_is_none_and_from_a_small_one_half_way_back_is() -> None:
+    assert margin(0.77, 0.2) == pytest.approx(0.1)
+    assert margin(0.77, 0.71) == pytest.approx(0.03)
+    stream = Stream(4.0, mean=lambda now: MEAN if now < 60 else 0.2 if now < 120 else 0.5, seed=5).run(900)
+    numbers = [number for number, _ in lived(stream)]
+    assert all(numbers[119:]), "0.5 is 0.27 short of the target"
+
+
+def test_a_bet_within_an_incident_loses_its_stake_at_most() -> None:
+    """One conversation of weight 1 whose score is as far on the hypothesis' side as can be."""
+    for level, score in ((Level(0.6, at_most=False), 1.0), (Level(0.6, at_most=True), 0.0)):
+        sums = EstimatorSums(1.0, score, 1.0, score, score**2)
+        for stake in STAKES:
+            assert level.log_gain_bound(stake, sums) == pytest.approx(np.log1p(-stake))
+
+
+def test_a_recovery_has_an_error_rate_of_its_own() -> None:
+    assert recovery_threshold(7 * 86400.0, 60.0) == pytest.approx(np.log(7 * 1440))
+
+
+def test_many_streams_at_once_are_as_one_by_one() -> None:
+    streams = [Stream(4.0, mean=two_incidents, seed=seed).run(400) for seed in (7, 8)]
+    sums = [
+        np.array([[getattr(each, key) for each in stream.deltas()] for stream in streams]).T
+        for key in ("w", "wy", "w2", "w2y", "w2y2")
+    ]
+    minutes = Minutes(*sums, np.zeros(0))
+    minutes.gains = bounds(DETECTOR, minutes)
+    numbers = fall_numbers(DETECTOR, minutes)
+    for place, stream in enumerate(streams):
+        assert [number for number, _ in lived(stream)] == numbers[:, place].tolist()
