@@ -8,7 +8,7 @@ over the conversations of an interval that has scores, where a is the sum of wei
 that of weights times scores. An interval without scores changes nothing. The weights are shares of a scale that is
 known before the score, so that a is at most 1 (`collector.export.bounded_sums`). The evidence is the mean of M over the
 ladder. As long as the mean is at target or better, the mean number of intervals until the evidence passes c is at least
-c, whatever the scores' distribution, the traffic, or their dependence from one conversation to the next. To begin anew
+c, whatever the scores' distribution, the traffic, or their dependence from one conversation to the next. To start over
 sets M to 0, which only loses evidence. A conversation's scores come one by one, and each adds the growth of the
 conversation's log(1 + u).
 

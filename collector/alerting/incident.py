@@ -1,6 +1,6 @@
 """The life of a drop's alert: it begins with evidence of a drop, and ends with evidence that the mean has recovered.
 
-When the drop detector fires, its evidence begins anew, and what is known of the fall is written down: since when the
+When the drop detector fires, its evidence starts over, and what is known of the fall is written down: since when the
 mean has been beyond its target, and to which level it fell (the mean since then). Two tests then run side by side, each
 an e-detector on the sums as in `collector.alerting.detection`, and each begins from nothing:
 
@@ -10,7 +10,7 @@ an e-detector on the sums as in `collector.alerting.detection`, and each begins 
 - *a further fall*: evidence against "the mean is no worse than the level it fell to, less the same distance". It has
   the threshold of the first fall. A further fall is a new alert, and pages again.
 
-After a recovery the detector begins anew. Since when: the last time at which the sum of shortfalls from the target was
+After a recovery the detector starts over. Since when: the last time at which the sum of shortfalls from the target was
 used up by scores on its good side, as a cumulative sum has it (Page 1954).
 """
 
@@ -98,9 +98,9 @@ class DropLife:
         """The logarithm of the evidence of a fall, or of a further one."""
         self.recovery = NOTHING
         """The logarithm of the evidence that the mean has recovered."""
-        self._begin_anew()
+        self._start_over()
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         self._drop = self.detector.start()
         self._further = self._recovering = [NOTHING] * len(STAKES)
         self._shortfall = self._weight = 0.0
@@ -111,7 +111,7 @@ class DropLife:
         if sums.w <= 0.0:
             return
         if self.evidence > self.detector.threshold or self.recovery > self._recovery_threshold:
-            self._begin_anew()
+            self._start_over()
         target = self._target()
         if self.fall is None:
             if gains is None:

@@ -45,7 +45,7 @@ class Lives:
         runs = self.streams
         self.falls = np.zeros(runs, int)
         self.level = np.zeros(runs)
-        self._anew = np.zeros(runs, bool)
+        self._over = np.zeros(runs, bool)
         self._drop = np.full((runs, len(self.of.bets)), NOTHING)
         self._further = np.full((runs, len(STAKES)), NOTHING)
         self._recovering = np.full((runs, len(STAKES)), NOTHING)
@@ -56,9 +56,9 @@ class Lives:
         wy, w2, w2y, w2y2 = minutes.wy[minute], minutes.w2[minute], minutes.w2y[minute], minutes.w2y2[minute]
         target, known = self.of.target, w > 0
         for states in (self._drop, self._further, self._recovering):
-            states[self._anew & known] = NOTHING
-        self._short[self._anew & known] = 0.0
-        self._weight[self._anew & known] = 0.0
+            states[self._over & known] = NOTHING
+        self._short[self._over & known] = 0.0
+        self._weight[self._over & known] = 0.0
         incident = self.falls > 0
         margin = np.minimum((target - self.level) / 2.0, LARGEST_MARGIN)
         null = np.where(incident, np.clip(self.level - margin, 0.0, 1.0), target)
@@ -81,7 +81,7 @@ class Lives:
         mean = null - self._short / np.maximum(self._weight, 1e-12)
         self.level = np.where(fired, mean, self.level)
         self.falls = np.where(ended, 0, self.falls + fired)
-        self._anew = np.where(known, fired | ended, self._anew)
+        self._over = np.where(known, fired | ended, self._over)
 
 
 def _advance(states: np.ndarray, gains: np.ndarray, where: np.ndarray, ceiling: float) -> None:

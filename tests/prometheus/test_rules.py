@@ -127,7 +127,7 @@ def incidents(minute: int) -> float:
     return next(mean for end, mean in levels if minute < end)
 
 
-@pytest.mark.parametrize(("weight", "turns"), [(1.0, 1), (10.0, 3)])
+@pytest.mark.parametrize(("weight", "turns"), [pytest.param(1.0, 1, marks=pytest.mark.long), (10.0, 3)])
 def test_the_life_of_an_alert_in_rules_is_that_of_the_plain_code(tmp_path: Path, weight: float, turns: int):
     """To four decimals, minute by minute, weighted or not, over two incidents and their recoveries."""
     config = configured()

@@ -2,7 +2,7 @@
 
 The state covers all replicas and is in Prometheus. Increments are exact differences of the counters. Why not
 `increase()`: it extrapolates to the ends of the window, and the bound on false alarms needs the exact sums. A replica
-that restarted is left out for two intervals. What a state is, when evidence begins anew, and when an alert ends, is as
+that restarted is left out for two intervals. What a state is, when evidence starts over, and when an alert ends, is as
 in `collector.alerting.incident`; the states within an incident are `incidents.py`.
 """
 
@@ -54,7 +54,7 @@ def detector_rules(
     recovers = recovery_threshold(alerts.false_recovery_days * DAY, INTERVAL)
     # Rules run in their order: the last value of a state is that of the interval before until its own rule has run.
     yield states.rule(
-        series.DROP_BEGINS_ANEW,
+        series.DROP_STARTS_OVER,
         states.only_with_scrapes(
             f"({states.last(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f})"
             f" + ({states.last(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f})",

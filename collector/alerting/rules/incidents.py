@@ -72,7 +72,7 @@ def following_rules(detector: DropDetector, states: States) -> Iterator[Recordin
     now, interval = f"{states.number(0)} + time()", states.timing.seconds(INTERVAL)
     yield states.rule(
         series.DROP_START,
-        f"({now} and ({shortfall} == 0)) or ({now} - {interval:g} and {states.begins_anew})"
+        f"({now} and ({shortfall} == 0)) or ({now} - {interval:g} and {states.starts_over})"
         f" or ({states.last(series.DROP_START)} and {states.scraped}) or {now}",
     )
     mean = f"sum by ({', '.join(states.by)}) ({series.SCORE_MEAN}{selector(**states.where, window='24h')})"
@@ -99,11 +99,11 @@ def ending_rules(states: States, detector: DropDetector, recovers: float) -> Ite
     null = states.now(series.DROP_NULL)
     short = f"{states.now(series.DROP_SHORTFALL)} / ({states.now(series.DROP_WEIGHT)} > 0)"
     yield fixed(series.DROP_LEVEL, f"({null} {'+' if detector.lower_is_better else '-'} {short}) or {null}")
-    counted = (
+    falls = (
         f"({states.now(series.DROP_INCIDENT)} + ({states.now(series.DROP_EVIDENCE)} > bool {detector.threshold:.4f}))"
     )
     goes_on = f"(1 - ({states.now(series.RECOVERY_EVIDENCE)} > bool {recovers:.4f}))"
-    yield states.rule(series.DROP_FALLS, f"({counted} * {goes_on}) and {states.scraped}")
+    yield states.rule(series.DROP_FALLS, f"({falls} * {goes_on}) and {states.scraped}")
     yield states.rule(
         series.DROP_RECOVERED,
         f"({states.number(0)} + time() and {ends}) or ({states.last(series.DROP_RECOVERED)} and {states.scraped})",

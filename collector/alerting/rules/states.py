@@ -69,9 +69,9 @@ class States:
         return f"({self.now(series.DROP_INCIDENT)} > 0)"
 
     @property
-    def begins_anew(self) -> str:
-        """Whether the evidence begins anew in this interval."""
-        return f"({self.now(series.DROP_BEGINS_ANEW)} > 0)"
+    def starts_over(self) -> str:
+        """Whether the evidence starts over in this interval."""
+        return f"({self.now(series.DROP_STARTS_OVER)} > 0)"
 
     def only_with_scrapes(self, expr: str, otherwise: float) -> str:
         """The expression, or a number where it has no value yet; nothing for series without counters."""
@@ -82,8 +82,8 @@ class States:
         return f"{self.scraped} * 0 + {value:g}"
 
     def before(self, name: str, start: float, labels: Mapping[str, str] | None = None) -> str:
-        """The last value of a state, or its start where it begins anew."""
-        return f"({self.last(name, labels)} unless {self.begins_anew} or {self.number(start)})"
+        """The last value of a state, or its start where it starts over."""
+        return f"({self.last(name, labels)} unless {self.starts_over} or {self.number(start)})"
 
     def advance(self, name: str, labels: Mapping[str, str], gain: str, ceiling: float) -> str:
         """The logarithm of a bet's state after this interval; one without scores adds no capital."""
