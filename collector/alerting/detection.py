@@ -5,12 +5,13 @@ An e-detector in the Shiryaev-Roberts form (Shin, Ramdas, Rinaldo 2023). For eac
     M ← (1 + M) · Π (1 + u),   u = λ (target · a - b)
 
 over the conversations of an interval that has scores, where a is the sum of weights of a conversation's scores and b
-that of weights times scores. An interval without scores changes nothing. The weights are shares of a scale that is
+that of weights times scores. The weights are shares of a scale that is
 known before the score, so that a is at most 1 (`collector.export.bounded_sums`). The evidence is the mean of M over the
 ladder. As long as the mean is at target or better, the mean number of intervals until the evidence passes c is at least
 c, whatever the scores' distribution, the traffic, or their dependence from one conversation to the next. To start over
-sets M to 0, which only loses evidence. A conversation's scores come one by one, and each adds the growth of the
-conversation's log(1 + u).
+sets M to 0, which only loses evidence. Intervals without scores are taken together with the next one that has some, an
+hour of them at most: M grows by one for each, and an evaluator that never scores has no evidence. A conversation's
+scores come one by one, and each adds the growth of the conversation's log(1 + u).
 
 Of the five counters alone (their growth in an interval) a lower bound of it can be computed: by Fan's inequality
 log(1 + u) ≥ u - c(v) u² for u ≥ -v, c(v) = (-log(1 - v) - v) / v², with v = λ · (1 - target):
@@ -123,9 +124,9 @@ class DropDetector:
         """What a conversation's scores with these sums add to the logarithm of a bet's state; `w` is at most 1."""
         return math.log1p(bet * self.shortfall(w, wy))
 
-    def advance(self, states: Sequence[float], increments: Iterable[float]) -> list[float]:
-        """The logarithms of the states after an interval with scores."""
-        return advance(states, increments, self.ceiling)
+    def advance(self, states: Sequence[float], increments: Iterable[float], intervals: int = 1) -> list[float]:
+        """The logarithms of the states after an interval with scores; with those before it that had none."""
+        return advance(states, increments, self.ceiling, intervals)
 
     def start(self) -> list[float]:
         """The logarithms of the states before the first score: no gains yet."""
@@ -137,10 +138,15 @@ def fans_coefficient(v: float) -> float:
     return 0.5 if v < 1e-9 else (-math.log1p(-v) - v) / v**2
 
 
-def advance(states: Sequence[float], increments: Iterable[float], ceiling: float) -> list[float]:
-    """The logarithms of states after an interval with scores that adds `increments`."""
+MOST_INTERVALS = 60
+"""Intervals without scores that count, with the one after them."""
+
+
+def advance(states: Sequence[float], increments: Iterable[float], ceiling: float, intervals: int = 1) -> list[float]:
+    """The logarithms of states after an interval with scores that adds `increments`; with those before it without."""
+    more = math.log(intervals)
     return [
-        max(NOTHING, min(_log_plus_one(state) + increment, ceiling))
+        max(NOTHING, min(_log_sum(state, more) + increment, ceiling))
         for state, increment in zip(states, increments, strict=True)
     ]
 
@@ -158,6 +164,6 @@ def threshold(mean_seconds: float, interval: float, series: int) -> float:
     return math.log(max(1.0, mean_seconds / interval) * max(1, series))
 
 
-def _log_plus_one(state: float) -> float:
-    """log(exp(state) + 1)."""
-    return max(state, 0.0) + math.log1p(math.exp(-abs(state)))
+def _log_sum(one: float, other: float) -> float:
+    """log(exp(one) + exp(other))."""
+    return max(one, other) + math.log1p(math.exp(-abs(one - other)))

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collector.alerting.detection import (
+    MOST_INTERVALS,
     NOTHING,
     DropDetector,
     EstimatorSums,
@@ -98,6 +99,7 @@ class DropLife:
         """The logarithm of the evidence of a fall, or of a further one."""
         self.recovery = NOTHING
         """The logarithm of the evidence that the mean has recovered."""
+        self._last: int | None = None
         self._start_over()
 
     def _start_over(self) -> None:
@@ -108,21 +110,23 @@ class DropLife:
 
     def step(self, number: int, sums: EstimatorSums, gains: Sequence[float] | None = None) -> None:
         """Take an interval: the detector's sums of its scores, and what it adds to every bet where that is known."""
+        self._last = number - 1 if self._last is None else self._last
         if sums.w <= 0.0:
             return
         if self.evidence > self.detector.threshold or self.recovery > self._recovery_threshold:
             self._start_over()
+        intervals = min(number - self._last, MOST_INTERVALS)
+        self._last = number
         target = self._target()
         if self.fall is None:
             if gains is None:
                 gains = [self.detector.log_gain_bound(bet, sums) for bet in self.detector.bets]
-            self._drop = self.detector.advance(self._drop, gains)
+            self._drop = self.detector.advance(self._drop, gains, intervals)
             self.evidence, self.recovery = evidence(self._drop), NOTHING
         else:
-            self._further = _advance(self._further, target, sums, self.detector.threshold)
-            self._recovering = _advance(
-                self._recovering, self._level_of_recovery(self.fall), sums, self._recovery_threshold
-            )
+            self._further = _advance(self._further, target, sums, self.detector.threshold, intervals)
+            recovered = self._level_of_recovery(self.fall)
+            self._recovering = _advance(self._recovering, recovered, sums, self._recovery_threshold, intervals)
             self.evidence, self.recovery = evidence(self._further), evidence(self._recovering)
         self._follow(number, sums, target)
         self._decide(number, target)
@@ -158,8 +162,10 @@ class DropLife:
             self.recovered = number + 1
 
 
-def _advance(states: Sequence[float], level: Level, sums: EstimatorSums, threshold: float) -> list[float]:
-    return advance(states, [level.log_gain_bound(stake, sums) for stake in STAKES], threshold + ROOM)
+def _advance(
+    states: Sequence[float], level: Level, sums: EstimatorSums, threshold: float, intervals: int
+) -> list[float]:
+    return advance(states, [level.log_gain_bound(stake, sums) for stake in STAKES], threshold + ROOM, intervals)
 
 
 def recovery_threshold(mean_seconds: float, interval: float) -> float:

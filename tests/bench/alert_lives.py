@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from collector.alerting.detection import NOTHING, DropDetector, fans_coefficient
+from collector.alerting.detection import MOST_INTERVALS, NOTHING, DropDetector, fans_coefficient
 from collector.alerting.incident import LARGEST_MARGIN, LEAST_SPAN, ROOM, STAKES, recovery_threshold
 from collector.config.alerts import DAY as SECONDS_OF_A_DAY
 from collector.config.alerts import AlertSettings
@@ -49,12 +49,15 @@ class Lives:
         self._drop = np.full((runs, len(self.of.bets)), NOTHING)
         self._further = np.full((runs, len(STAKES)), NOTHING)
         self._recovering = np.full((runs, len(STAKES)), NOTHING)
+        self._idle = np.zeros(runs, int)
         self._short, self._weight = np.zeros(runs), np.zeros(runs)
 
     def step(self, minutes: Minutes, minute: int) -> None:
         w = minutes.w[minute]
         wy, w2, w2y, w2y2 = minutes.wy[minute], minutes.w2[minute], minutes.w2y[minute], minutes.w2y2[minute]
         target, known = self.of.target, w > 0
+        intervals = np.log(1.0 + self._idle)[:, None]
+        self._idle = np.where(known, 0, np.minimum(self._idle + 1, MOST_INTERVALS - 1))
         for states in (self._drop, self._further, self._recovering):
             states[self._over & known] = NOTHING
         self._short[self._over & known] = 0.0
@@ -63,16 +66,22 @@ class Lives:
         margin = np.minimum((target - self.level) / 2.0, LARGEST_MARGIN)
         null = np.where(incident, np.clip(self.level - margin, 0.0, 1.0), target)
         quiet = known & ~incident
-        _advance(self._drop, minutes.gains[minute], quiet, self.of.ceiling)
+        _advance(self._drop, minutes.gains[minute], quiet, self.of.ceiling, intervals)
         evidence = np.where(incident, NOTHING, _evidence(self._drop))
         recovery = np.full(self.streams, NOTHING)
         if incident.any():
             inside = known & incident
             better = target - margin
             _advance(
-                self._further, _gains(null, 1.0 - null, w, wy, w2, w2y, w2y2, 1.0), inside, self.of.threshold + ROOM
+                self._further,
+                _gains(null, 1.0 - null, w, wy, w2, w2y, w2y2, 1.0),
+                inside,
+                self.of.threshold + ROOM,
+                intervals,
             )
-            _advance(self._recovering, _gains(better, better, w, wy, w2, w2y, w2y2, -1.0), inside, RECOVERS + ROOM)
+            _advance(
+                self._recovering, _gains(better, better, w, wy, w2, w2y, w2y2, -1.0), inside, RECOVERS + ROOM, intervals
+            )
             evidence = np.where(incident, _evidence(self._further), evidence)
             recovery = np.where(incident, _evidence(self._recovering), recovery)
         self._short = np.where(known, np.maximum(0.0, self._short + null * w - wy), self._short)
@@ -84,8 +93,8 @@ class Lives:
         self._over = np.where(known, fired | ended, self._over)
 
 
-def _advance(states: np.ndarray, gains: np.ndarray, where: np.ndarray, ceiling: float) -> None:
-    grown = np.clip(np.logaddexp(states[where], 0.0) + gains[where], NOTHING, ceiling)
+def _advance(states: np.ndarray, gains: np.ndarray, where: np.ndarray, ceiling: float, intervals: np.ndarray) -> None:
+    grown = np.clip(np.logaddexp(states[where], intervals[where]) + gains[where], NOTHING, ceiling)
     states[where] = grown
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from collector.alerting.detection import DropDetector
+from collector.alerting.detection import MOST_INTERVALS, DropDetector
 from collector.alerting.incident import recovery_threshold
 from collector.alerting.rules import series
 from collector.alerting.rules.doubt import explained
@@ -62,6 +62,11 @@ def detector_rules(
         ),
     )
     yield states.rule(series.DROP_INCIDENT, states.only_with_scrapes(states.last(series.DROP_FALLS), otherwise=0.0))
+    idle, scored = states.before_or(series.DROP_IDLE, 0.0), f"({states.scraped} > bool 0)"
+    yield states.rule(series.DROP_INTERVALS, f"(1 + {idle}) * {scored}")
+    yield states.rule(
+        series.DROP_IDLE, f"clamp_max((1 + {idle}) * (1 - {scored}), {MOST_INTERVALS - 1}) and {states.scraped}"
+    )
     for bet in detector.bets:
         label = {"lambda": f"{bet:g}"}
         quiet = f"{_recursion(detector, bet, states, label)} unless {states.in_incident}"

@@ -81,14 +81,18 @@ class States:
         """A number for every series that has counters."""
         return f"{self.scraped} * 0 + {value:g}"
 
+    def before_or(self, name: str, start: float) -> str:
+        """The last value of a state, or its start where it has none."""
+        return f"({self.last(name)} or {self.number(start)})"
+
     def before(self, name: str, start: float, labels: Mapping[str, str] | None = None) -> str:
         """The last value of a state, or its start where it starts over."""
         return f"({self.last(name, labels)} unless {self.starts_over} or {self.number(start)})"
 
     def advance(self, name: str, labels: Mapping[str, str], gain: str, ceiling: float) -> str:
-        """The logarithm of a bet's state after this interval; one without scores adds no capital."""
+        """The logarithm of a bet's state after this interval, with those before it that had no scores."""
         before = self.before(name, NOTHING, labels)
-        return f"clamp(ln(exp({before}) + ({self.scraped} > bool 0)) + {gain}, {NOTHING:g}, {ceiling:.4f})"
+        return f"clamp(ln(exp({before}) + {self.now(series.DROP_INTERVALS)}) + {gain}, {NOTHING:g}, {ceiling:.4f})"
 
     def evidence(self, name: str) -> str:
         """The logarithm of the mean of all bets' states."""

@@ -93,6 +93,7 @@ def test_an_interval_adds_one_to_a_state_and_then_its_gain() -> None:
     first = HIGH.advance(HIGH.start(), [0.5] * 9)
     assert first == pytest.approx([0.5] * 9)
     assert HIGH.advance(first, [0.25] * 9) == pytest.approx([math.log(1.0 + math.exp(0.5)) + 0.25] * 9)
+    assert HIGH.advance(first, [0.5] * 9, 4) == pytest.approx([math.log(4.0 + math.exp(0.5)) + 0.5] * 9)
     assert HIGH.advance(first, [100.0] * 9) == [HIGH.ceiling] * 9
     assert HIGH.advance(first, [-300.0] * 9) == [NOTHING] * 9
 

@@ -79,13 +79,20 @@ def test_where_lower_is_better_the_same_is_turned_round() -> None:
 
 
 def test_a_minute_without_scores_changes_nothing() -> None:
-    """So an evaluator that never has a score does not page, however long it runs."""
+    """So an evaluator that never has a score does not page, however long it runs; an hour of them counts at most."""
     life = DropLife(DETECTOR, RECOVERS)
     life.step(1, EstimatorSums(4.0, 2.0, 4.0, 2.0, 2.0))
     before = life.evidence
     life.step(2, EstimatorSums())
     assert life.evidence == before
     assert before < 3.0
+    after: list[float] = []
+    for pause in (60, 1000):
+        life = DropLife(DETECTOR, RECOVERS)
+        life.step(1, EstimatorSums(4.0, 2.0, 4.0, 2.0, 2.0))
+        life.step(1 + pause, EstimatorSums(1.0, 0.77, 1.0, 0.77, 0.5929))
+        after.append(life.evidence)
+    assert after[0] == after[1] == pytest.approx(np.log(60.0 + np.exp(before)))
 
 
 def test_half_a_recovery_from_a_large_fall_is_none_and_from_a_small_one_half_way_back_is() -> None:

@@ -51,7 +51,7 @@ def test_a_state_follows_from_its_own_last_value_and_the_growth_of_the_sums(
     over = f"({series.DROP_STARTS_OVER}{OF} > 0)"
     mine = last(series.DROP_LOG_E, 'lambda="0.8"')
     before = f"({mine} unless {over} or {{w}}{OF} * 0 + -100)"
-    grown = f"ln(exp({before}) + ({{w}}{OF} > bool 0)) + 0.8 * ({short}) - 0.370296821 * ({squares})"
+    grown = f"ln(exp({before}) + {series.DROP_INTERVALS}{OF}) + 0.8 * ({short}) - 0.370296821 * ({squares})"
     expected = f"clamp({grown}, -100, 17.1972) unless ({series.DROP_INCIDENT}{OF} > 0)"
     for key in COUNTERS:
         expected = expected.replace(f"{{{key}}}", series.EVIDENCE_DELTAS[key])

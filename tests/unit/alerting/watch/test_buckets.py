@@ -52,9 +52,12 @@ def test_the_exact_evidence_is_never_below_the_bound_from_sums():
     """The rules see only the sums: they are as sure as may be, never surer."""
     stream = Stream(2.0, mean=drop_at(100, 0.2), seed=2).run(200)
     states, bounded = DETECTOR.start(), []
+    idle = 0
     for sums in stream.deltas():
+        idle += 1
         if sums.w:
-            states = DETECTOR.advance(states, [DETECTOR.log_gain_bound(bet, sums) for bet in DETECTOR.bets])
+            states = DETECTOR.advance(states, [DETECTOR.log_gain_bound(bet, sums) for bet in DETECTOR.bets], idle)
+            idle = 0
         bounded.append(evidence(states))
     exact = path(stream, filled(stream))
     fired = next(minute for minute, value in enumerate(exact) if value > DETECTOR.threshold)
@@ -66,15 +69,19 @@ def test_the_exact_evidence_is_never_below_the_bound_from_sums():
 def test_the_plain_product_is_what_the_recursion_computes():
     """Nineteen scores count for a quarter of the scale each; then it is known that conversations have one."""
     stream = Stream(2.0, seed=3).run(50)
-    states, count = [0.0] * len(DETECTOR.bets), 0
+    states, count, idle = [0.0] * len(DETECTOR.bets), 0, 0
     for scores in stream.scores:
+        idle += 1
+        if not scores:
+            continue
         shares = [0.25 if count + number < 19 else 1.0 for number in range(len(scores))]
         count += len(scores)
         states = [
-            (bool(scores) + state)
+            ((idle if count > len(scores) else 1) + state)
             * math.prod(1 + bet * share * (0.77 - score) for share, (_, score) in zip(shares, scores, strict=True))
             for state, bet in zip(states, DETECTOR.bets, strict=True)
         ]
+        idle = 0
     assert path(stream, filled(stream))[-1] == pytest.approx(math.log(sum(states) / len(states)), abs=1e-9)
 
 
