@@ -22,9 +22,10 @@ done
 
 # Python, without what only people at a keyboard and builds use.
 cp -P --parents "${python%/*}/python3" "$python" "$into"
-cp -a --parents "$library" "$into"
+mkdir -p "$into${library%/*}"
+cp -a "$library" "$into${library%/*}/"
 (cd "$into$library" && rm -rf site-packages test idlelib tkinter turtledemo turtle.py ensurepip lib2to3 pydoc_data \
-  sitecustomize.py config-*)
+  sitecustomize.py config-* lib-dynload/_tkinter*)
 find "$into$library" -name __pycache__ -prune -exec rm -rf {} +
 "$python" -m compileall -q --invalidation-mode unchecked-hash -s "$into" "$into$library"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from api_server import ApiServer, Refused, running_api_server
+from schemas import KUBERNETES
 from tools import DEPLOY, run
 
 CHART = DEPLOY / "helm" / "evalstream"
@@ -120,7 +121,7 @@ def _written(folder: Path, name: str, values: dict[str, Any]) -> Path:
 
 
 def _rendered(folder: Path, name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    options = ("--namespace", "prod", "--kube-version", "1.34.0", "--values", _written(folder, name, values))
+    options = ("--namespace", "prod", "--kube-version", KUBERNETES, "--values", _written(folder, name, values))
     return [each for each in yaml.safe_load_all(run("helm", "template", "live", CHART, *options)) if each]
 
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from broker import free_ports
+from broker import Broker, free_ports
 from containers import Container, Store, built
 from made_up import Trace, chat
+from pods import Pod, first_pod
+from schemas import KUBERNETES
+from tools import DEPLOY, run
 
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
+STAGES = ("receive", "assemble", "evaluate", "export")
 INSTALLED = """
 import importlib.metadata, json
 print(json.dumps({each.metadata["Name"].lower().replace("_", "-"): each.version for each in importlib.metadata.distributions()}))
@@ -119,6 +124,70 @@ async def test_a_span_becomes_a_score_on_a_read_only_root_without_rights(image: 
             assert await asyncio.to_thread(container.stop, 30) == 0, container.log()
             assert time.monotonic() - begun < 20
     assert (tmp_path / "data" / "evalstream.db").stat().st_uid == int(user.partition(":")[0])
+
+
+async def test_pods_of_the_chart_work_together(image: Store, tmp_path: Path, own_broker: Broker):
+    """Every stage in a container of its own, as the chart specifies its pod, over a real Kafka."""
+    async with serve_judge() as judge, contextlib.AsyncExitStack() as stack:
+        ports = dict(zip((*STAGES, "otlp", "grpc"), free_ports(len(STAGES) + 2), strict=True))
+        pods = {stage: _rendered_pod(tmp_path, stage, own_broker.bootstrap, judge, ports) for stage in STAGES}
+        containers: dict[str, Container] = {}
+        for stage, pod in pods.items():
+            options = pod.options(tmp_path, {("evalstream", "openai-api-key"): "not-a-key"})
+            containers[stage] = stack.enter_context(image.running(*pod.container["args"], options=options))
+        for stage, pod in pods.items():
+            await _until_answered(pod.probe("startupProbe"), containers[stage])
+            await _until_answered(pod.probe("readinessProbe"), containers[stage])
+        await asyncio.to_thread(_send, f"http://127.0.0.1:{ports['otlp']}")
+        await _until_scored(f"http://127.0.0.1:{ports['export']}/metrics")
+        for stage, pod in pods.items():
+            grace = pod.spec["terminationGracePeriodSeconds"]
+            assert await asyncio.to_thread(containers[stage].stop, grace) == 0, containers[stage].log()
+
+
+def _rendered_pod(folder: Path, stage: str, kafka: str, judge: str, ports: Mapping[str, int]) -> Pod:
+    """A node gives every pod an address of its own; here they share one, so each has a port of its own for metrics."""
+    values = {
+        "config": {
+            "log": {"kafka": {"bootstrap_servers": [kafka], "partitions": 2, "replication_factor": 1}},
+            "assemble": {"idle_timeout": "200ms", "allowed_lateness": "5s"},
+            "judges": {"main": {"base_url": judge}},
+            "monitors": {"everything": {"sample": 1}},
+        },
+        "service": {"otlpPort": ports["otlp"], "otlpGrpcPort": ports["grpc"], "metricsPort": ports[stage]},
+    }
+    path = folder / f"{stage}.yaml"
+    path.write_text(yaml.safe_dump(values))
+    text = run(
+        "helm",
+        "template",
+        "live",
+        DEPLOY / "helm" / "evalstream",
+        "--namespace",
+        "prod",
+        "--kube-version",
+        KUBERNETES,
+        "--values",
+        path,
+    )
+    found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text) if each}
+    return first_pod(found, stage)
+
+
+async def _until_answered(url: str, container: Container) -> None:
+    def answered() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    try:
+        async with asyncio.timeout(90):
+            while not await asyncio.to_thread(answered):
+                await asyncio.sleep(0.2)
+    except TimeoutError:
+        raise AssertionError(f"{url}: {container.log()}") from None
 
 
 async def test_sigterm_ends_it_within_its_grace_while_a_judge_hangs(image: Store, tmp_path: Path):
