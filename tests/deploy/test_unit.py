@@ -40,4 +40,4 @@ def test_it_ends_in_time_and_is_reloaded_by_the_signal_that_the_service_knows():
     text = UNIT.read_text()
     (seconds,) = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", text)
     assert int(seconds) > EvaluateSettings().shutdown_grace + 30
-    assert re.search(r"(?m)^ExecReload=/bin/kill -HUP \$MAINPID$", text)
+    assert re.search(r"(?m)^ExecReload=/bin/sh -c 'kill -HUP \$MAINPID'$", text)
