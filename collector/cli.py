@@ -21,7 +21,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
-    "Run the service": ("run", "rules", "dead-letters", "retry", "rejudge", "export", "audit", "trace"),
+    "Run the service": ("run", "rules", "dead-letters", "retry", "rejudge", "export", "audit", "trace", "log"),
     "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate", "diagnose"),
 }
 """The commands by heading, in the order of `evalstream --help`."""
@@ -504,6 +504,27 @@ def audit(
     from collector.commands.audit.audit import audit
 
     raise typer.Exit(asyncio.run(audit(_load(config), print, drained=drained, json=as_json)))
+
+
+logs = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(logs, name="log", help="Copy the logs to another file or cluster.")
+
+
+@logs.command("copy")
+def copy_log(
+    to: Annotated[Path, typer.Option(help="The configuration of the copy: with another log.", readable=False)],
+    config: ConfigFile = DEFAULT_CONFIG,
+) -> None:
+    """Copy the logs to another file, cluster or number of partitions.
+
+    Stop the service first, and start it with the configuration of the copy afterwards: it continues where it was. The
+    target must be empty, and the source is only read. If it is interrupted, run it again.
+    """
+    import asyncio
+
+    from collector.commands.log_copy.log_copy import copy_logs
+
+    raise typer.Exit(asyncio.run(copy_logs(_load(config), _load(to), print)))
 
 
 @app.command()

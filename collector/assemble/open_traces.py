@@ -80,6 +80,10 @@ class OpenTraces:
         """The oldest position of a trace in memory."""
         return next(iter(self._all.values())).position if self._all else None
 
+    def traces(self) -> Iterator[OpenTrace]:
+        """All that are in memory, by position."""
+        yield from self._all.values()
+
     def advance(self, now: float) -> Iterator[tuple[OpenTrace, CloseReason]]:
         """Close and release the traces that are due, in order of their times; yields the closed ones."""
         while (due := self.due_at) is not None and due <= now:

@@ -186,7 +186,7 @@ class AssembleFold:
         if record.is_tick:
             return
         try:
-            piece = _parse_piece(record)
+            piece = parse_piece(record)
         except BadInput as error:
             on_bad(record, error)
             return
@@ -255,7 +255,8 @@ def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
     """Ignore a bad record: it was reported when it was first read."""
 
 
-def _parse_piece(record: StoredRecord) -> TracePiece:
+def parse_piece(record: StoredRecord) -> TracePiece:
+    """The piece of a trace that a record of the spans log holds. Raises BadInput."""
     signal = _SIGNALS.get(dict(record.headers).get("signal", b""))
     if signal is None:
         raise BadInput("the record's header `signal` is neither traces nor logs")

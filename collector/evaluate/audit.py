@@ -131,6 +131,10 @@ class EvaluationAudit:
                     "INSERT OR IGNORE INTO replaced VALUES (?)", [(each,) for each in job.supersedes]
                 )
 
+    def forget(self, partition: int) -> None:
+        """What a partition has made due so far is not to be compared."""
+        self._database.execute("DELETE FROM due WHERE partition = ?", [partition])
+
     def add_done(self, evaluation: Evaluation) -> None:
         """An evaluation of the evaluations log."""
         self._database.execute(

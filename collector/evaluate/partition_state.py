@@ -6,7 +6,7 @@ Evaluators without a judge run here where a boost needs their score: they only c
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -24,6 +24,16 @@ from collector.evaluate.recovery.control_records import CONTROL_HEADERS, Control
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, is_retry_request, parse_request
 from collector.evaluate.sampling.population import Population
+from collector.evaluate.transfer.transfer_records import (
+    CONVERSATION_HEADERS,
+    START_HEADERS,
+    TransferredJob,
+    TransferStart,
+    is_transfer,
+    parse_conversation,
+    parse_job,
+    parse_start,
+)
 from collector.logs.log import StoredRecord
 from collector.records.attributes import with_declared
 from collector.records.json import turn_from_json
@@ -32,7 +42,7 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate
 from evaluators.identity import subject_id_of
 from evaluators.judge import NoJudge
-from evaluators.results import Evaluation, Sampling, Score
+from evaluators.results import Sampling, Score
 
 _RETRIES = 10_000
 """Evaluations that are remembered as made again, the newest."""
@@ -59,11 +69,7 @@ class PartitionState:
         self.time = start.time
         self.rates: Rates = start.rates
         self.next_offset = start.offset
-        self.conversations = {
-            monitor.name: KeyedSessions(monitor.window_settings, fallback=partial(self._fallback, monitor.name))
-            for monitor in plan.monitors
-            if monitor.of_scope("conversation")
-        }
+        self.conversations = self._no_conversations(plan)
         self._populations = {
             monitor.name: Population(monitor.window_settings.idle_gap)
             for monitor in plan.monitors
@@ -85,6 +91,18 @@ class PartitionState:
     def replay_point(self) -> ReplayPoint:
         """The replay point of the next record."""
         return ReplayPoint(self.next_offset, self.time, self.rates)
+
+    @property
+    def retries(self) -> Mapping[str, str]:
+        """The ids of the newest evaluations that were made again, by those of the failed ones."""
+        return dict(self._retries)
+
+    def _no_conversations(self, plan: Plan) -> dict[str, KeyedSessions]:
+        return {
+            monitor.name: KeyedSessions(monitor.window_settings, fallback=partial(self._fallback, monitor.name))
+            for monitor in plan.monitors
+            if monitor.of_scope("conversation")
+        }
 
     def _fallback(self, monitor: str) -> bool:
         return self._reduction(monitor).fallback
@@ -120,6 +138,8 @@ class PartitionState:
             jobs += self._advance(record.timestamp, record.offset)
         elif is_retry_request(record):
             jobs += self._requested_jobs(record, replay_point)
+        elif is_transfer(record):
+            jobs += self._take_over(record, replay_point)
         elif record.headers != CONTROL_HEADERS:
             jobs += await self._apply_turn(record, replay_point)
         return jobs + self._apply_controls_up_to(self.next_offset)
@@ -291,7 +311,50 @@ class PartitionState:
             attributes={name: value for name, value in past.attributes.items() if name != FALLBACK_ATTRIBUTE},
         )
 
-    def _assignment_of(self, past: Evaluation | BackfillRequest) -> tuple[Monitor, Assignment]:
+    def _take_over(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
+        """Continue a state that was copied from another log; the jobs that were due there."""
+        try:
+            if record.headers == START_HEADERS:
+                self._restart(parse_start(record.value))
+            elif record.headers == CONVERSATION_HEADERS:
+                snapshot = parse_conversation(record.value)
+                if (sessions := self.conversations.get(snapshot.monitor)) is not None:
+                    sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point)
+            else:
+                yield self._transferred_job(parse_job(record.value), replay_point)
+        except BadInput as error:
+            self.on_bad_record(record, error)
+
+    def _restart(self, start: TransferStart) -> None:
+        """Begin again: what was before is history."""
+        self.time = start.time
+        self.conversations = self._no_conversations(self._newest_plan)
+        self._retries = OrderedDict(start.retries)
+
+    def _transferred_job(self, due: TransferredJob, replay_point: ReplayPoint) -> Job:
+        monitor, each = self._assignment_of(due)
+        self.outcomes.count_evaluation(monitor.name, each.evaluator.name, "resumed")
+        fallback = due.fallback and each.fallback is not None
+        return Job(
+            evaluation_id=due.evaluation_id
+            if due.retry is not None
+            else each.evaluation_id(*subject_id_of(due.case), fallback=fallback),
+            monitor=monitor,
+            assignment=each,
+            case=lambda: due.case,
+            replay_point=replay_point,
+            trigger_offset=replay_point.offset,
+            triggered_at=due.triggered_at,
+            size=due.size,
+            sampling=due.sampling,
+            fallback=fallback,
+            supersedes=due.supersedes,
+            retry=due.retry,
+            happened_at=due.happened_at,
+            attributes=due.attributes,
+        )
+
+    def _assignment_of(self, past: Evaluation | BackfillRequest | TransferredJob) -> tuple[Monitor, Assignment]:
         """The monitor and the evaluator of a past evaluation.
 
         Raises:

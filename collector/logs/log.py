@@ -28,12 +28,17 @@ TICK: Headers = (("tick", b"1"),)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record to append. `partition` overrides the choice by `key`; a record with neither goes to any partition."""
+    """A record to append. `partition` overrides the choice by `key`; a record with neither goes to any partition.
+
+    `timestamp` is only for copies of a log: when the record was appended first, in seconds since the epoch. It is that
+    of the last record of the partition where this is later.
+    """
 
     key: bytes | None
     value: bytes
     headers: Headers = ()
     partition: int | None = None
+    timestamp: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +235,18 @@ class Log(Protocol):
 
     async def close(self) -> None:
         """Close files and connections. Idempotent."""
+        ...
+
+
+class CopyableLog(Log, Protocol):
+    """A log into which another one can be copied, with what groups have committed."""
+
+    async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
+        """Commit for a group, by partition, although it does not follow. No process may consume with it.
+
+        Raises:
+            LogUnavailable: it cannot be done now.
+        """
         ...
 
 

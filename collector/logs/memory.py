@@ -30,8 +30,8 @@ class _Partition:
         return self.records[0].offset if self.records else self.end
 
     def append(self, records: Sequence[Record], now: float) -> None:
-        self._time = max(self._time, now)
         for offset, record in enumerate(records, self.end):
+            self._time = max(self._time, now if record.timestamp is None else record.timestamp)
             self.records.append(
                 StoredRecord(self._number, offset, self._time, record.key, record.value, record.headers)
             )
@@ -153,6 +153,10 @@ class MemoryLog:
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """What a group has committed, by partition."""
         return dict(self._commits.get(group, {}))
+
+    async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
+        """Commit for a group that does not follow."""
+        self._commits.setdefault(group, {}).update(states)
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs."""

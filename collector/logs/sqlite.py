@@ -143,6 +143,10 @@ class SqliteLog:
         """What a group has committed, by partition."""
         return await self._file.read(lambda connection: self._commits(connection, group))
 
+    async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
+        """Commit for a group that does not follow."""
+        await self._file.write(lambda transaction: transaction.commit(self._number, group, states))
+
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The file does not shrink: pages are reused."""
 

@@ -111,12 +111,10 @@ class Transaction:
             ends = self._ends[log] = self._read_ends(log)
         for partition, records in by_partition.items():
             offset, time = ends[partition]
-            time = max(time, self._now)
             first = row_id(log, partition, offset)
-            self._rows.extend(
-                (row, time, record.key, headers_to_bytes(record.headers), record.value)
-                for row, record in enumerate(records, first)
-            )
+            for row, record in enumerate(records, first):
+                time = max(time, self._now if record.timestamp is None else record.timestamp)
+                self._rows.append((row, time, record.key, headers_to_bytes(record.headers), record.value))
             self.appended[log, partition] = offset + len(records)
             ends[partition] = offset + len(records), time
 

@@ -42,6 +42,15 @@ def stamped(value: bytes, epoch: int | None) -> bytes:
     return b'{"epoch":%d%s%s' % (epoch, b"" if value == b"{}" else b",", value[1:])
 
 
+def unstamped(value: bytes) -> bytes:
+    """A value without its epoch: it counts whoever owns the partition."""
+    match = _STAMP.match(value)
+    if match is None:
+        return value
+    rest = value[match.end() :]
+    return b"{" + rest if value[match.end() - 1 : match.end()] == b"," else b"{}"
+
+
 def epoch_of(value: bytes) -> int | None:
     """The epoch that a value is stamped with."""
     match = _STAMP.match(value)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleStage
-from collector.service.assembly_builder import build_assembler, build_router
+from collector.service.assembly_builder import build_assembler, build_router, trace_limits
 from collector.service.gauges import show_assemble
 from collector.service.process import Process
 
@@ -16,7 +15,7 @@ def start_assemble(process: Process) -> None:
     stage = AssembleStage(
         build_assembler(settings),
         build_router(settings, logs.turns, logs.unlinked),
-        TraceLimits(quiet=settings.idle_timeout, linger=settings.allowed_lateness),
+        trace_limits(settings),
         telemetry=telemetry,
         on_bad_record=dead_letters.take,
         guard=process.guard,

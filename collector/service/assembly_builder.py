@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.identity import IdentityLookup
+from collector.assemble.open_traces import TraceLimits
 from collector.assemble.trace import Assembler
 from collector.config.settings import AssembleSettings, LinkSettings
 from collector.dialects.registry import Dialects
@@ -21,6 +22,11 @@ def build_assembler(settings: AssembleSettings) -> Assembler:
     where = settings.identity
     identity = IdentityLookup(where.conversation, where.user, where.ignore)
     return Assembler(Dialects.installed(), identity, ApplicationAttributes(settings.declared_attributes))
+
+
+def trace_limits(settings: AssembleSettings) -> TraceLimits:
+    """When traces close."""
+    return TraceLimits(quiet=settings.idle_timeout, linger=settings.allowed_lateness)
 
 
 def build_router(settings: AssembleSettings, turns: Log, unlinked: Log | None) -> TurnRouter:

@@ -10,6 +10,8 @@ from collector.config.settings import KafkaLogSettings
 from collector.errors import ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 
+_KEY = "log.kafka.partitions"
+
 
 async def require_partitions(notes: GeneratedStepsStore, settings: KafkaLogSettings) -> None:
     """See that the topics have the partitions that they had before, or that a change is meant.
@@ -39,5 +41,10 @@ async def _noted(notes: GeneratedStepsStore) -> int | None:
     return number
 
 
+def is_note(key: bytes | None) -> bool:
+    """Whether a record of the definitions log says how many partitions the topics had."""
+    return key is not None and key.startswith(_KEY.encode())
+
+
 def _key(before: int | None) -> str:
-    return "log.kafka.partitions" if before is None else f"log.kafka.partitions after {before}"
+    return _KEY if before is None else f"{_KEY} after {before}"

@@ -99,7 +99,7 @@ async def test_the_commands_run(block: Block, tmp_path: Path, monkeypatch: pytes
     async with serve_judge() as url:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         prepare(tmp_path, url, block)
-        if " replay " in block.text or "evalstream audit" in block.text:
+        if any(each in block.text for each in (" replay ", "evalstream audit", "evalstream log")):
             await a_past(tmp_path)
         for words in commands(block.text):
             if words[0] == "make":
@@ -123,6 +123,7 @@ def prepare(folder: Path, url: str, block: Block) -> None:
     if " init " not in block.text:
         configuration = EXAMPLE | {"judges": judges, "evaluators": evaluators}
         (folder / "evalstream.yaml").write_text(yaml.safe_dump(configuration))
+        (folder / "moved.yaml").write_text(yaml.safe_dump(configuration | {"log": {"path": "moved.db"}}))
     turns = [
         {
             "turn_id": f"t{n}",

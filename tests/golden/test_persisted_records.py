@@ -41,6 +41,16 @@ from collector.evaluate.recovery.control_records import ControlRecord, parse_con
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.retry.request import RETRY_HEADERS, BackfillRequest, RetryRequest, parse_request
+from collector.evaluate.transfer.transfer_records import (
+    CONVERSATION_HEADERS,
+    JOB_HEADERS,
+    START_HEADERS,
+    TransferredJob,
+    TransferStart,
+    conversation_record,
+    parse_job,
+    parse_start,
+)
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.logs.kafka import KafkaLog, KafkaSource
@@ -150,6 +160,22 @@ CASES: Mapping[str, Any] = {
         case=Conversation(conversation_id="c", turns=(Turn(turn_id="t2"),)),
         sampling=Sampling(probability=0.5), happened_at=AT, supersedes=("1" * 32,), attributes={"replay_of": "2" * 32},
     ),
+    "transferred job: turn": TransferredJob(
+        evaluation_id="3" * 32, monitor="all", evaluator="helpful", case=Turn(turn_id="t2", conversation_id="c", input="Hi"),
+        triggered_at=1777896000.25, size=120, sampling=Sampling(probability=0.5, stratum="errors"), fallback=True,
+        supersedes=(), retry=None, attributes={},
+    ),
+    "transferred job: conversation": TransferredJob(
+        evaluation_id="4" * 32, monitor="all", evaluator="complete",
+        case=Conversation(conversation_id="c", turns=(Turn(turn_id="t2"),)),
+        triggered_at=1777896000.25, size=120, sampling=Sampling(), fallback=False, supersedes=("1" * 32,),
+        retry=Retry(attempt=2, reason="judge_timeout"), attributes={"closed_by": "idle", "turns": 1},
+    ),
+    "transferred job: backfill": TransferredJob(
+        evaluation_id="5" * 32, monitor="all", evaluator="helpful", case=Turn(turn_id="t2"), triggered_at=1777896000.25,
+        size=9, sampling=Sampling(), fallback=False, supersedes=(), retry=None, attributes={}, happened_at=AT,
+    ),
+    "transfer start": TransferStart(1777896000.25, {"1" * 32: "2" * 32}),
     "label": label(),
     "dead letter: all there is": DeadLetter(
         letter_id="282cf92cf8614be0", stage="receive", source="chats", partition=3, position=41, at=1777896000.25,
@@ -167,6 +193,8 @@ WRITE: Mapping[str, Any] = {
     "evaluation": evaluation_to_json,
     "label": label_to_json,
     "retry request": lambda request: request.to_record(0).value,
+    "transferred job": lambda job: job.to_record().value,
+    "transfer start": lambda start: start.to_record(0).value,
     "dead letter": letter_to_json,
 }
 READ: Mapping[str, Any] = {
@@ -175,6 +203,8 @@ READ: Mapping[str, Any] = {
     "evaluation": evaluation_from_json,
     "label": label_from_json,
     "retry request": parse_request,
+    "transferred job": parse_job,
+    "transfer start": parse_start,
 }
 
 
@@ -678,3 +708,11 @@ def test_the_kinds_of_dead_letters_are_names_of_classes() -> None:
 
     kinds = [each.__name__ for each in (BadInput, TooLarge, UnreadableBatch, NotReadymade, NotRedacted)]
     assert kinds == ["BadInput", "TooLarge", "UnreadableBatch", "NotReadymade", "NotRedacted"]
+
+
+def test_the_headers_of_a_state_that_was_copied() -> None:
+    expected = [(("transfer", kind),) for kind in (b"start", b"conversation", b"job")]
+    assert expected == [START_HEADERS, CONVERSATION_HEADERS, JOB_HEADERS]
+    record = conversation_record("all", *carried())
+    snapshot = snapshot_record("all", *carried(), next_offset=0, partition=0)
+    assert (record.value, record.headers, record.partition) == (snapshot.value, CONVERSATION_HEADERS, None)

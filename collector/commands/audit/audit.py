@@ -22,6 +22,7 @@ from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.stage import GROUP
+from collector.evaluate.transfer.transfer_records import START_HEADERS
 from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, LogError, LogUnavailable, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS, Fence
@@ -59,7 +60,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
         ConfigError: the logs cannot be read.
     """
     linking = config.settings.assemble.link is not None
-    await asyncio.to_thread(_require_logs, config.settings.log, linking=linking)
+    await asyncio.to_thread(require_logs, config.settings.log, linking=linking)
     async with open_logs(config.settings.log, linking=linking) as logs:
         try:
             result = await _audit(config, logs)
@@ -70,7 +71,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
     return WRONG if problems else CLEAN
 
 
-def _require_logs(settings: LogSettings, *, linking: bool) -> None:
+def require_logs(settings: LogSettings, *, linking: bool) -> None:
     """See that the logs are there: opening them would make them."""
     if settings.kind == "memory":
         raise ConfigError("log.kind is memory, so the logs end with the process; set log.kind to sqlite or kafka")
@@ -84,6 +85,11 @@ def _require_logs(settings: LogSettings, *, linking: bool) -> None:
             require_topics(settings_of_log(settings.kafka), topics)
         except LogError as error:
             raise ConfigError(f"log.kafka: {error}") from error
+
+
+async def audit_logs(config: Config, logs: Logs) -> tuple[list[str], str]:
+    """Compare logs that are open; the problems, and the report with them. Raises LogUnavailable."""
+    return as_text(await _audit(config, logs), drained=False)
 
 
 async def _audit(config: Config, logs: Logs) -> Audit:
@@ -184,6 +190,8 @@ class _PartitionTurns:
         point = ReplayPoint(start, rates=budget.initial_rates()) if budget.limited else ReplayPoint(start)
         self._state = PartitionState(plan, point, controls)
         self._began: float | None = None
+        self._whole = start == 0
+        self._unreadable = 0
         self._rates_from = min((each.offset for each in controls if each.rates is not None), default=math.inf)
 
     async def read(self, comparison: EvaluationAudit, result: Audit, done_below: int) -> None:
@@ -193,6 +201,7 @@ class _PartitionTurns:
         def bad(record: StoredRecord, _error: BadInput) -> None:
             if record.offset < done_below:
                 result.unreadable_turns += 1
+                self._unreadable += 1
 
         self._state.on_bad_record = bad
         async for batch in self._log.read(partition, self._content.starts[partition]):
@@ -202,6 +211,10 @@ class _PartitionTurns:
                 self._content.saw(partition, record.offset)
                 result.turns += not record.headers
                 self._began = record.timestamp if self._began is None else self._began
+                if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
+                    comparison.forget(partition)
+                    result.unreadable_turns -= self._unreadable
+                    self._unreadable, self._whole = 0, True
                 if (partition, record.offset) in self._left_out:
                     continue
                 jobs = await self._state.apply(record)
@@ -210,7 +223,7 @@ class _PartitionTurns:
 
     def _is_comparable(self, job: Job) -> bool:
         """Whether all that the evaluation depends on is retained."""
-        if self._content.starts[self._partition] == 0:
+        if self._whole:
             return True
         if job.assignment.evaluator.scope == "conversation":
             settings = job.monitor.window_settings

@@ -126,6 +126,10 @@ class BudgetController:
                 window.spend(usd, when)
         self._by_partition[partition] = partition_budget
 
+    def saved(self, partition: int) -> Mapping[str, Any]:
+        """A partition's budget as it is saved."""
+        return self._by_partition[partition].to_json()
+
     def remove_partition(self, partition: int) -> None:
         """A partition is revoked."""
         self._by_partition.pop(partition, None)

@@ -194,6 +194,10 @@ class KeyedSessions:
         window.timer_at = self._deadline(window)
         heapq.heappush(self._timers, (window.timer_at, next(self._number), window))
 
+    def items(self) -> Iterator[tuple[str, ConversationWindows]]:
+        """All conversations, in the order of their replay points."""
+        yield from self._conversations.items()
+
     def oldest(self, number: int) -> list[str]:
         """The ids of the conversations with the oldest replay points, to be evicted."""
         return list(islice(self._conversations, number))

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from kafka.errors import AuthorizationError, NoError
+from kafka.errors import AuthorizationError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.topics import administrating
+from collector.logs.kafka.topics import administrating, commit_with
 from collector.logs.log import LogUnavailable
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,24 @@ def take_over(
         if readers:
             return False
         if positions:
-            _commit(admin, group, positions)
+            commit_with(admin, group, positions)
             logger.info("group %s continues where %s was, on %d partitions", group, former, len(positions))
         return True
+
+
+def copy_positions(settings: KafkaSettings, group: str, former: str, topics: Collection[str]) -> int:
+    """Give `group` the positions of `former`, whatever it has itself; returns for how many partitions. Blocks.
+
+    Raises:
+        LogUnavailable: no broker answers, or one of the groups has members.
+    """
+    with administrating(settings) as admin:
+        positions = _committed(admin, former, topics)
+        if members := _readers(admin, former, topics, None):
+            raise LogUnavailable(f"{', '.join(members)} still reads as the group {former}")
+        if positions:
+            commit_with(admin, group, positions)
+        return len(positions)
 
 
 def has_read(settings: KafkaSettings, group: str, topic: str) -> bool:
@@ -84,10 +99,3 @@ def _readers(admin: Any, group: str, topics: Collection[str], instance: str | No
 def _may_read(subscription: Any, topics: Collection[str]) -> bool:
     """Whether a member's subscription has one of the topics, or cannot be read."""
     return not isinstance(subscription, dict) or any(topic in subscription["topics"] for topic in topics)
-
-
-def _commit(admin: Any, group: str, positions: _Offsets) -> None:
-    answers = admin.alter_group_offsets(group, positions)
-    refused = sorted({error.__name__ for error in answers.values() if error is not NoError})
-    if refused:  # another process was quicker, and is a member already; the next attempt finds its positions
-        raise LogUnavailable(f"the positions of group {group} cannot be set now ({', '.join(refused)})")

@@ -10,6 +10,7 @@ from kafka.structs import TopicPartition
 
 from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.journal.stall_watchdog import exit_stalled
+from collector.logs.kafka.commits import to_kafka
 from collector.logs.kafka.group_consumer import GroupConsumer
 from collector.logs.kafka.losses import OnLost, log_lost
 from collector.logs.kafka.producer import SharedProducer
@@ -17,7 +18,15 @@ from collector.logs.kafka.range_reader import RangeReader
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
 from collector.logs.kafka.subscription import PartitionNumbering, Subscription
-from collector.logs.kafka.topics import commits, ensure_topics, retention, truncate
+from collector.logs.kafka.topics import (
+    APPEND_TIME,
+    CREATE_TIME,
+    commits,
+    ensure_topics,
+    retention,
+    set_commits,
+    truncate,
+)
 from collector.logs.log import Committed, LogRefused, OpenFold, Record, StoredRecord
 from collector.logs.partitioner import Partitioner
 
@@ -82,12 +91,14 @@ class KafkaLog:
         on_unreadable: OnUnreadable = log_unreadable,
         on_lost: OnLost = log_lost,
         on_stall: Callable[[], None] = exit_stalled,
+        copying: bool = False,
     ) -> dict[str, KafkaLog]:
         """Open logs, by name; `topics` has the topic of each; missing ones are created.
 
         `configs` are further configs of new topics, by topic. `on_unreadable` is called, in a thread, for a range that
         cannot be read, `on_lost` for one that retention has deleted although a group needed it, `on_stall` when reading
-        hangs. Close every log; the last one closes the connections.
+        hangs. With `copying` records have the times that they are given, and no service uses such topics. Close every
+        log; the last one closes the connections.
 
         Raises:
             LogError: a topic has another number of partitions, or kafka-python lacks its C checksum.
@@ -97,7 +108,12 @@ class KafkaLog:
 
         def ensure() -> None:
             ensure_topics(
-                settings, list(topics.values()), partitions, replication_factor=replication_factor, configs=configs
+                settings,
+                list(topics.values()),
+                partitions,
+                replication_factor=replication_factor,
+                configs=configs,
+                timestamps=CREATE_TIME if copying else APPEND_TIME,
             )
 
         await asyncio.to_thread(ensure)
@@ -218,6 +234,11 @@ class KafkaLog:
     async def committed(self, group: str) -> Mapping[int, Committed]:
         """What a group has committed, by partition."""
         return await asyncio.to_thread(commits, self._settings, self._topic, f"{self._settings.group_prefix}{group}")
+
+    async def set_committed(self, group: str, states: Mapping[int, Committed]) -> None:
+        """Commit for a group that has no members."""
+        stored = {TopicPartition(self._topic, partition): to_kafka(state) for partition, state in states.items()}
+        await asyncio.to_thread(set_commits, self._settings, f"{self._settings.group_prefix}{group}", stored)
 
     async def truncate(self, before: float, readers: Collection[str] = ()) -> int:
         """Delete records older than `before` that no group needs. The topic's own retention may do more."""

@@ -185,7 +185,8 @@ class SharedProducer:
         try:
             for partition, records in by_partition.items():
                 for record in records:
-                    sent = send(topic, record.value, record.key, list(record.headers), partition)
+                    at = None if record.timestamp is None else milliseconds(record.timestamp)
+                    sent = send(topic, record.value, record.key, list(record.headers), partition, at)
                     sent.add_callback(append.acknowledged)
                     sent.add_errback(append.failed)
         except ValueError as error:  # its metadata of the topic is older than the partition

@@ -5,22 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.admin import ConfigResource
 from kafka.admin.client import KafkaAdminClient
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, NoError, TopicAlreadyExistsError
 from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.commits import from_kafka
 from collector.logs.kafka.settings import KafkaSettings, connect, milliseconds, translated
-from collector.logs.log import Committed, LogError
+from collector.logs.log import Committed, LogError, LogUnavailable
 
 _Resource: Any = ConfigResource  # wrongly typed
 TIMESTAMPS = "message.timestamp.type"
 APPEND_TIME = "LogAppendTime"
 """The broker's clock stamps the records, so that the times of a partition do not fall."""
+CREATE_TIME = "CreateTime"
+"""Whoever writes stamps the records: while another log is copied into a topic, and no service may use it."""
 
 LARGEST = "max.message.bytes"
 RETENTION = "retention.ms"
@@ -35,6 +38,7 @@ def ensure_topics(
     *,
     replication_factor: int = 1,
     configs: Mapping[str, Mapping[str, str]] | None = None,
+    timestamps: str = APPEND_TIME,
 ) -> None:
     """Make the topics that are not there; see that the others are as wanted.
 
@@ -49,6 +53,7 @@ def ensure_topics(
         missing = [topic for topic in topics if topic not in there]
         for topic in missing:
             config = {**_config(settings), **_copies(replication_factor), **(configs or {}).get(topic, {})}
+            config[TIMESTAMPS] = timestamps
             with suppress(TopicAlreadyExistsError):  # another process has just made it
                 admin.create_topics(
                     {
@@ -62,7 +67,7 @@ def ensure_topics(
                 )
         if missing:
             _await_topics(admin, missing)
-        _check(admin, settings, topics, partitions)
+        _check(admin, settings, topics, partitions, timestamps)
 
 
 def require_topics(settings: KafkaSettings, topics: Sequence[str]) -> None:
@@ -121,6 +126,70 @@ def commits(settings: KafkaSettings, topic: str, group: str) -> dict[int, Commit
     }
 
 
+def set_commits(settings: KafkaSettings, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Commit for a group that has no members.
+
+    Raises:
+        LogUnavailable: it has members, or no broker answers.
+    """
+    with administrating(settings) as admin:
+        commit_with(admin, group, positions)
+
+
+def commit_with(admin: Any, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """The same with an admin client."""
+    answers = admin.alter_group_offsets(group, dict(positions))
+    refused = sorted({error.__name__ for error in answers.values() if error is not NoError})
+    if refused:  # another process was quicker, and is a member already; the next attempt finds its positions
+        raise LogUnavailable(f"the positions of group {group} cannot be set now ({', '.join(refused)})")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic: its partitions, how many records it has, and by whose clock they are stamped."""
+
+    partitions: int
+    records: int
+    timestamps: str
+
+
+def states(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, TopicState]:
+    """The state of the topics that are there."""
+    with administrating(settings) as admin:
+        there = _partitions(admin, topics)
+        result: dict[str, TopicState] = {}
+        for topic, partitions in there.items():
+            every = [TopicPartition(topic, number) for number in range(partitions)]
+            starts, ends = _offsets(admin, every, OffsetSpec.EARLIEST), _offsets(admin, every, OffsetSpec.LATEST)
+            described = admin.describe_configs([_Resource("topic", topic, {TIMESTAMPS: None})], config_filter="all")
+            records = sum(ends[where] - starts[where] for where in every)
+            result[topic] = TopicState(partitions, records, described["topic"][topic][TIMESTAMPS]["value"])
+    return result
+
+
+def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:
+    """Delete all records of topics."""
+    with administrating(settings) as admin:
+        every = [TopicPartition(topic, each) for topic, state in topics.items() for each in range(state.partitions)]
+        admin.delete_records(_offsets(admin, every, OffsetSpec.LATEST))
+
+
+def set_timestamps(settings: KafkaSettings, topics: Sequence[str], timestamps: str) -> None:
+    """Say by whose clock the records of topics are stamped from now on; waits until the brokers do so."""
+    if not topics:
+        return
+    with administrating(settings) as admin:
+        admin.alter_configs([_Resource("topic", topic, {TIMESTAMPS: timestamps}) for topic in topics])
+        give_up_at = time.monotonic() + KNOWN_WITHIN
+        while time.monotonic() < give_up_at:
+            resources = [_Resource("topic", topic, {TIMESTAMPS: None}) for topic in topics]
+            described = admin.describe_configs(resources, config_filter="all")["topic"]
+            if all(described[topic][TIMESTAMPS]["value"] == timestamps for topic in topics):
+                return
+            time.sleep(0.1)
+    raise LogUnavailable(f"the topics {', '.join(topics)} cannot be given {TIMESTAMPS}={timestamps}")
+
+
 def _config(settings: KafkaSettings) -> dict[str, str]:
     """A batch holds at least one record; compressed or not, it may be as large as the largest."""
     return {TIMESTAMPS: APPEND_TIME, LARGEST: str(settings.max_record_bytes + (1 << 20))}
@@ -144,7 +213,7 @@ def _await_topics(admin: Any, topics: Sequence[str]) -> None:
         time.sleep(0.1)
 
 
-def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partitions: int) -> None:
+def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partitions: int, timestamps: str) -> None:
     there = _partitions(admin, topics)
     resources = [_Resource("topic", topic, {TIMESTAMPS: None, LARGEST: None}) for topic in topics]
     described = admin.describe_configs(resources, config_filter="all")["topic"]
@@ -155,8 +224,11 @@ def _check(admin: Any, settings: KafkaSettings, topics: Sequence[str], partition
             raise LogError(
                 f"the topic {topic} has {there[topic]} partitions, not {partitions}; the number cannot change"
             )
-        if described[topic][TIMESTAMPS]["value"] != APPEND_TIME:
-            raise LogError(f"the topic {topic} needs the config {TIMESTAMPS}={APPEND_TIME}")
+        if described[topic][TIMESTAMPS]["value"] != timestamps:
+            raise LogError(
+                f"the topic {topic} needs the config {TIMESTAMPS}={timestamps}; "
+                "if evalstream log copy was interrupted, run that again"
+            )
         if int(described[topic][LARGEST]["value"]) < settings.max_record_bytes:
             raise LogError(f"the topic {topic} needs the config {LARGEST}={_config(settings)[LARGEST]}")
 

@@ -1,0 +1,46 @@
+"""Which records of the spans log belong to traces that are open, by the stage's own fold. For copies of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collector.assemble.open_traces import OpenTraces, TraceLimits
+from collector.assemble.stage import parse_piece
+from collector.errors import BadInput
+from collector.logs.log import StoredRecord
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPieces:
+    """The offsets of records that are still needed.
+
+    `closed` are pieces of traces whose turns have been made of them: late pieces are assembled with these. `open` are
+    pieces of which no turns have been made.
+    """
+
+    closed: frozenset[int]
+    open: frozenset[int]
+
+
+def open_pieces(records: Iterable[StoredRecord], limits: TraceLimits) -> OpenPieces:
+    """Sort out the records that were delivered, from the low watermark on."""
+    traces = OpenTraces(limits)
+    for record in records:
+        for _ in traces.advance(record.timestamp):
+            pass
+        if record.is_tick:
+            continue
+        try:
+            piece = parse_piece(record)
+        except BadInput:
+            continue  # it was dead-lettered
+        for _ in traces.add((record.key or b"").decode("ascii"), piece, record.offset, record.timestamp):
+            pass
+    closed: set[int] = set()
+    opened: set[int] = set()
+    for trace in traces.traces():
+        number = trace.unread_closings[-1] if trace.unread_closings else 0
+        closed.update(each.offset for each in trace.pieces[:number])
+        opened.update(each.offset for each in trace.pieces[number:])
+    return OpenPieces(frozenset(closed), frozenset(opened))

@@ -1,0 +1,401 @@
+"""What goes where when the logs of a deployment are copied: log by log, state before what is still to be read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+
+from collector.assemble.open_trace_pieces import open_pieces
+from collector.assemble.open_traces import TraceLimits
+from collector.commands.log_copy.log_writer import LogWriter, stretches_by_progress
+from collector.commands.log_copy.merge import Stretch, in_order
+from collector.errors import ConfigError
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.division import divide
+from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
+from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.stage import GROUP
+from collector.evaluate.transfer.partition_transfer import PartitionTransfer, read_transfer
+from collector.evaluate.transfer.transfer_records import TransferStart, is_transfer
+from collector.export.stage import group_of
+from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, StoredRecord
+from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
+from collector.records.epochs import CONTROL_HEADERS, Fence, unstamped
+from collector.service.open_logs import Logs
+from collector.service.partition_numbers import is_note
+
+COPY_NOTE = b"log copy"
+"""The key of the first record of the definitions log: it was begun by a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLog:
+    """What became of the records of a log: how many were written, and which were left out, by reason."""
+
+    name: str
+    written: int
+    left_out: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Source:
+    """A log that is copied, as it was at the beginning."""
+
+    log: Log
+    starts: dict[int, int]
+    ends: dict[int, int]
+    commits: dict[str, Mapping[int, Committed]]
+    left_out: Counter[str] = field(default_factory=Counter[str])
+
+    @classmethod
+    async def of(cls, log: Log, groups: Sequence[str]) -> _Source:
+        numbers = range(log.partitions)
+        commits = {group: await log.committed(group) for group in groups}
+        starts = {number: await log.start_offset(number) for number in numbers}
+        return cls(log, starts, {number: await log.end_offset(number) for number in numbers}, commits)
+
+    def read_until(self, group: str) -> dict[int, int]:
+        """Up to where a group has read."""
+        commits = self.commits[group]
+        ends = {number: commits[number].offset if number in commits else start for number, start in self.starts.items()}
+        return {number: min(max(at, self.starts[number]), self.ends[number]) for number, at in ends.items()}
+
+
+def groups_by_log(exporters: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The groups that read each log, if all stages run."""
+    return {
+        "spans": ("assemble",),
+        "unlinked": ("link",),
+        "turns": (GROUP, TURNS_GROUP),
+        "evaluations": (*map(group_of, sorted(exporters)), "watch", "page.watch", EVALUATIONS_GROUP),
+        "labels": (LABELS_GROUP,),
+    }
+
+
+class LogCopy:
+    """Copies logs into empty ones with any numbers of partitions. `now` is in seconds since the epoch.
+
+    `plan` and `limits` are those that the service evaluates and assembles by, `exporters` the names of its exporters.
+    `oldest` is the time before which the target would delete a record at once, by log.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        limits: TraceLimits,
+        exporters: Collection[str],
+        source: Logs,
+        target: Logs,
+        now: float,
+        oldest: Mapping[str, float] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._limits = limits
+        self._source = source
+        self._target = {each.name: cast("CopyableLog", each) for each in target}
+        self._now = now
+        self._oldest = oldest or {}
+        self._groups = groups_by_log(exporters)
+        self._writers: dict[str, LogWriter] = {}
+        self._sources: dict[str, _Source] = {}
+
+    async def run(self) -> list[CopiedLog]:
+        """Copy everything, and see that it is there; only committed positions are left to be set: see `commit`.
+
+        Raises:
+            ConfigError: what was read back is not what was written, or the source has changed meanwhile.
+            RecordTooLarge: the target does not take a record.
+            LogUnavailable: a log cannot be read or written now.
+        """
+        for log in self._source:
+            self._sources[log.name] = await _Source.of(log, self._groups.get(log.name, ()))
+            if log.name in self._target:
+                self._writers[log.name] = await LogWriter.open(log.partitions, self._target[log.name])
+            elif sum(self._sources[log.name].ends.values()) > sum(self._sources[log.name].starts.values()):
+                raise ConfigError(f"the log {log.name} is not in the target: configure assemble.link there, too")
+        await self._notice_letters()
+        await self._copy_definitions()
+        await self._copy_spans()
+        await self._copy_by_progress("unlinked")
+        await self._copy_turns()
+        await self._copy_by_progress("labels")
+        await self._copy_letters()
+        for writer in self._writers.values():
+            await writer.flush()
+        await self._require_unchanged()
+        problems = [problem for writer in self._writers.values() for problem in await writer.verify()]
+        if problems:
+            raise ConfigError(f"the copy is not whole: {'; '.join(problems)}; run it again")
+        return [
+            CopiedLog(name, writer.written, dict(self._sources[name].left_out))
+            for name, writer in self._writers.items()
+        ]
+
+    async def commit(self) -> None:
+        """Have every consumer continue where it was."""
+        for name, groups in self._groups.items():
+            for group in groups:
+                if name in self._writers and group not in (GROUP, "assemble"):
+                    await self._writers[name].commit(group, self._sources[name].commits[group])
+        if self._sources["spans"].commits["assemble"]:
+            await self._target["spans"].set_committed("assemble", self._assembled)
+        if self._sources["turns"].commits[GROUP]:
+            await self._target["turns"].set_committed(GROUP, self._evaluated)
+
+    async def _require_unchanged(self) -> None:
+        for name, before in self._sources.items():
+            after = await _Source.of(before.log, self._groups.get(name, ()))
+            if (after.ends, after.commits) != (before.ends, before.commits):
+                raise ConfigError(
+                    f"the log {name} has changed while it was copied: stop all processes of the service, and run this "
+                    "again"
+                )
+
+    async def _copy_all(self, name: str, stretches: Mapping[int, tuple[int, int]], *, read: bool) -> None:
+        """Copy parts of partitions, all in the order of their times. What was `read` may be too old to be copied."""
+        source, writer = self._sources[name], self._writers[name]
+        parts = [Stretch(partition, *each) for partition, each in stretches.items()]
+        together = [[each] for each in parts] if source.log.partitions == writer.target.partitions else [parts]
+        for each in together:
+            async for record in in_order(source.log, each):
+                if self._is_wanted(name, record, read=read):
+                    await self._copy_record(name, record)
+
+    def _is_wanted(self, name: str, record: StoredRecord, *, read: bool) -> bool:
+        left_out = self._sources[name].left_out
+        if record.headers == TICK:
+            left_out["ticks"] += 1
+        elif record.timestamp < self._oldest.get(name, 0.0):
+            if not read:
+                raise ConfigError(
+                    f"the log {name} has records that are still to be read and are older than what its topic retains: "
+                    "set retention.ms of the topic higher, and run this again"
+                )
+            left_out["older than the topic retains"] += 1
+        else:
+            return True
+        return False
+
+    async def _copy_record(self, name: str, record: StoredRecord) -> None:
+        writer, left_out = self._writers[name], self._sources[name].left_out
+        if name == "turns":
+            if record.headers == SNAPSHOT_HEADERS or is_transfer(record):
+                left_out["state of conversations, written again"] += 1
+                return
+            await writer.copy(record)
+        elif name == "evaluations":
+            if not self._fences[record.partition].admits(record):
+                left_out["void"] += 1
+            elif record.headers == CONTROL_HEADERS:
+                left_out["decisions, written again"] += 1
+            else:
+                await writer.copy(record, value=unstamped(record.value), key=_conversation_of(record))
+        else:
+            await writer.copy(record)
+
+    async def _copy_by_progress(self, name: str) -> None:
+        """Copy a log so that each of its consumers continues at one place of each partition."""
+        if name not in self._writers:
+            return
+        source, writer = self._sources[name], self._writers[name]
+        reading = [group for group, commits in source.commits.items() if commits]
+        for group in reading:
+            writer.mark_group(group, source.commits[group], source.log.partitions)
+        parts = stretches_by_progress(source.starts, source.ends, [source.read_until(each) for each in reading])
+        for number, part in enumerate(parts):
+            await self._copy_all(name, part, read=number == 0)
+
+    async def _copy_definitions(self) -> None:
+        """They are looked for in partition 0. How many partitions the topics have is noted newly."""
+        source, writer = self._sources["definitions"], self._writers["definitions"]
+        await writer.add(Record(COPY_NOTE, b"1", partition=0, timestamp=self._now))
+        async for record in in_order(source.log, [Stretch(0, source.starts[0], source.ends[0])]):
+            if record.key == COPY_NOTE or is_note(record.key):
+                source.left_out["notes, written again"] += 1
+            elif self._is_wanted("definitions", record, read=True):
+                await writer.add(Record(record.key, record.value, record.headers, 0, record.timestamp))
+
+    async def _copy_spans(self) -> None:
+        """Pieces of open traces come last of what was read, in the order of their times, then what was not."""
+        source, writer = self._sources["spans"], self._writers["spans"]
+        read = source.read_until("assemble")
+        commits = source.commits["assemble"]
+        closed: list[StoredRecord] = []
+        opened: list[StoredRecord] = []
+        time = 0.0
+        for partition, until in read.items():
+            low = commits[partition].low_watermark if partition in commits else source.starts[partition]
+            records = [each async for each in in_order(source.log, [Stretch(partition, low, until)])]
+            pieces = open_pieces(records, self._limits)
+            closed += [each for each in records if each.offset in pieces.closed]
+            opened += [each for each in records if each.offset in pieces.open]
+            time = max([time, *(each.timestamp for each in records[-1:])])
+        needed = {(each.partition, each.offset) for each in (*closed, *opened)}
+        await self._copy_spans_but(needed, {number: (source.starts[number], at) for number, at in read.items()})
+        low = {number: writer.end(number) for number in range(writer.target.partitions)}
+        for record in sorted(closed, key=lambda each: each.timestamp):
+            await writer.copy(record)
+        for partition in low:
+            if closed:  # time passes, so that all of these traces close
+                await writer.add(Record(None, b"", TICK, partition, time))
+        following = {number: writer.end(number) for number in range(writer.target.partitions)}
+        for record in sorted(opened, key=lambda each: each.timestamp):
+            if self._is_wanted("spans", record, read=False):
+                await writer.copy(record)
+        await self._copy_all("spans", {number: (read[number], end) for number, end in source.ends.items()}, read=False)
+        self._assembled = {number: Committed(low[number], following[number]) for number in low}
+
+    async def _copy_spans_but(
+        self, needed: Collection[tuple[int, int]], stretches: Mapping[int, tuple[int, int]]
+    ) -> None:
+        source, writer = self._sources["spans"], self._writers["spans"]
+        parts = [Stretch(partition, *each) for partition, each in stretches.items()]
+        async for record in in_order(source.log, parts):
+            if (record.partition, record.offset) not in needed and self._is_wanted("spans", record, read=True):
+                await writer.copy(record)
+
+    async def _copy_turns(self) -> None:
+        """What was read is history; then the state as records of its own; then what was not read."""
+        source, writer = self._sources["turns"], self._writers["turns"]
+        evaluations = self._sources["evaluations"]
+        states = {
+            partition: await read_transfer(self._plan, source.log, evaluations.log, partition, committed, self._now)
+            for partition, committed in source.commits[GROUP].items()
+        }
+        read = source.read_until(GROUP) | {number: each.offset for number, each in states.items()}
+        writer.mark_group(TURNS_GROUP, source.commits[TURNS_GROUP], source.log.partitions)
+        await self._copy_all("turns", {number: (source.starts[number], at) for number, at in read.items()}, read=True)
+        begins = {number: writer.end(number) for number in range(writer.target.partitions)}
+        if states:
+            await self._write_states(states)
+        await self._copy_all("turns", {number: (read[number], end) for number, end in source.ends.items()}, read=False)
+        await self._copy_evaluations(states, begins)
+
+    async def _write_states(self, states: Mapping[int, PartitionTransfer]) -> None:
+        writer = self._writers["turns"]
+        retries = {failed: new for each in states.values() for failed, new in each.retries.items()}
+        for partition in range(writer.target.partitions):
+            await writer.add(TransferStart(self._time(states, partition), retries).to_record(partition))
+        for source, state in states.items():
+            for record in (*state.conversations, *(each.to_record() for each in state.jobs)):
+                await writer.add(_in_partition(record, writer.partition_of(record.key, source)))
+
+    def _time(self, states: Mapping[int, PartitionTransfer], partition: int) -> float:
+        """The time of the slowest partition that goes into one of the target.
+
+        What the others wait for closes a little later than it would have; else what the slowest has not read yet would
+        be late.
+        """
+        source = self._sources["turns"]
+        same = source.log.partitions == self._target["turns"].partitions
+        times = [
+            states[number].time if number in states else 0.0
+            for number, end in source.ends.items()
+            if end > source.starts[number] and (number == partition or not same)
+        ]
+        return min(times, default=0.0)
+
+    def _contributing(self, states: Mapping[int, PartitionTransfer], partition: int) -> list[PartitionTransfer]:
+        """The partitions that go into one of the target: its own where there are as many, else all."""
+        same = self._source.turns.partitions == self._target["turns"].partitions
+        return [each for number, each in states.items() if number == partition or not same]
+
+    def _budget_of(self, states: Sequence[PartitionTransfer], partitions: int) -> Mapping[str, Any] | None:
+        """The part of a partition of the target in what partitions have spent."""
+        saved = [each.budget for each in states if each.budget is not None]
+        same = self._source.turns.partitions == partitions
+        return divide(saved, 1 if same else partitions) if saved else None
+
+    async def _copy_evaluations(self, states: Mapping[int, PartitionTransfer], begins: Mapping[int, int]) -> None:
+        source, writer = self._sources["evaluations"], self._writers["evaluations"]
+        self._fences = {number: Fence() for number in source.starts}
+        writer.mark("ledger", {number: each.ledger_offset for number, each in states.items()})
+        await self._copy_by_progress("evaluations")
+        self._evaluated: dict[int, Committed] = {}
+        budgets = BudgetController(self._plan, writer.target.partitions)
+        for partition, begin in begins.items():
+            contributing = self._contributing(states, partition)
+            rates = contributing[partition % len(contributing)].rates if contributing else budgets.initial_rates()
+            ledger = writer.first("ledger", partition)
+            if (budget := self._budget_of(contributing, writer.target.partitions)) is not None:
+                await writer.add(ControlRecord(offset=begin, rates=rates, budget=budget).to_record(partition))
+            point = ReplayPoint(begin, self._time(states, partition), rates)
+            metadata = CommitMetadata(ledger_offset=ledger, done_below=begin, replay_point=point)
+            self._evaluated[partition] = Committed(begin, begin, metadata.to_json())
+
+    async def _notice_letters(self) -> None:
+        """Dead letters name records: notice where these come to lie."""
+        log = self._source.dead_letters
+        for partition in range(log.partitions):
+            async for batch in log.read(partition, 0):
+                for record in batch:
+                    letter = _letter_in(record)
+                    if letter is not None and letter["source"] in self._writers:
+                        self._writers[letter["source"]].notice(letter["partition"], letter["position"])
+
+    async def _copy_letters(self) -> None:
+        source = self._sources["dead_letters"]
+        parts = [Stretch(partition, start, source.ends[partition]) for partition, start in source.starts.items()]
+        async for record in in_order(source.log, parts):
+            if not self._is_wanted("dead_letters", record, read=True):
+                continue
+            await self._copy_letter(record)
+
+    async def _copy_letter(self, record: StoredRecord) -> None:
+        """With the place that its record has now; -1 if that is gone, so that no other record is taken for it."""
+        writer = self._writers["dead_letters"]
+        letter = _letter_in(record)
+        if letter is None or letter["source"] not in self._writers:
+            await writer.copy(record)
+            return
+        place = self._writers[letter["source"]].place_of(letter["partition"], letter["position"])
+        where = f"copied\x1f{letter['letter_id']}"
+        if place is not None:
+            letter |= {"partition": place.partition, "position": place.offset}
+            where = f"{letter['stage']}\x1f{letter['source']}\x1f{place.partition}\x1f{place.offset}"
+        else:
+            letter["position"] = -1
+        letter["letter_id"] = hashlib.sha256(where.encode()).hexdigest()[:16]
+        key = letter["letter_id"].encode()
+        partition = writer.partition_of(key, record.partition)
+        await writer.add(Record(key, orjson.dumps(letter), record.headers, partition, record.timestamp))
+
+
+def _in_partition(record: Record, partition: int) -> Record:
+    return Record(record.key, record.value, record.headers, partition, record.timestamp)
+
+
+def _conversation_of(record: StoredRecord) -> bytes | None:
+    """The key that an evaluation's turns have; None where it cannot be read."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        return str(orjson.loads(record.value)["subject"]["conversation_id"]).encode("utf-8", "replace")
+    return None
+
+
+def _letter_in(record: StoredRecord) -> dict[str, Any] | None:
+    """A dead letter as JSON; None for what is none that this version can read."""
+    try:
+        letter = cast("dict[str, Any]", orjson.loads(record.value))
+        places = [letter["partition"], letter["position"]]
+        names = [letter["source"], letter["stage"], letter["letter_id"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return letter if all(isinstance(each, int) for each in places) and all(map(_is_text, names)) else None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def oldest_retained(retention: float | None, now: float) -> float:
+    """The time before which a log with this retention (s) deletes."""
+    return -math.inf if retention is None else now - retention

@@ -1,0 +1,78 @@
+"""Topics as the target of a copy: until it is whole they have a setting with which no service uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+from collector.commands.log_copy.copying import COPY_NOTE
+from collector.config.settings import KafkaLogSettings
+from collector.errors import ConfigError
+from collector.logs.kafka import KafkaLog, KafkaSettings
+from collector.logs.kafka.topics import APPEND_TIME, CREATE_TIME, TopicState, empty, set_timestamps, states
+from collector.logs.log import Log, LogError
+from collector.service.kafka_settings import settings_of_log
+from collector.service.open_logs import Logs, names_of, topic_configs
+
+
+@asynccontextmanager
+async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool) -> AsyncGenerator[Logs]:
+    """The logs of empty topics. Left without an error, a service may use them: that is the last step.
+
+    Raises:
+        ConfigError: the topics hold something that is not of an interrupted copy, or have other partitions.
+    """
+    names = names_of(linking=linking)
+    topics = {name: f"{log.prefix}.{name}" for name in names}
+    settings = settings_of_log(log)
+    try:
+        before = await asyncio.to_thread(states, settings, list(topics.values()))
+        if any(each.records for each in before.values()):
+            await _require_unfinished(settings, topics, before, where)
+            await asyncio.to_thread(empty, settings, before)
+        await asyncio.to_thread(set_timestamps, settings, list(before), CREATE_TIME)
+        opened = await KafkaLog.open(
+            settings,
+            topics,
+            log.partitions,
+            replication_factor=log.replication_factor,
+            configs=topic_configs(log, names),
+            copying=True,
+        )
+    except LogError as error:
+        raise ConfigError(f"{where}: log.kafka: {error}") from error
+    try:
+        yield Logs(*(opened[name] for name in names))
+    finally:
+        for each in opened.values():
+            await each.close()
+    await asyncio.to_thread(set_timestamps, settings, list(topics.values()), APPEND_TIME)
+
+
+async def _require_unfinished(
+    settings: KafkaSettings, topics: Mapping[str, str], before: Mapping[str, TopicState], where: str
+) -> None:
+    """See that what the topics hold is of a copy that was interrupted."""
+    problem = ConfigError(
+        f"{where}: log.kafka.prefix: topics of this name hold records already; use another prefix for the copy"
+    )
+    definitions = topics["definitions"]
+    if definitions not in before or all(each.timestamps == APPEND_TIME for each in before.values()):
+        raise problem
+    opened = await KafkaLog.open(
+        settings, {"definitions": definitions}, before[definitions].partitions,
+        copying=before[definitions].timestamps == CREATE_TIME,
+    )  # fmt: skip
+    log = opened["definitions"]
+    try:
+        if not await _was_begun_by_copy(log):
+            raise problem
+    finally:
+        await log.close()
+
+
+async def _was_begun_by_copy(log: Log) -> bool:
+    async for batch in log.read(0, await log.start_offset(0)):
+        return batch[0].key == COPY_NOTE
+    return False

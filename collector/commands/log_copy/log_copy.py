@@ -1,0 +1,145 @@
+"""`evalstream log copy`: take the logs along, from a file to topics, back, or to another number of partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from collector.backoff import Backoff
+from collector.commands.audit.audit import CLEAN, WRONG, audit_logs, require_logs
+from collector.commands.log_copy.copying import CopiedLog, LogCopy, groups_by_log, oldest_retained
+from collector.commands.log_copy.sqlite_target import sqlite_target
+from collector.config.loading import Config
+from collector.config.settings import KafkaSourceSettings
+from collector.errors import ConfigError
+from collector.logs.log import GroupInUse, LogError, LogUnavailable, RecordTooLarge
+from collector.service.assembly_builder import trace_limits
+from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
+from collector.service.open_logs import Logs, open_logs
+from collector.service.plan_builder import build_unasked_plan
+from collector.wording import listed, plural
+
+_KINDS = ("traces", "logs", "turns")
+_COMMITTING = Backoff(cap=2.0, deadline=60.0)
+"""A new cluster makes its topic of commits when the first group commits, which takes a while."""
+
+
+async def copy_logs(config: Config, to: Config, say: Callable[[str], None]) -> int:
+    """Copy all logs of a configuration into those of another one; the exit status: 1 if the copy does not add up.
+
+    The target is usable when all is done, and not before: what is interrupted can be run again.
+
+    Raises:
+        ConfigError: the source is in use, the target is not empty, or one of them cannot be read or written.
+    """
+    linking = config.settings.assemble.link is not None
+    await asyncio.to_thread(require_logs, config.settings.log, linking=linking)
+    _require_other(config, to)
+    async with open_logs(config.settings.log, linking=linking) as source:
+        await _require_unused(config, source)
+        async with _target(to) as target:
+            try:
+                status = await _copy(config, to, source, target, say)
+            except RecordTooLarge as error:
+                raise ConfigError(f"{to.source}: log: {error}; it cannot take what {config.source} has") from error
+            except LogUnavailable as error:
+                raise ConfigError(f"log: {error}; when that is mended, run this again") from error
+    say(f"The copy is whole. Next: evalstream run -c {to.source}")
+    return status
+
+
+async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Callable[[str], None]) -> int:
+    now = time.time()
+    oldest = {each.name: oldest_retained(await each.retention(), now) for each in target}
+    limits = trace_limits(config.settings.assemble)
+    copy = LogCopy(build_unasked_plan(config), limits, config.exporters, source, target, now, oldest)
+    for line in _lines(await copy.run()):
+        say(line)
+    await _COMMITTING.repeat(copy.commit, LogUnavailable, action="committing for the groups")
+    await _copy_source_positions(config, to)
+    problems, text = await audit_logs(config, target)
+    if problems:
+        say(
+            f"The audit of the copy says what does not add up; evalstream audit -c {config.source} says whether it did:"
+        )
+        say(text)
+    return WRONG if problems else CLEAN
+
+
+def _lines(copied: Sequence[CopiedLog]) -> Iterator[str]:
+    for each in copied:
+        left_out = [f"{number} {reason}" for reason, number in sorted(each.left_out.items())]
+        yield f"{each.name:<14}{plural(each.written, 'record')}" + (f"; without {listed(left_out)}" if left_out else "")
+
+
+def _require_other(config: Config, to: Config) -> None:
+    before, after = config.settings.log, to.settings.log
+    if after.kind == "memory":
+        raise ConfigError(f"{to.source}: log.kind is memory, which ends with the process; use sqlite or kafka")
+    if before.kind == after.kind == "sqlite" and Path(before.path).resolve() == Path(after.path).resolve():
+        raise ConfigError(f"{to.source}: log.path is the file that is to be copied; name another one")
+    if before.kind == after.kind == "kafka" and before.kafka is not None and after.kafka is not None:
+        same = set(before.kafka.bootstrap_servers) & set(after.kafka.bootstrap_servers)
+        if same and before.kafka.prefix == after.kafka.prefix:
+            raise ConfigError(f"{to.source}: log.kafka.prefix is that of the topics to be copied; use another one")
+
+
+def _target(to: Config) -> AbstractAsyncContextManager[Logs]:
+    linking = to.settings.assemble.link is not None
+    if to.settings.log.kind == "sqlite":
+        return sqlite_target(to.settings.log, to.source, linking=linking)
+    from collector.commands.log_copy.kafka_target import kafka_target
+
+    assert to.settings.log.kafka is not None  # the configuration is checked
+    return kafka_target(to.settings.log.kafka, to.source, linking=linking)
+
+
+async def _require_unused(config: Config, logs: Logs) -> None:
+    """See that no process consumes the logs; a SQLite file is reserved until it is closed.
+
+    Raises:
+        ConfigError: one does.
+    """
+    log = config.settings.log
+    by_log = groups_by_log(config.exporters)
+    if log.kind == "kafka" and log.kafka is not None:
+        from collector.logs.kafka.inspection import inspect
+
+        groups = [f"{log.kafka.prefix}.{group}" for groups in by_log.values() for group in groups]
+        try:
+            state = await asyncio.to_thread(inspect, settings_of_log(log.kafka), [], groups)
+        except LogError as error:
+            raise ConfigError(f"log.kafka: {error}") from error
+        if members := sorted({name for group in groups for name in state.members.get(group, ())}):
+            raise ConfigError(f"log.kafka: {listed(members)} consumes these logs: stop all processes of the service")
+        return
+    for each in logs:
+        for group in by_log.get(each.name, ()):
+            try:
+                await each.claim(group)
+            except GroupInUse as error:
+                raise ConfigError(f"{log.path} is in use: stop all processes of the service") from error
+
+
+async def _copy_source_positions(config: Config, to: Config) -> None:
+    """Have the topics that traces come from be read on, where their groups have another name now."""
+    for former in config.settings.receive.kafka:
+        for source in to.settings.receive.kafka:
+            old, new = group_of(former, config.settings.log), group_of(source, to.settings.log)
+            if old != new and set(former.bootstrap_servers) & set(source.bootstrap_servers):
+                await _copy_positions(to, source, former, old, new)
+
+
+async def _copy_positions(
+    to: Config, source: KafkaSourceSettings, former: KafkaSourceSettings, old: str, new: str
+) -> None:
+    from collector.logs.kafka.former_groups import copy_positions
+
+    settings = settings_of_source(source, to.settings.log)
+    for kind in _KINDS:
+        topics = set(getattr(source, kind)) & set(getattr(former, kind))
+        if topics:
+            await asyncio.to_thread(copy_positions, settings, f"{new}.{kind}", f"{old}.{kind}", topics)

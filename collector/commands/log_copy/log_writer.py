@@ -1,0 +1,180 @@
+"""One log that is written by a copy: its partitions, and where the consumers of the other one continue."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collector.logs.log import Committed, CopyableLog, Record, StoredRecord, partition_of
+
+_BATCH_RECORDS, _BATCH_BYTES = 2_000, 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A record of the log that is written."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class _Mark:
+    """Where in each partition of the target the first record is that lies at or behind an offset of the source."""
+
+    offsets: Mapping[int, int]
+    places: dict[int, int] = field(default_factory=dict[int, int])
+
+
+class LogWriter:
+    """Appends records to the partitions that their keys select; where there are as many, to their own.
+
+    Places are known before they are written: nobody else writes.
+    """
+
+    def __init__(self, source_partitions: int, target: CopyableLog, base: Mapping[int, int]) -> None:
+        """`base` has the end of each partition before."""
+        self.target = target
+        self.written = 0
+        self._same = source_partitions == target.partitions
+        self._base = dict(base)
+        self._next = dict(base)
+        self._times = dict.fromkeys(base, 0.0)
+        self._digests = {partition: _new_digest() for partition in base}
+        self._batch: list[Record] = []
+        self._size = 0
+        self._marks: dict[str, _Mark] = {}
+        self._places: dict[tuple[int, int], Place | None] = {}
+
+    @classmethod
+    async def open(cls, source_partitions: int, target: CopyableLog) -> LogWriter:
+        """Begin at the ends of an empty log."""
+        ends = {partition: await target.end_offset(partition) for partition in range(target.partitions)}
+        return cls(source_partitions, target, ends)
+
+    def mark(self, name: str, offsets: Mapping[int, int]) -> None:
+        """Notice where the first records are that lie at or behind these offsets of the source's partitions."""
+        self._marks[name] = _Mark(offsets)
+
+    def notice(self, partition: int, offset: int) -> None:
+        """Notice where a record of the source comes to lie."""
+        self._places[partition, offset] = None
+
+    def place_of(self, partition: int, offset: int) -> Place | None:
+        """Where a noticed record is; None if it was not copied."""
+        return self._places.get((partition, offset))
+
+    def end(self, partition: int) -> int:
+        """The offset of the next record."""
+        return self._next[partition]
+
+    def first(self, name: str, partition: int) -> int:
+        """The offset of the first marked record of a partition; its end if there is none."""
+        return self._marks[name].places.get(partition, self._next[partition])
+
+    def partition_of(self, key: bytes | None, source: int) -> int:
+        """The partition of a record with a key that comes from a partition of the source."""
+        if self._same:
+            return source
+        return source % self.target.partitions if key is None else partition_of(key, self.target.partitions)
+
+    async def copy(self, record: StoredRecord, *, value: bytes | None = None, key: bytes | None = None) -> None:
+        """Write a record of the source: with another value, or where another key belongs."""
+        partition = self.partition_of(record.key if key is None else key, record.partition)
+        offset = self._next[partition]
+        for mark in self._marks.values():
+            if record.offset >= mark.offsets.get(record.partition, 0):
+                mark.places.setdefault(partition, offset)
+        if (record.partition, record.offset) in self._places:
+            self._places[record.partition, record.offset] = Place(partition, offset)
+        copied = Record(
+            record.key, record.value if value is None else value, record.headers, partition, record.timestamp
+        )
+        await self.add(copied)
+
+    async def add(self, record: Record) -> None:
+        """Write a record; its partition is named. Times of a partition do not fall: at least that of the one before."""
+        partition = record.partition
+        assert partition is not None
+        time = self._times[partition] = max(self._times[partition], record.timestamp or 0.0)
+        self._digests[partition].update(_bytes_of(record))
+        self._next[partition] += 1
+        self.written += 1
+        self._batch.append(replace(record, timestamp=time))
+        self._size += len(record.value)
+        if len(self._batch) >= _BATCH_RECORDS or self._size >= _BATCH_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Make durable what was written."""
+        batch, self._batch, self._size = self._batch, [], 0
+        if batch:
+            await self.target.append(batch)
+
+    async def commit(self, group: str, committed: Mapping[int, Committed]) -> None:
+        """Have a group continue where it was, by the marks `{group} low` and `{group} next`."""
+        if not committed:
+            return
+        states: dict[int, Committed] = {}
+        for partition in self._next:
+            following = self.first(f"{group} next", partition)
+            states[partition] = Committed(min(self.first(f"{group} low", partition), following), following)
+        await self.target.set_committed(group, states)
+
+    def mark_group(self, group: str, committed: Mapping[int, Committed], partitions: int) -> None:
+        """Prepare for `commit`: a partition for which nothing is committed is to be read from its start."""
+        nothing = Committed(0, 0)
+        states = {partition: committed.get(partition, nothing) for partition in range(partitions)}
+        self.mark(f"{group} low", {partition: each.low_watermark for partition, each in states.items()})
+        self.mark(f"{group} next", {partition: each.offset for partition, each in states.items()})
+
+    async def verify(self) -> list[str]:
+        """Read back what was written; a sentence for each partition that holds something else."""
+        problems: list[str] = []
+        for partition, base in self._base.items():
+            digest, number = _new_digest(), 0
+            async for batch in self.target.read(partition, base):
+                for record in batch:
+                    number += 1
+                    digest.update(_bytes_of(record))
+            expected = self._next[partition] - base
+            where = f"{self.target.name}[{partition}]"
+            if number != expected:
+                problems.append(f"{where} has {number} records, and {expected} were written")
+            elif digest.digest() != self._digests[partition].digest():
+                problems.append(f"{where} has other records than were written")
+        return problems
+
+
+def _new_digest() -> Any:
+    return hashlib.blake2b(digest_size=16)
+
+
+def _bytes_of(record: Record | StoredRecord) -> bytes:
+    """What makes a record another one."""
+    parts: list[bytes] = [b"" if record.key is None else b"k" + record.key, record.value]
+    parts += [part for name, value in record.headers for part in (name.encode(), value)]
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def stretches_by_progress(
+    starts: Mapping[int, int], ends: Mapping[int, int], positions: Sequence[Mapping[int, int]]
+) -> list[dict[int, tuple[int, int]]]:
+    """Parts of the partitions, by how many consumers have read them: what most have read comes first.
+
+    Then each continues at one place, though partitions are put together whose consumers were at different ones.
+    """
+    parts: list[dict[int, tuple[int, int]]] = []
+    for number in range(len(positions), -1, -1):
+        part: dict[int, tuple[int, int]] = {}
+        for partition, end in ends.items():
+            start = starts[partition]
+            reached = sorted((min(max(each.get(partition, start), start), end) for each in positions), reverse=True)
+            # What at least `number` consumers have read ends where the one of that rank is.
+            upper = end if number == 0 else reached[number - 1]
+            lower = start if number == len(positions) else reached[number]
+            part[partition] = (lower, upper)
+        parts.append(part)
+    return parts

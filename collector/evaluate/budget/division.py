@@ -1,0 +1,36 @@
+"""The division of what partitions have spent among another number of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def divide(saved: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
+    """An equal part of saved budgets, for each of `partitions`: each has an equal part of every limit, too."""
+    windows: dict[str, dict[float, dict[str, Any]]] = {}
+    demands: dict[tuple[str, str], float] = {}
+    for each in saved:
+        for name, parts in each["windows"].items():
+            for window in parts:
+                _add(windows.setdefault(name, {}), window, partitions)
+        for monitor, evaluator, per_second in each["demands"]:
+            if per_second is not None:
+                demands[monitor, evaluator] = demands.get((monitor, evaluator), 0.0) + per_second / partitions
+    return {
+        "windows": {
+            name: [each | {"parts": [list(part) for part in each["parts"].items()]} for each in by_period.values()]
+            for name, by_period in windows.items()
+        },
+        "demands": [[*names, per_second] for names, per_second in demands.items()],
+    }
+
+
+def _add(by_period: dict[float, dict[str, Any]], window: Mapping[str, Any], partitions: int) -> None:
+    total = by_period.setdefault(
+        window["period"], {"period": window["period"], "credit": 0.0, "time": window["time"], "parts": {}}
+    )
+    total["credit"] += window["credit"] / partitions
+    total["time"] = max(total["time"], window["time"])
+    for part, usd in window["parts"]:
+        total["parts"][part] = total["parts"].get(part, 0.0) + usd / partitions

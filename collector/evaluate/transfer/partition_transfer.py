@@ -1,0 +1,95 @@
+"""The state of a partition of the turns log at its committed position, as another log can continue it. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.budget.rates import Rates
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.plan import Job, Plan
+from collector.evaluate.recovery.ledger import Ledger
+from collector.evaluate.recovery.replay_point import CommitMetadata
+from collector.evaluate.transfer.transfer_records import TransferredJob, conversation_record, is_transfer, transferred
+from collector.logs.log import Committed, Log, Record, StoredRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTransfer:
+    """What a partition hands on, and from where its turns are still to be read.
+
+    `offset` is that of the first turn that was not delivered; `ledger_offset` where the ids begin that are recognized.
+    `time` is the partition's. `budget` is its saved budget with all costs since, None without one.
+    """
+
+    offset: int
+    ledger_offset: int
+    time: float
+    rates: Rates
+    retries: Mapping[str, str]
+    conversations: tuple[Record, ...]
+    jobs: tuple[TransferredJob, ...]
+    budget: Mapping[str, Any] | None
+
+
+async def read_transfer(
+    plan: Plan, turns: Log, evaluations: Log, partition: int, committed: Committed, now: float
+) -> PartitionTransfer:
+    """The state of a partition at what is committed.
+
+    Raises:
+        LogUnavailable: a log cannot be read now.
+    """
+    metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
+    budgets = BudgetController(plan, turns.partitions)
+    ledger = Ledger(evaluations, partition, read_costs=budgets.limited)
+    await ledger.read_back(metadata.ledger_offset)
+    former = metadata.draws_until(committed.offset, plan.sample_rates)
+    state = PartitionState(
+        plan,
+        metadata.replay_point,
+        ledger.control_records,
+        [(until, plan.drawing_with(sampled)) for until, sampled in former],
+    )
+    jobs: dict[str, Job] = {}
+    offset = committed.offset
+    async for record in _records(turns, partition, committed):
+        offset = max(offset, record.offset + 1)
+        for job in await state.apply(record):
+            below = metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
+            if job.trigger_offset < below or job.evaluation_id in ledger:
+                continue
+            for superseded in job.supersedes:
+                jobs.pop(superseded, None)
+            jobs[job.evaluation_id] = job
+    saved = None
+    if budgets.limited:
+        budgets.add_partition(partition, now, ledger.saved_budget, ledger.costs)
+        saved = budgets.saved(partition)
+    return PartitionTransfer(
+        offset=offset,
+        ledger_offset=metadata.ledger_offset,
+        time=state.time,
+        rates=state.rates,
+        retries=state.retries,
+        conversations=tuple(_conversations(state)),
+        jobs=tuple(map(transferred, jobs.values())),
+        budget=saved,
+    )
+
+
+async def _records(turns: Log, partition: int, committed: Committed) -> AsyncIterator[StoredRecord]:
+    """What the state needs of what was delivered, and what an earlier copy has handed on and nobody has read since."""
+    async for batch in turns.read(partition, committed.low_watermark):
+        for record in batch:
+            if record.offset >= committed.offset and not is_transfer(record):
+                return
+            yield record
+
+
+def _conversations(state: PartitionState) -> Iterator[Record]:
+    for monitor, sessions in state.conversations.items():
+        for conversation_id, conversation in sessions.items():
+            yield conversation_record(monitor, conversation_id, conversation)

@@ -1,0 +1,167 @@
+"""The records that hand the state of partitions to another log: written where its turns log is copied to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, cast
+
+import orjson
+
+from collector.errors import BadInput
+from collector.evaluate.conversations.session_window import ConversationWindows
+from collector.evaluate.conversations.snapshot import ConversationSnapshot, parse_snapshot, snapshot_record
+from collector.evaluate.plan import Job
+from collector.logs.log import Headers, Record, StoredRecord
+from collector.records.json import (
+    conversation_from_json,
+    conversation_to_json,
+    turn_from_json,
+    turn_to_json,
+)
+from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.identity import conversation_id_of
+from evaluators.results import Retry, Sampling
+
+TRANSFER = "transfer"
+START_HEADERS: Headers = ((TRANSFER, b"start"),)
+CONVERSATION_HEADERS: Headers = ((TRANSFER, b"conversation"),)
+JOB_HEADERS: Headers = ((TRANSFER, b"job"),)
+
+
+def is_transfer(record: StoredRecord) -> bool:
+    """Whether a record of the turns log is one of these."""
+    return record.headers in (START_HEADERS, CONVERSATION_HEADERS, JOB_HEADERS)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferStart:
+    """The start of a transferred state: the partition's time (s since the epoch), and what was made again.
+
+    `retries` has the ids of new evaluations by those of failed ones. What a fold knew before is history.
+    """
+
+    time: float
+    retries: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def to_record(self, partition: int) -> Record:
+        """The record to append."""
+        plain = {"time": self.time, "retries": self.retries}
+        return Record(None, orjson.dumps(plain), START_HEADERS, partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferredJob:
+    """An evaluation that was due and not made.
+
+    `evaluation_id` is that of then: another configuration may give another one, unless it is a `retry`.
+    """
+
+    evaluation_id: str
+    monitor: str
+    evaluator: str
+    case: Turn | Conversation
+    triggered_at: float
+    size: int
+    sampling: Sampling
+    fallback: bool
+    supersedes: tuple[str, ...]
+    retry: Retry | None
+    attributes: Mapping[str, Json]
+    happened_at: datetime | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """What its evaluator judges."""
+        return "turn" if isinstance(self.case, Turn) else "conversation"
+
+    @property
+    def key(self) -> str:
+        """The key of its conversation."""
+        return conversation_id_of(self.case)
+
+    def to_record(self) -> Record:
+        """The record to append."""
+        plain: dict[str, Any] = {
+            "id": self.evaluation_id,
+            "monitor": self.monitor,
+            "evaluator": self.evaluator,
+            "triggered_at": self.triggered_at,
+            "size": self.size,
+            "sampling": self.sampling,
+            "fallback": self.fallback,
+            "supersedes": self.supersedes,
+            "retry": self.retry,
+            "attributes": self.attributes,
+        }
+        if self.happened_at is not None:
+            plain["happened_at"] = self.happened_at
+        if isinstance(self.case, Turn):
+            plain["turn"] = orjson.Fragment(turn_to_json(self.case))
+        else:
+            plain["conversation"] = orjson.Fragment(conversation_to_json(self.case))
+        return Record(self.key.encode("utf-8", "replace"), orjson.dumps(plain), JOB_HEADERS)
+
+
+def transferred(job: Job) -> TransferredJob:
+    """A job that is to be made elsewhere."""
+    return TransferredJob(
+        evaluation_id=job.evaluation_id,
+        monitor=job.monitor.name,
+        evaluator=job.assignment.evaluator.name,
+        case=job.case(),
+        triggered_at=job.triggered_at,
+        size=job.size,
+        sampling=job.sampling,
+        fallback=job.fallback,
+        supersedes=job.supersedes,
+        retry=job.retry,
+        attributes=job.attributes,
+        happened_at=job.happened_at,
+    )
+
+
+def conversation_record(monitor: str, conversation_id: str, conversation: ConversationWindows) -> Record:
+    """The record of an open conversation, as in a snapshot."""
+    record = snapshot_record(monitor, conversation_id, conversation, 0, 0)
+    return replace(record, headers=CONVERSATION_HEADERS, partition=None)
+
+
+def parse_conversation(value: bytes) -> ConversationSnapshot:
+    """Read such a record. Raises BadInput."""
+    return parse_snapshot(value)
+
+
+def parse_start(value: bytes) -> TransferStart:
+    """Read the start of a transferred state. Raises BadInput."""
+    try:
+        plain = cast("dict[str, Any]", orjson.loads(value))
+        return TransferStart(float(plain["time"]), dict(plain["retries"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"not the start of a transferred state: {type(error).__name__}") from None
+
+
+def parse_job(value: bytes) -> TransferredJob:
+    """Read an evaluation that is due. Raises BadInput."""
+    try:
+        plain = cast("dict[str, Any]", orjson.loads(value))
+        is_turn = "turn" in plain
+        case = orjson.dumps(plain["turn" if is_turn else "conversation"])
+        retry = plain["retry"]
+        return TransferredJob(
+            evaluation_id=plain["id"],
+            monitor=plain["monitor"],
+            evaluator=plain["evaluator"],
+            case=turn_from_json(case) if is_turn else conversation_from_json(case),
+            triggered_at=plain["triggered_at"],
+            size=plain["size"],
+            sampling=Sampling(**plain["sampling"]),
+            fallback=plain["fallback"],
+            supersedes=tuple(plain["supersedes"]),
+            retry=None if retry is None else Retry(**retry),
+            attributes=plain["attributes"],
+            happened_at=datetime.fromisoformat(plain["happened_at"]) if "happened_at" in plain else None,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"not an evaluation that is due: {type(error).__name__}") from None

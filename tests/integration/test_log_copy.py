@@ -1,0 +1,285 @@
+"""`evalstream log copy` with real files and a real broker: a deployment moves, is killed on the way, and comes back.
+
+Evaluations are pending, conversations and traces are open. Nothing is judged twice, nothing is lost, and
+weights are what they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from kafka_logs import fresh
+from made_up import Trace
+from service import free_port
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.config.loading import Config, load
+from collector.demo.judge import StandInJudge, serve_judge
+from collector.logs.log import Record
+from collector.records.json import evaluation_from_json, turn_to_json
+from collector.service.app import Running, running
+from evaluators.cases import Turn
+from evaluators.results import Evaluation
+
+STAGES = ("assemble", "evaluate", "export")
+
+
+class Move:
+    """A deployment with several homes, each with a configuration of its own. One of its judges is out until served."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.port = free_port()
+        self.folder = folder
+        self._url = url
+
+    def home(self, name: str, log: dict[str, Any], **more: Any) -> Path:
+        judged = {"kind": "g_eval", "evaluation_params": ["input", "actual_output"], "evaluation_steps": ["Look."]}
+        breaker = {"failures": 3, "first_wait": "100ms", "longest_wait": "200ms"}
+        values = {
+            "log": log,
+            "receive": {"otlp_http": None},
+            "assemble": {"idle_timeout": 2, "allowed_lateness": 10},
+            "judges": {
+                "out": {"model": "m", "base_url": f"http://127.0.0.1:{self.port}/v1", "breaker": breaker},
+                "up": {"model": "m", "base_url": self._url},
+            },
+            "evaluators": {
+                "waits": {**judged, "judge": "out"},
+                "goes": {**judged, "judge": "up"},
+                "whole": {"kind": "turn_relevancy", "judge": "up"},
+            },
+            "monitors": {
+                "all": {
+                    "evaluators": ["waits", "goes", "whole"],
+                    "sample": 0.8,
+                    "idle_timeout": 8,
+                    "allowed_lateness": 2,
+                }
+            },
+            "evaluate": {"max_waiting": 1000, "shutdown_grace": 0},
+            "export": {"jsonl": {"path": str(self.folder / "scores.jsonl")}},
+            **more,
+        }
+        path = self.folder / f"{name}.yaml"
+        path.write_text(json.dumps(values))
+        return path
+
+    def sqlite(self, name: str) -> Path:
+        return self.home(name, {"kind": "sqlite", "path": str(self.folder / f"{name}.db")})
+
+    def kafka(self, name: str, broker: Any, partitions: int) -> Path:
+        kafka = {
+            "bootstrap_servers": [broker.bootstrap], "prefix": fresh(name), "partitions": partitions,
+            "replication_factor": 1, "session_timeout": 6,
+        }  # fmt: skip
+        return self.home(name, {"kind": "kafka", "kafka": kafka})
+
+
+async def put(service: Running, numbers: range, chats: int) -> None:
+    turns = [
+        Turn(turn_id=f"t{n}", conversation_id=f"c{n % chats}", input=f"What is {n}?", actual_output=f"{n}.")
+        for n in numbers
+    ]
+    await service.logs.turns.append([Record(each.conversation_id.encode(), turn_to_json(each)) for each in turns])
+
+
+async def send_spans(service: Running, numbers: range) -> None:
+    """Traces of one piece, which are open until they have been quiet for two seconds."""
+    for number in numbers:
+        trace_id = f"{number:032x}"
+        trace = Trace(trace_id, start=time.time_ns()).span(
+            1, "chat", {
+                "gen_ai.operation.name": "chat", "gen_ai.request.model": "m",
+                "gen_ai.conversation.id": f"traced-{number % 5}",
+                "gen_ai.input.messages": f'[{{"role":"user","parts":[{{"type":"text","content":"Question {number}?"}}]}}]',
+                "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"An answer."}]}]',
+            },
+        )  # fmt: skip
+        await service.logs.spans.append(
+            [Record(trace_id.encode(), trace.spans.SerializeToString(), (("signal", b"traces"),))]
+        )
+
+
+async def ledger(service: Running) -> list[Evaluation]:
+    log = service.logs.evaluations
+    return [
+        evaluation_from_json(record.value)
+        for partition in range(log.partitions)
+        async for batch in log.read(partition, 0)
+        for record in batch
+        if not record.headers
+    ]
+
+
+def value(service: Running, name: str, **labels: str) -> float:
+    return sum(
+        sample.value
+        for metric in service.telemetry.registry.collect()
+        for sample in metric.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+
+
+async def until(condition: Any, seconds: float = 90) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.1)
+
+
+def copy(config: Path, to: Path) -> Result:
+    return CliRunner().invoke(app, ["log", "copy", "-c", str(config), "--to", str(to)])
+
+
+async def copied(config: Path, to: Path) -> Result:
+    return await asyncio.to_thread(copy, config, to)
+
+
+async def copied_and_killed(config: Path, to: Path, chance: random.Random) -> bool:
+    """Kill copies later and later; whether one was quick enough to become whole."""
+    for delay in (1.2, 1.6, 2.0, 2.5, chance.uniform(1.5, 4.0)):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "collector.cli", "log", "copy", "-c", str(config), "--to", str(to),
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, env=dict(os.environ),
+        )  # fmt: skip
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                return await process.wait() == 0
+        process.kill()
+        await process.wait()
+    return False
+
+
+def lines(folder: Path) -> list[str]:
+    return [each.split('"evaluation_id":"')[1][:32] for each in (folder / "scores.jsonl").read_text().splitlines()]
+
+
+async def drained(service: Running) -> bool:
+    log = service.logs.turns
+    ends = {each: await log.end_offset(each) for each in range(log.partitions)}
+    gauges = ("evalstream_evaluations_in_flight", "evalstream_open_conversations", "evalstream_open_traces")
+    return (
+        all(value(service, each) == 0 for each in gauges)
+        and {number: each.offset for number, each in (await log.committed("evaluate")).items()} == ends
+    )
+
+
+async def live(config: Path, turns: range, spans: range) -> None:
+    """A life: turns and spans come, one judge answers, one does not; it ends with traces and conversations open."""
+    async with running(load(config), STAGES) as service:
+        before = len(await ledger(service))
+        await put(service, turns, 10)
+        await send_spans(service, spans)
+
+        async def judged() -> bool:
+            return len(await ledger(service)) > before + 10 and value(service, "evalstream_evaluations_in_flight") > 10
+
+        await until(judged)
+        await asyncio.sleep(2.5)
+        await send_spans(service, range(spans.stop, spans.stop + 5))
+        await asyncio.sleep(0.7)
+
+
+async def move(homes: Sequence[Path], move: Move, judge: StandInJudge, *, kill: bool) -> None:
+    everything: set[tuple[str, float]] = set()
+    chance = random.Random(7)
+    for number, (home, following) in enumerate(pairwise(homes)):
+        await live(home, range(number * 40, number * 40 + 40), range(number * 20 + 1, number * 20 + 16))
+        async with running(load(home), ("watch",)) as service:
+            everything |= {(each.evaluation_id, each.sampling.probability) for each in await ledger(service)}
+        asked = judge.calls
+        if not (kill and await copied_and_killed(home, following, chance)):
+            result = await copied(home, following)
+            assert result.exit_code == 0, (result.output, result.exception)
+        again = await copied(home, following)
+        assert "already" in str(again.exception), "it is not copied over"
+        assert judge.calls == asked
+        async with running(load(following), ("watch",)) as service:
+            after = {(each.evaluation_id, each.sampling.probability) for each in await ledger(service)}
+        assert after == everything, "with the same weights"
+    number = len(homes)
+    async with serve_judge(port=move.port), running(load(homes[-1]), STAGES) as service:
+        await put(service, range(number * 40, number * 40 + 10), 10)
+
+        async def done() -> bool:
+            return await drained(service)
+
+        await until(done)
+        found = await ledger(service)
+        await asyncio.sleep(1.5)
+    assert max(Counter(each.evaluation_id for each in found).values()) == 1
+    assert everything <= {(each.evaluation_id, each.sampling.probability) for each in found}
+    config: Config = load(homes[-1])
+    assert config
+    sampled = {each.subject.conversation_id for each in found}
+    for evaluator in ("waits", "goes"):
+        turns = Counter(each.subject.turn_id for each in found if each.evaluator == evaluator)
+        assert max(turns.values()) == 1
+        expected = {f"t{n}" for n in [*range((number - 1) * 40), *range(number * 40, number * 40 + 10)] if f"c{n % 10}" in sampled}  # fmt: skip
+        assert {each for each in turns if each.startswith("t")} == expected
+        traced = {f"traced-{n % 5}": 0 for n in range(5)}
+        assert len([each for each in turns if not each.startswith("t")]) == sum(
+            20 * (number - 1) // 5 for each in traced if each in sampled
+        )
+    exported = lines(move.folder)
+    assert set(exported) == {each.evaluation_id for each in found}
+    assert max(Counter(exported).values()) <= 2
+    result = await asyncio.to_thread(CliRunner().invoke, app, ["audit", "-c", str(homes[-1]), "--drained"])
+    assert result.exit_code == 0, result.output
+
+
+async def test_from_one_file_to_another(tmp_path: Path) -> None:
+    judge = StandInJudge()
+    async with serve_judge(judge) as url:
+        deployment = Move(tmp_path, url)
+        await move([deployment.sqlite("old"), deployment.sqlite("new")], deployment, judge, kill=False)
+
+
+@pytest.mark.long
+@pytest.mark.kafka
+@pytest.mark.timeout(400)
+async def test_to_kafka_between_partitions_and_back(tmp_path: Path, kafka_broker: Any) -> None:
+    judge = StandInJudge()
+    async with serve_judge(judge) as url:
+        deployment = Move(tmp_path, url)
+        homes = [
+            deployment.sqlite("old"),
+            deployment.kafka("two", kafka_broker, 2),
+            deployment.kafka("four", kafka_broker, 4),
+            deployment.sqlite("back"),
+        ]
+        await move(homes, deployment, judge, kill=True)
+
+
+async def test_what_is_in_use_is_not_copied(tmp_path: Path) -> None:
+    deployment = Move(tmp_path, "http://127.0.0.1:9/v1")
+    old, new = deployment.sqlite("old"), deployment.sqlite("new")
+    async with running(load(old), ("evaluate",)):
+        result = await copied(old, new)
+    assert str(result.exception) == f"{tmp_path / 'old.db'} is in use: stop all processes of the service"
+    assert not (tmp_path / "new.db").exists()
+
+
+async def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    deployment = Move(tmp_path, "http://127.0.0.1:9/v1")
+    old, new = deployment.sqlite("old"), deployment.sqlite("new")
+    for home in (old, new):
+        async with running(load(home), ("watch",)):
+            pass
+    result = await copied(old, new)
+    assert "there is a file" in str(result.exception)
+    result = await copied(old, old)
+    assert "log.path is the file that is to be copied" in str(result.exception)
