@@ -26,6 +26,7 @@ CREATE TABLE due (
 CREATE TABLE done (
     id TEXT PRIMARY KEY, monitor TEXT, evaluator TEXT, outcome TEXT, probability REAL, backfill INTEGER, number INTEGER
 ) WITHOUT ROWID;
+CREATE TABLE retried (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE replaced (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
@@ -40,6 +41,7 @@ _COMPARE = """
 CREATE INDEX by_evaluator ON due (partition, monitor, evaluator, trigger_offset);
 UPDATE due SET state = 'done' WHERE id IN (SELECT id FROM done);
 UPDATE due SET state = 'replaced' WHERE state = '' AND id IN (SELECT id FROM replaced);
+UPDATE due SET state = 'retried' WHERE id IN (SELECT id FROM retried);
 CREATE TABLE comparable AS
     SELECT partition, monitor, evaluator, max(first_match, changed) AS first FROM (
         SELECT due.partition, due.monitor, due.evaluator, min(trigger_offset) AS first_match,
@@ -68,7 +70,7 @@ ORDER BY trigger_offset LIMIT :examples
 
 
 _OUTCOMES = """
-SELECT done.monitor, done.evaluator, outcome, due.id IS NOT NULL, count(*), sum(number - 1)
+SELECT done.monitor, done.evaluator, outcome, coalesce(due.state, 'other'), count(*), sum(number - 1)
 FROM done LEFT JOIN due USING (id) GROUP BY 1, 2, 3, 4
 """
 
@@ -95,6 +97,8 @@ class Balance:
     due: int = 0
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
     replaced: int = 0
+    retried: int = 0
+    """Failed ones in whose place another one is due: the two count as one, with its outcome."""
     in_flight: int = 0
     not_compared: int = 0
     missing: int = 0
@@ -126,6 +130,8 @@ class EvaluationAudit:
                 [job.evaluation_id, partition, job.trigger_offset, job.monitor.name, job.assignment.evaluator.name,
                  job.sampling.probability, job.happened_at is not None],
             )  # fmt: skip
+            if job.retry is not None and job.supersedes:
+                self._database.execute("INSERT OR IGNORE INTO retried VALUES (?)", [job.supersedes[0]])
             if job.supersedes:
                 self._database.executemany(
                     "INSERT OR IGNORE INTO replaced VALUES (?)", [(each,) for each in job.supersedes]
@@ -155,6 +161,9 @@ class EvaluationAudit:
             where = {"partition": partition, "done_below": below}
             for monitor, evaluator, state, number in self._rows(_STATES, where):
                 each = balance(monitor, evaluator)
+                if state == "retried":
+                    each.retried += number
+                    continue
                 each.due += number
                 each.replaced += number if state == "replaced" else 0
                 each.in_flight += number if state == "in flight" else 0
@@ -166,12 +175,12 @@ class EvaluationAudit:
                         MissingEvaluation(name, partition, offset)
                         for name, offset in self._rows(_MISSING, where | names)
                     ]
-        for monitor, evaluator, outcome, is_due, number, repeated in self._rows(_OUTCOMES, {}):
+        for monitor, evaluator, outcome, state, number, repeated in self._rows(_OUTCOMES, {}):
             each = balance(monitor, evaluator)
-            if is_due:
-                each.outcomes[outcome] = number
-            else:
+            if state == "other":
                 each.others += number
+            elif state != "retried":
+                each.outcomes[outcome] = each.outcomes.get(outcome, 0) + number
             each.repeated += repeated
         return [balances[key] for key in sorted(balances)]
 

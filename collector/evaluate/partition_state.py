@@ -42,7 +42,7 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate
 from evaluators.identity import subject_id_of
 from evaluators.judge import NoJudge
-from evaluators.results import Sampling, Score
+from evaluators.results import Evaluation, Sampling, Score
 
 _RETRIES = 10_000
 """Evaluations that are remembered as made again, the newest."""

@@ -17,6 +17,7 @@ from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.ledger import Ledger, end_offset
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Committed, Log, StoredRecord
@@ -32,7 +33,7 @@ class EvaluateStage:
 
     A job that waits or runs when its partition is revoked is made again by the next owner. `grace` gives the seconds
     that running jobs have to finish when a processor closes. `turns` is the log that the stage consumes; snapshots
-    of long conversations are written to it.
+    of long conversations are written to it. `notes` of sample rates are for audits of the past.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class EvaluateStage:
         budget: BudgetController | None = None,
         clock: Callable[[], float] = time.time,
         on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
+        notes: SampleRateNotes | None = None,
     ) -> None:
         self._plan = plan
         self._evaluations = evaluations
@@ -59,6 +61,7 @@ class EvaluateStage:
         self._budget = budget if budget is not None and budget.limited else None
         self._clock = clock
         self._on_bad_record = on_bad_record
+        self._notes = notes
         self._processors: dict[int, PartitionProcessor] = {}
 
     @property
@@ -95,6 +98,8 @@ class EvaluateStage:
             self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs)
         delivered = committed.offset if committed else 0
         rates = self._plan.sample_rates
+        if self._notes is not None:
+            await self._notes.note(partition, delivered, rates)
         drawing = Drawing(rates, metadata.draws_until(delivered, rates))
         former = [(until, self._plan.drawing_with(sampled)) for until, sampled in drawing.former]
         self._report_removed(metadata)

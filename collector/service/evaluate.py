@@ -8,6 +8,7 @@ from collector.config.settings import EvaluateSettings
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_processor import StateLimits
+from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
 from collector.evaluate.scheduling.bulkhead import BulkheadLimits
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import GROUP, EvaluateStage
@@ -43,6 +44,7 @@ def start_evaluate(process: Process, budgets: BudgetController) -> None:
         budget=budgets,
         clock=process.clock,
         on_bad_record=dead_letters.take,
+        notes=SampleRateNotes(logs.definitions),
     )
     show_budgets(process.telemetry, process.plan, budgets, process.clock)
     show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)

@@ -155,7 +155,8 @@ async def test_what_is_finished_is_not_judged_again_and_what_is_open_is(taken: T
     assert len(taken.judge.requests) == sum(each["usage"]["calls"] for each in new.values() if "usage" in each)
     assert [each for each in taken.judge.requests if any(text in each for text in FINISHED)] == []
     assert any(WAITS in each for each in taken.judge.requests)
-    assert taken.count("definitions") == 2, "only a key is new: the judge is not asked for steps that it wrote before"
+    # A key and a note of the rates; the judge is not asked for steps that it wrote before.
+    assert taken.count("definitions") == 3
     assert new[NEW["complete of reopened, revision 2"]]["supersedes"] == [
         key for key, [each] in before.items() if named(each) == "complete of reopened, revision 1"
     ]

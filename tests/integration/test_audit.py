@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from collector.cli import app
 from collector.config.loading import load
+from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
@@ -60,6 +61,18 @@ class World:
             await service.logs.turns.append([record(number) for number in range(first, first + turns)])
             await until_exported(service)
 
+    async def judge_what_is_drawn(self, first: int, turns: int) -> None:
+        async with self.serving() as service:
+            await service.logs.turns.append([record(number) for number in range(first, first + turns)])
+            async with asyncio.timeout(60):
+                while True:
+                    committed = (await service.logs.turns.committed("evaluate")).get(0)
+                    exported = (await service.logs.evaluations.committed("export.jsonl")).get(0)
+                    ends = [await log.end_offset(0) for log in (service.logs.turns, service.logs.evaluations)]
+                    if committed and exported and [committed.low_watermark, exported.offset] == ends:
+                        return
+                    await asyncio.sleep(0.05)
+
     async def audit(self, *arguments: str) -> Result:
         command = ["audit", "-c", str(self.folder / "evalstream.yaml"), *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
@@ -81,6 +94,16 @@ class World:
 def record(number: int) -> Record:
     turn = Turn(turn_id=f"turn-{number}", input="What is it?", actual_output=f"{number}", expected_output="3")
     return Record(f"turn-{number}".encode(), turn_to_json(turn))
+
+
+async def until_made(service: Running, number: int) -> None:
+    """Wait until the evaluations log has so many, and all of them are exported and done."""
+    async with asyncio.timeout(60):
+        while await service.logs.evaluations.end_offset(0) < number:
+            await asyncio.sleep(0.05)
+        for log, group in ((service.logs.evaluations, "export.jsonl"), (service.logs.turns, "evaluate")):
+            while (done := (await log.committed(group)).get(0)) is None or done.low_watermark < await log.end_offset(0):
+                await asyncio.sleep(0.05)
 
 
 async def until_exported(service: Running) -> None:
@@ -222,3 +245,47 @@ async def test_what_cannot_be_read_is_status_2(tmp_path: Path) -> None:
     assert isinstance(result.exception, ConfigError)
     assert "there is no file" in str(result.exception)
     assert not (tmp_path / "logs.db").exists()
+
+
+async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: World) -> None:
+    """A rate that was lowered, and raised again: what was due at each of them is due, and nothing else."""
+    monitors = {"all": {"evaluators": ["brief", "exact"], "sample": 0.4}}
+    world.configure(monitors=monitors)
+    await world.judge_what_is_drawn(first=50, turns=40)
+    plain = json.loads((await world.audit("--json", "--drained")).output)
+    assert plain["adds_up"] is True
+    [brief, _] = plain["evaluations"]
+    assert brief["not_compared"] == 0
+    assert brief["others"] == 0
+    assert TURNS < brief["due"] < TURNS + 40
+    world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 3))
+    result = await world.audit()
+    assert "1 evaluation by exact of all became due and has no outcome: due by turns[0] offset 1\n" in result.output
+
+
+async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    judge = StandInJudge(Faults(reply=(400, "no"), reply_to="What is it"))
+    async with serve_judge(judge) as url:
+        world.configure(
+            judges={"main": {"model": "m", "base_url": url}},
+            evaluators={"kind": {"kind": "g_eval", "judge": "main", "evaluation_params": ["input"], "evaluation_steps": ["Look."]}},
+            monitors={"all": {"evaluators": ["kind"]}},
+        )  # fmt: skip
+        async with world.serving() as service:
+            await service.logs.turns.append([record(number) for number in range(3)])
+            await until_made(service, 3)
+        before = await world.audit("--drained")
+        assert "due        kind of all: 3 = 3 failed\n" in before.output
+        judge.faults = Faults()
+        made = await asyncio.to_thread(
+            CliRunner().invoke, app, ["retry", "--failed", "-c", str(tmp_path / "evalstream.yaml")]
+        )
+        assert made.exit_code == 0, made.output
+        pending = await world.audit()
+        assert "due        kind of all: 3 = 3 in flight; 3 of them made again after a failure\n" in pending.output
+        async with world.serving() as service:
+            await until_made(service, 6)
+        after = await world.audit("--drained")
+    assert after.exit_code == 0, after.output
+    assert "due        kind of all: 3 = 3 scored; 3 of them made again after a failure\n" in after.output

@@ -20,7 +20,8 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, SampleRates
+from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
 from collector.export.stage import group_of
@@ -114,9 +115,18 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     left_out = {(each.partition, each.position) for each in letters if (each.stage, each.source) == (GROUP, "turns")}
     with EvaluationAudit() as comparison:
         done_below = dict[int, int]()
+        rates = await read_sample_rates(logs.definitions)
         for partition in range(logs.turns.partitions):
             controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result)
-            turns = _PartitionTurns(logs.turns, partition, contents[logs.turns.name], plan, controls, left_out)
+            turns = _PartitionTurns(
+                logs.turns,
+                partition,
+                contents[logs.turns.name],
+                plan,
+                controls,
+                left_out,
+                draws_by(rates.get(partition, ())),
+            )
             done_below[partition] = _done_below(commits[GROUP].get(partition))
             await turns.read(comparison, result, done_below[partition])
         result.balances = comparison.balances(done_below)
@@ -178,8 +188,12 @@ class _PartitionTurns:
         plan: Plan,
         controls: Sequence[ControlRecord],
         left_out: Collection[tuple[int, int]],
+        former: Sequence[tuple[int, SampleRates]],
     ) -> None:
-        """`left_out` are the partitions and offsets of records that were dead-lettered."""
+        """`left_out` are the partitions and offsets of records that were dead-lettered.
+
+        `former` are the rates of before, each up to an offset.
+        """
         self._log = log
         self._partition = partition
         self._content = content
@@ -188,7 +202,8 @@ class _PartitionTurns:
         start = content.starts[partition]
         budget = BudgetController(plan, log.partitions)
         point = ReplayPoint(start, rates=budget.initial_rates()) if budget.limited else ReplayPoint(start)
-        self._state = PartitionState(plan, point, controls)
+        former_plans = [(until, plan.drawing_with(rates)) for until, rates in former]
+        self._state = PartitionState(plan, point, controls, former_plans)
         self._began: float | None = None
         self._whole = start == 0
         self._unreadable = 0

@@ -90,8 +90,9 @@ def _balance(balance: Balance) -> str:
         ("MISSING", balance.missing),
     ):
         parts += [f"{number:,} {name}"] if number else []
+    again = f"; {balance.retried:,} of them made again after a failure" if balance.retried else ""
     others = f" ({balance.others:,} more, made as it was configured before or by a replay)" if balance.others else ""
-    return (f" = {listed(parts)}" if parts else "") + others
+    return (f" = {listed(parts)}" if parts else "") + again + others
 
 
 def _problems(audit: Audit, *, drained: bool) -> Iterator[str]:

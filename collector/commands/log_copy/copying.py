@@ -23,6 +23,7 @@ from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.recovery.sample_rate_notes import RATES_KEY
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.partition_transfer import PartitionTransfer, read_transfer
 from collector.evaluate.transfer.transfer_records import TransferStart, is_transfer
@@ -219,7 +220,7 @@ class LogCopy:
         source, writer = self._sources["definitions"], self._writers["definitions"]
         await writer.add(Record(COPY_NOTE, b"1", partition=0, timestamp=self._now))
         async for record in in_order(source.log, [Stretch(0, source.starts[0], source.ends[0])]):
-            if record.key == COPY_NOTE or is_note(record.key):
+            if record.key in (COPY_NOTE, RATES_KEY) or is_note(record.key):
                 source.left_out["notes, written again"] += 1
             elif self._is_wanted("definitions", record, read=True):
                 await writer.add(Record(record.key, record.value, record.headers, 0, record.timestamp))

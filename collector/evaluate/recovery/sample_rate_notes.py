@@ -1,0 +1,61 @@
+"""Notes of the rates that turns were drawn with: from which offset of a partition on, in the definitions log.
+
+What is committed beside the offsets has them only while evaluations are pending. Who looks at the past, as an audit
+does, needs them for all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import orjson
+
+from collector.backoff import Backoff
+from collector.evaluate.recovery.ledger import RETRY, append_with_retry
+from collector.evaluate.recovery.replay_point import SampleRates
+from collector.logs.log import Log, LogUnavailable, Record
+
+RATES_KEY = b"sample rates"
+"""The key of the notes, all of which count: unlike other definitions, where the first one does."""
+
+Notes = Mapping[int, Sequence[tuple[int, SampleRates]]]
+"""By partition: rates, each from an offset on, in the order of the offsets."""
+
+
+async def read_sample_rates(log: Log) -> Notes:
+    """Read all notes. Raises LogUnavailable."""
+    notes: dict[int, list[tuple[int, SampleRates]]] = {}
+    async for batch in log.read(0, await log.start_offset(0)):
+        for record in batch:
+            if record.key == RATES_KEY:
+                plain = cast("dict[str, Any]", orjson.loads(record.value))
+                partition, since, rates = plain["partition"], plain["from"], plain["rates"]
+                earlier = [each for each in notes.get(partition, ()) if each[0] < since]
+                notes[partition] = [*earlier, (since, rates)]
+    return notes
+
+
+def draws_by(notes: Sequence[tuple[int, SampleRates]]) -> list[tuple[int, SampleRates]]:
+    """The same rates, each up to an offset, but for the last ones. What was before the first note is taken for it."""
+    return [(until, rates) for (_, rates), (until, _) in pairwise(notes)]
+
+
+class SampleRateNotes:
+    """Writes a note where a partition's rates are not those noted last."""
+
+    def __init__(self, log: Log, backoff: Backoff = RETRY) -> None:
+        self._log = log
+        self._backoff = backoff
+
+    async def note(self, partition: int, offset: int, rates: SampleRates) -> None:
+        """Note that the turns from an offset on are drawn with these rates; waits while the log is unavailable."""
+        notes = await self._backoff.repeat(
+            lambda: read_sample_rates(self._log), LogUnavailable, action="reading the definitions log"
+        )
+        earlier = notes.get(partition, ())
+        if earlier and earlier[-1][1] == rates:
+            return
+        value = orjson.dumps({"partition": partition, "from": offset, "rates": rates})
+        await append_with_retry(self._log, Record(RATES_KEY, value, partition=0), self._backoff)
