@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -254,6 +255,9 @@ class JudgeSettings(Section):
         default="https://api.openai.com/v1", pattern=r"^https?://", description="The endpoint, like https://host/v1."
     )
     api_key: SecretStr = Field(default=SecretStr("none"), description="Usually ${env:NAME}.")
+    api_key_file: Path | None = Field(
+        default=None, description="A file with the key in place of api_key; read again when it changes."
+    )
     timeout: Seconds = Field(default=60.0, gt=0, description="Deadline of one request.")
     deadline: Seconds = Field(default=300.0, gt=0, description="Deadline of one question with all its retries.")
     concurrency: int = Field(default=32, ge=1, le=10_000, description="Requests in flight at most.")
@@ -275,6 +279,10 @@ class JudgeSettings(Section):
     )
     headers: dict[HeaderName, SecretStr] = Field(
         default_factory=dict[str, SecretStr], description="Sent with each request: {api-key: '${env:NAME}'}."
+    )
+    header_files: dict[HeaderName, Path] = Field(
+        default_factory=dict[str, Path],
+        description="Files with further headers, {api-key: /run/secrets/key}; read again when they change.",
     )
     extra_body: dict[str, Any] = Field(
         default_factory=dict[str, Any],
@@ -304,6 +312,12 @@ class JudgeSettings(Section):
     def _options_of_its_own(self) -> Self:
         if self.options and self.kind == "openai":
             raise ValueError("options: are for a judge of your own (kind: module:Class); remove the key")
+        return self
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if self.api_key_file is not None and "api_key" in self.model_fields_set:
+            raise ValueError("api_key_file: api_key is there, too; keep one of them")
         return self
 
     @field_validator("base_url")

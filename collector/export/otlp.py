@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import ClassVar
 
 import aiohttp
@@ -20,11 +21,13 @@ from pydantic import Field, SecretStr
 
 from collector.backoff import Backoff
 from collector.durations import Seconds
+from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExporterSettings
 from collector.export.otlp_client import OtlpClient
 from collector.export.otlp_messages import events, spans
 from collector.otlp.own_items import OwnItems
 from evaluators.results import Evaluation
+from evaluators.secret_files import SecretFiles
 
 _REQUEST_BYTES = 1 << 20
 
@@ -39,6 +42,10 @@ class OtlpExportSettings(ExporterSettings):
     )
     headers: dict[str, SecretStr] = Field(
         default_factory=dict, description="Sent with every request, like Authorization; usually ${env:NAME}."
+    )
+    header_files: dict[str, Path] = Field(
+        default_factory=dict,
+        description="Files with further headers, {Authorization: /run/secrets/otlp}; read again when they change.",
     )
     gzip: bool = Field(default=True, description="Compress requests.")
     timeout: Seconds = Field(default=10.0, gt=0, description="Deadline of one request.")
@@ -75,6 +82,10 @@ class OtlpExporter:
         """Open the exporter; the endpoint need not be there yet."""
         timeout = aiohttp.ClientTimeout(total=settings.timeout)
         headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
+        try:
+            secrets = SecretFiles(settings.header_files)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"export.otlp.header_files: {error}") from error
         async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
             client = OtlpClient(
                 session,
@@ -84,6 +95,7 @@ class OtlpExporter:
                 backoff=backoff or Backoff(),
                 give_up_after=settings.give_up_after,
                 confirm=context.confirm,
+                headers=secrets.texts,
             )
             yield cls(settings, client, context.own)
 

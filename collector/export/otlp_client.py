@@ -6,7 +6,7 @@ import asyncio
 import gzip as gzip_
 import io
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -38,7 +38,7 @@ class OtlpClient:
     """Posts to `{endpoint}/v1/logs` and `/v1/traces`, protobuf, until each request is taken or refused for good.
 
     `give_up_after` (s) is how long a request is tried again that is refused for a reason that an operator may mend.
-    `confirm` is called before each attempt: see `ExportContext`.
+    `confirm` is called before each attempt: see `ExportContext`; so is `headers`, for those that may change.
     """
 
     def __init__(
@@ -52,8 +52,10 @@ class OtlpClient:
         give_up_after: float = 3600.0,
         exporter: str = "otlp",
         confirm: Confirm = certain,
+        headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._session = session
+        self._headers = headers
         self._endpoint = endpoint.rstrip("/")
         self._telemetry = telemetry
         self._gzip = gzip
@@ -102,7 +104,10 @@ class OtlpClient:
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         try:
             async with self._session.post(
-                self._endpoint + path, data=io.BytesIO(body), headers=headers, allow_redirects=False
+                self._endpoint + path,
+                data=io.BytesIO(body),
+                headers={**self._headers(), **headers},
+                allow_redirects=False,
             ) as response:
                 return _read_answer(response, await _limited(response))
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError

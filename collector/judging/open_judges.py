@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from collector import plugins
@@ -24,9 +24,11 @@ from evaluators.judges.definition_cache import AnswerStore
 from evaluators.judges.jury import Jury
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
+from evaluators.secret_files import SecretFiles
 
 logger = logging.getLogger(__name__)
 
+_AUTHORIZATION = "Authorization"
 REPEAT_TO_TERMINAL, REPEAT_TO_LOG = 60.0, 600.0
 """Seconds after which a command, and the service's log, report again that a judge is unavailable."""
 
@@ -111,6 +113,7 @@ def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Ope
         output_price=settings.usd_per_million_output_tokens,
         cached_input_price=settings.usd_per_million_cached_input_tokens,
         headers={header: value.get_secret_value() for header, value in settings.headers.items()},
+        fresh_headers=_fresh_headers(name, settings),
         extra_body=settings.extra_body,
         optional=settings.optional,
         ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
@@ -118,6 +121,33 @@ def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Ope
         answer_key=settings.answer_key,
         on_headers=limiter.observe_headers,
     )
+
+
+def _fresh_headers(name: str, settings: JudgeSettings) -> Callable[[], Mapping[str, str]] | None:
+    """The headers whose values are in files, as they are now; None if there are none.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    files = dict(settings.header_files)
+    if settings.api_key_file is not None:
+        files[_AUTHORIZATION] = settings.api_key_file
+    if not files:
+        return None
+    try:
+        secrets = SecretFiles(files)
+    except OSError as error:
+        raise ConfigError(f"judges.{name}: {error.filename} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise ConfigError(f"judges.{name}: {error}") from error
+
+    def headers() -> Mapping[str, str]:
+        texts = dict(secrets.texts())
+        if settings.api_key_file is not None:
+            texts[_AUTHORIZATION] = f"Bearer {texts[_AUTHORIZATION]}"
+        return texts
+
+    return headers
 
 
 @asynccontextmanager

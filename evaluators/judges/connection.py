@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -32,6 +32,7 @@ class Connection:
         headers: Mapping[str, str],
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
+        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
         # judge's alone, for the client's would start again with each packet.
@@ -53,6 +54,7 @@ class Connection:
         )
         self._url = httpx2.URL(f"{base_url.rstrip('/')}/chat/completions")
         self._headers: httpx2.Headers | None = None
+        self._fresh_headers = fresh_headers
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -84,7 +86,11 @@ class Connection:
         if self._headers is None:
             every: dict[str, Any] = {**self._client.default_headers, **self._client.auth_headers, **_JSON_HEADERS}
             self._headers = httpx2.Headers({name: value for name, value in every.items() if isinstance(value, str)})
-        return httpx2.Request("POST", self._url, headers=self._headers, content=content)
+        headers = self._headers
+        if self._fresh_headers is not None:
+            headers = self._headers.copy()
+            headers.update(dict(self._fresh_headers()))
+        return httpx2.Request("POST", self._url, headers=headers, content=content)
 
 
 _NOBODY_THERE = {

@@ -62,6 +62,7 @@ class OpenAIJudge:
         input_price, output_price: US dollars per million tokens; without both, the cost of a verdict is None.
         cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
         headers: sent with each request.
+        fresh_headers: asked before each request for headers that may have changed, such as those of a rotated key.
         extra_body: parameters of the endpoint's own, put into each request as they are.
         optional: more of them (`seed`, `reasoning_effort`); one that the endpoint refuses by name is left out.
         ssl_context: certificates to trust and to show; the usual authorities if None.
@@ -93,6 +94,7 @@ class OpenAIJudge:
         output_price: float | None = None,
         cached_input_price: float | None = None,
         headers: Mapping[str, str] | None = None,
+        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
         extra_body: Mapping[str, Json] | None = None,
         optional: Mapping[str, Json] | None = None,
         ssl_context: ssl.SSLContext | None = None,
@@ -116,7 +118,7 @@ class OpenAIJudge:
         self._features = self._hoped_for = Capabilities(top_logprobs=top_logprobs, optional=tuple(self._optional))
         self._proven = False
         self._connect: Callable[[], Connection] = lambda: _connection_class()(
-            base_url, api_key, headers or {}, ssl_context, proxy
+            base_url, api_key, headers or {}, ssl_context, proxy, fresh_headers
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
