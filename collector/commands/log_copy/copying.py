@@ -15,7 +15,7 @@ import orjson
 from collector.assemble.open_trace_pieces import open_pieces
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.log_copy.log_writer import LogWriter, stretches_by_progress
-from collector.commands.log_copy.merge import Stretch, in_order
+from collector.commands.log_copy.merge import PartitionStretch, in_order
 from collector.errors import ConfigError
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide
@@ -164,7 +164,7 @@ class LogCopy:
     async def _copy_all(self, name: str, stretches: Mapping[int, tuple[int, int]], *, read: bool) -> None:
         """Copy parts of partitions, all in the order of their times. What was `read` may be too old to be copied."""
         source, writer = self._sources[name], self._writers[name]
-        parts = [Stretch(partition, *each) for partition, each in stretches.items()]
+        parts = [PartitionStretch(partition, *each) for partition, each in stretches.items()]
         together = [[each] for each in parts] if source.log.partitions == writer.target.partitions else [parts]
         for each in together:
             async for record in in_order(source.log, each):
@@ -219,7 +219,7 @@ class LogCopy:
         """They are looked for in partition 0. How many partitions the topics have is noted newly."""
         source, writer = self._sources["definitions"], self._writers["definitions"]
         await writer.add(Record(COPY_NOTE, b"1", partition=0, timestamp=self._now))
-        async for record in in_order(source.log, [Stretch(0, source.starts[0], source.ends[0])]):
+        async for record in in_order(source.log, [PartitionStretch(0, source.starts[0], source.ends[0])]):
             if record.key in (COPY_NOTE, RATES_KEY) or is_note(record.key):
                 source.left_out["notes, written again"] += 1
             elif self._is_wanted("definitions", record, read=True):
@@ -235,7 +235,7 @@ class LogCopy:
         time = 0.0
         for partition, until in read.items():
             low = commits[partition].low_watermark if partition in commits else source.starts[partition]
-            records = [each async for each in in_order(source.log, [Stretch(partition, low, until)])]
+            records = [each async for each in in_order(source.log, [PartitionStretch(partition, low, until)])]
             pieces = open_pieces(records, self._limits)
             closed += [each for each in records if each.offset in pieces.closed]
             opened += [each for each in records if each.offset in pieces.open]
@@ -259,7 +259,7 @@ class LogCopy:
         self, needed: Collection[tuple[int, int]], stretches: Mapping[int, tuple[int, int]]
     ) -> None:
         source, writer = self._sources["spans"], self._writers["spans"]
-        parts = [Stretch(partition, *each) for partition, each in stretches.items()]
+        parts = [PartitionStretch(partition, *each) for partition, each in stretches.items()]
         async for record in in_order(source.log, parts):
             if (record.partition, record.offset) not in needed and self._is_wanted("spans", record, read=True):
                 await writer.copy(record)
@@ -345,7 +345,9 @@ class LogCopy:
 
     async def _copy_letters(self) -> None:
         source = self._sources["dead_letters"]
-        parts = [Stretch(partition, start, source.ends[partition]) for partition, start in source.starts.items()]
+        parts = [
+            PartitionStretch(partition, start, source.ends[partition]) for partition, start in source.starts.items()
+        ]
         async for record in in_order(source.log, parts):
             if not self._is_wanted("dead_letters", record, read=True):
                 continue

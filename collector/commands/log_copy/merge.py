@@ -15,7 +15,7 @@ CHUNK_RECORDS, CHUNK_BYTES = 5_000, 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PartitionStretch:
     """A part of a partition: the records from `start` up to and without `end`."""
 
     partition: int
@@ -23,7 +23,7 @@ class Stretch:
     end: int
 
 
-async def in_order(log: Log, stretches: Sequence[Stretch]) -> AsyncIterator[StoredRecord]:
+async def in_order(log: Log, stretches: Sequence[PartitionStretch]) -> AsyncIterator[StoredRecord]:
     """The records of stretches of different partitions, by the times of the log; each partition's in its order."""
     readers = [_StretchReader(log, each) for each in stretches if each.start < each.end]
     heap: list[tuple[float, int, StoredRecord]] = []
@@ -42,7 +42,7 @@ async def in_order(log: Log, stretches: Sequence[Stretch]) -> AsyncIterator[Stor
 class _StretchReader:
     """Reads in chunks, and releases the log in between: a log has few readers for all partitions."""
 
-    def __init__(self, log: Log, stretch: Stretch) -> None:
+    def __init__(self, log: Log, stretch: PartitionStretch) -> None:
         self._log = log
         self._partition = stretch.partition
         self._start = stretch.start
