@@ -586,7 +586,8 @@ RECORDS_LOST = Series(
     "evalstream_records_lost_total",
     "counter",
     "Records that a log's retention deleted although a consumer needed them, by reason: `retention` (before"
-    " the consumer read them) or `retention_replay` (read before, but needed for the open state of a restart).",
+    " the consumer read them), `retention_replay` (read before, but needed for the open state of a restart) or"
+    " `topic_replaced` (one for each partition of a source topic that was deleted and made again).",
     ("consumer", "log", "reason"),
 )
 LOG_RETENTION = Series(

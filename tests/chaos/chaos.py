@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from figures import Figures
@@ -22,6 +22,12 @@ class Fire:
 
     kill_every: tuple[float, float] = (2.0, 3.0)
     broker_restarts: int = 2
+    broker_frozen: float = 0.0
+    """Seconds for which the broker stands still, once, in the middle of the work."""
+    worker_frozen: float = 0.0
+    """The same for a worker, at a quarter of the work."""
+    garbage: float = 0.0
+    """Seconds for which the judge answers 200 with a page, at a fifth of the work."""
     calm_after: float = 400.0
     deadline: float = 540.0
 
@@ -29,7 +35,13 @@ class Fire:
 async def chaos(setup: Setup, fire: Fire) -> Figures:
     """Run it; what is missing at the deadline is lost."""
     async with cluster(setup) as running:
-        under_fire = asyncio.gather(_kill(running, fire), _restart_broker(running, fire))
+        under_fire = asyncio.gather(
+            _kill(running, fire),
+            _restart_broker(running, fire),
+            _freeze_broker(running, fire),
+            _freeze_worker(running, fire),
+            _garble(running, fire),
+        )
         finished = await running.finished(fire.deadline)
         if not finished:
             under_fire.cancel()
@@ -52,7 +64,7 @@ async def _kill(running: Cluster, fire: Fire) -> None:
         await asyncio.sleep(running.chance.uniform(*fire.kill_every))
         if not _under_fire(running, fire):
             return
-        await running.kill(running.chance.choice(running.workers))
+        await running.kill(running.chance.choice([each for each in running.workers if each.name not in running.frozen]))
 
 
 async def _restart_broker(running: Cluster, fire: Fire) -> None:
@@ -64,6 +76,34 @@ async def _restart_broker(running: Cluster, fire: Fire) -> None:
         await running.restart_broker(kill=number % 2 == 1)
 
 
+async def _until(running: Cluster, share: float) -> None:
+    while running.ledger.distinct < share * running.setup.turns * 2:
+        await asyncio.sleep(0.2)
+
+
+async def _freeze_broker(running: Cluster, fire: Fire) -> None:
+    if fire.broker_frozen:
+        await _until(running, 0.5)
+        await running.freeze_broker(fire.broker_frozen)
+
+
+async def _freeze_worker(running: Cluster, fire: Fire) -> None:
+    """Nobody kills it meanwhile."""
+    if fire.worker_frozen:
+        await _until(running, 0.25)
+        while not (free := [each for each in running.workers if each.running]):
+            await asyncio.sleep(0.1)
+        await running.freeze(running.chance.choice(free), fire.worker_frozen)
+
+
+async def _garble(running: Cluster, fire: Fire) -> None:
+    if fire.garbage:
+        await _until(running, 0.2)
+        running.judge.faults = replace(running.setup.faults, reply=(200, "<html><body>Maintenance</body></html>"))
+        await asyncio.sleep(fire.garbage)
+        running.judge.faults = running.setup.faults
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=30_000)
@@ -73,8 +113,14 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for what the workers say and export")
     given = parser.parse_args()
     setup = Setup(turns=given.turns, rate=given.rate, seed=given.seed, keep=given.keep)
-    figures = asyncio.run(chaos(setup, Fire(calm_after=given.seconds * 0.75, deadline=given.seconds)))
-    figures.show("chaos: 3 workers, SIGKILL every 2 to 3 s, broker restarts, a judge that fails 5 %")
+    fire = Fire(
+        calm_after=given.seconds * 0.75, deadline=given.seconds, broker_frozen=50.0, worker_frozen=60.0, garbage=10.0
+    )
+    figures = asyncio.run(chaos(setup, fire))
+    figures.show(
+        "chaos: 3 workers, SIGKILL every 2 to 3 s; broker restarted, killed, frozen for 50 s; a worker frozen for 60 s; a "
+        "judge that fails 5 % and answers with a page for 10 s"
+    )
     print(figures.json())
     sys.exit(1 if figures.broken() else 0)
 

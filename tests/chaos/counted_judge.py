@@ -39,7 +39,8 @@ class CountedJudge(StandInJudge):
         call = Call(int(found[1]), worker, time.time(), failed=self.faults.hang)
         self.asked.append(call)
         answer = await super()._complete(request)
-        call.failed = answer.status != 200
+        garbage = self.faults.reply is not None and answer.text == self.faults.reply[1]
+        call.failed = answer.status != 200 or garbage
         return answer
 
     def paid(self) -> Counter[int]:

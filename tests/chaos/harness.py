@@ -20,6 +20,7 @@ from figures import Figures, Kill, exports, repeated
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 from ledger_watch import LedgerWatch
+from sink import Sink
 from traffic import request
 from workers import Worker, evalstream
 
@@ -28,7 +29,7 @@ from collector.config.loading import load
 from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, serve_judge
 from collector.logs.kafka.workarounds import abandon
-from collector.service.open_logs import open_logs
+from collector.service.open_logs import Logs, open_logs
 
 PREFIX = "chaos"
 SOURCE = "otlp_spans"
@@ -41,6 +42,8 @@ IN_ORDER = (0, -signal.SIGTERM)
 """Exit statuses of workers that were told to stop; the second is of one that had not begun to listen for it."""
 HOPELESS = 100
 """So many processes end by themselves only if something is wrong with all of them."""
+AFTER_FREEZE = 30.0
+"""Seconds within which partitions have moved after a freeze."""
 USUAL = Faults(latency=0.1, error_share=0.05)
 
 
@@ -63,6 +66,8 @@ class Setup:
     session: float = 45.0
     """Seconds until a worker that stands still loses its partitions."""
     entry: Callable[[Sequence[str], str], None] = evalstream
+    sink: bool = False
+    """Whether evaluations are exported over OTLP, too, to an endpoint that counts them."""
 
 
 @dataclass(slots=True)
@@ -78,6 +83,9 @@ class Cluster:
     kills: list[Kill] = field(default_factory=list[Kill])
     ends: list[Kill] = field(default_factory=list[Kill])
     """Of processes that ended by themselves; when is known to half a second: the last time they were seen."""
+    freezes: list[Kill] = field(default_factory=list[Kill])
+    """What stood still for longer than a session: partitions move then, and what was in flight is asked again."""
+    frozen: set[str] = field(default_factory=set[str])
     broker_restarts: int = 0
     unclean_stops: int = 0
     produced: int = 0
@@ -85,6 +93,9 @@ class Cluster:
     _began: dict[str, float] = field(default_factory=dict[str, float])
     _down: set[str] = field(default_factory=set[str])
     _over: bool = False
+    judge_url: str = ""
+    sink: Sink = field(default_factory=Sink)
+    logs: Logs | None = None
     audit: list[str] = field(default_factory=list[str])
     """What does not add up in the end, by `evalstream audit --drained`."""
 
@@ -111,6 +122,24 @@ class Cluster:
         if was_running:
             self.kills.append(Kill(worker.name, began, at, self._began[worker.name]))
         self._down.discard(worker.name)
+
+    async def freeze(self, worker: Worker, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so long."""
+        self.frozen.add(worker.name)
+        began, at = self._began[worker.name], time.time()
+        worker.send(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        worker.send(signal.SIGCONT)
+        self.freezes.append(Kill(worker.name, began, at, time.time()))
+        self.frozen.discard(worker.name)
+
+    async def freeze_broker(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so long; it then takes all members of groups for dead."""
+        at = time.time()
+        self.broker.pause()
+        await asyncio.sleep(seconds)
+        self.broker.go_on()
+        self.freezes += [Kill(each.name, 0.0, at, time.time() + AFTER_FREEZE) for each in self.workers]
 
     async def replace(self, worker: Worker) -> None:
         """SIGTERM, and another process in its place."""
@@ -185,7 +214,7 @@ class Cluster:
     async def drain(self, within: float) -> None:
         """Let the exporters have what is in the ledger, then stop all workers."""
         give_up_at = time.monotonic() + within
-        while time.monotonic() < give_up_at and set(self.ledger.written) - set(exports(self.workers)):
+        while time.monotonic() < give_up_at and self._not_exported():
             await asyncio.sleep(0.5)
         self._over = True
         statuses = await asyncio.gather(*(asyncio.to_thread(each.stop) for each in self.workers))
@@ -193,10 +222,16 @@ class Cluster:
         self.unclean_stops += sum(status not in IN_ORDER for status in statuses)
         self.audit = await problems_of(self.workers[0].config)
 
+    def _not_exported(self) -> set[str]:
+        """What is in the ledger, and was not exported to each destination."""
+        written = set(self.ledger.written)
+        missing = written - set(exports(self.workers))
+        return missing | (written - set(self.sink.taken)) if self.setup.sink else missing
+
     def figures(self) -> Figures:
         keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
         ledger, exported = self.ledger, exports(self.workers)
-        again, in_flight, unexplained = repeated([*self.kills, *self.ends], self.judge, ledger, JUDGED)
+        again, in_flight, unexplained = repeated([*self.kills, *self.ends, *self.freezes], self.judge, ledger, JUDGED)
         if self.setup.keep is not None:
             self._write_details(self.setup.keep, sorted(keys - set(ledger.subjects)), unexplained)
         return Figures(
@@ -218,7 +253,7 @@ class Cluster:
             in_flight=in_flight,
             judged_again_without_a_kill=len(unexplained),
             exported_lines=sum(exported.values()),
-            exports_missing=len(set(ledger.written) - set(exported)),
+            exports_missing=len(self._not_exported()),
             unclean_stops=self.unclean_stops,
             audit=tuple(self.audit),
         )
@@ -319,14 +354,17 @@ async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
         judge = CountedJudge(setup.faults)
         await asyncio.to_thread(_make_source, broker.bootstrap)
         settings = LogSettings.model_validate(log_settings(broker.bootstrap))
-        async with serve_judge(judge) as url, open_logs(settings) as logs:
+        sink = Sink()
+        async with serve_judge(judge) as url, open_logs(settings) as logs, sink.served() as endpoint:
+            otlp = {"otlp": {"endpoint": endpoint, "spans": False}} if setup.sink else {}
             workers = [
                 Worker(
                     folder / name,
                     name,
                     configuration(
                         name, broker.bootstrap, url, setup.concurrency, static=setup.static, session=setup.session
-                    ),
+                    )
+                    | {"export": otlp},
                     "--stages",
                     "receive,assemble,evaluate,export",
                     entry=setup.entry,
@@ -334,7 +372,9 @@ async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
                 for name in (f"worker-{number}" for number in range(setup.workers))
             ]
             ledger = LedgerWatch(logs.evaluations, setup.turns)
-            running = Cluster(setup, broker, judge, workers, ledger, random.Random(setup.seed))
+            running = Cluster(
+                setup, broker, judge, workers, ledger, random.Random(setup.seed), sink=sink, logs=logs, judge_url=url
+            )
             try:
                 for each in workers:
                     running.start(each)

@@ -12,14 +12,18 @@ import itertools
 import json
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from figures import Figures
-from harness import USUAL, Cluster, Setup, cluster
+from full_disk import DiskCorner, NoDisk, disk_corner
+from harness import USUAL, Cluster, Setup, cluster, configuration
 from workers import evalstream
 
 BETWEEN_FAULTS = 8.0
@@ -65,24 +69,40 @@ def memory_of(samples: Sequence[int]) -> Memory:
     )
 
 
-async def soak(setup: Setup, seconds: float) -> tuple[Figures, Memory, dict[str, int]]:
-    """Run it; gives the figures, the memory, and how often each fault was made."""
+async def soak(setup: Setup, seconds: float) -> tuple[Figures, Memory, dict[str, int], list[str]]:
+    """Run it; gives the figures, the memory, how often each fault was made, and what is wrong on the small disk."""
     made: dict[str, int] = {}
     samples: list[int] = []
-    async with cluster(setup) as running:
+    async with cluster(setup) as running, AsyncExitStack() as stack:
+        corner = await _corner(running, stack)
         tasks = [
-            asyncio.create_task(_faults(running, made)),
+            asyncio.create_task(_faults(running, corner, made)),
             asyncio.create_task(_sample(running, samples)),
         ]
         await asyncio.sleep(seconds)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await _peace(running)
-        await running.finished(120.0)
+        await _peace(running, corner)
+        await running.finished(100.0)
         await asyncio.sleep(2.0)
         await running.drain(30.0)
-        return running.figures(), memory_of(samples), made
+        broken = await corner.broken(30.0) if corner is not None else []
+        if corner is not None:
+            made["turns accepted on the small disk"] = corner.accepted
+            made["requests refused on the small disk"] = corner.refused
+        return running.figures(), memory_of(samples), made, broken
+
+
+async def _corner(running: Cluster, stack: AsyncExitStack) -> DiskCorner | None:
+    """A service of one process on a small disk; None where none can be mounted."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="evalstream-disk-")))
+    settings = configuration("disk", running.broker.bootstrap, running.judge_url, 8)
+    try:
+        return await stack.enter_async_context(disk_corner(folder, settings))
+    except NoDisk as error:
+        print(error, file=sys.stderr)
+        return None
 
 
 async def _sample(running: Cluster, samples: list[int]) -> None:
@@ -91,15 +111,29 @@ async def _sample(running: Cluster, samples: list[int]) -> None:
         await asyncio.sleep(SAMPLE_EVERY)
 
 
-async def _faults(running: Cluster, made: dict[str, int]) -> None:
+async def _faults(running: Cluster, corner: DiskCorner | None, made: dict[str, int]) -> None:
     for name, fault in itertools.cycle(FAULTS.items()):
         await asyncio.sleep(BETWEEN_FAULTS)
+        if name == FULL_DISK:
+            if corner is not None:
+                await _full_disk(corner)
+                made[name] = made.get(name, 0) + 1
+            continue
         await fault(running)
         made[name] = made.get(name, 0) + 1
 
 
-async def _peace(running: Cluster) -> None:
+async def _full_disk(corner: DiskCorner) -> None:
+    corner.disk.fill()
+    await asyncio.sleep(10.0)
+    corner.disk.free()
+
+
+async def _peace(running: Cluster, corner: DiskCorner | None) -> None:
     """Whatever a fault has left half done."""
+    if corner is not None:
+        corner.disk.free()
+    running.sink.status = 200
     running.judge.faults = running.setup.faults
     if running.broker.running:
         running.broker.go_on()
@@ -129,7 +163,7 @@ def _freeze_worker(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
     return fault
 
 
-def _judge(seconds: float, **faults: float) -> Callable[[Cluster], Awaitable[None]]:
+def _judge(seconds: float, **faults: Any) -> Callable[[Cluster], Awaitable[None]]:
     async def fault(running: Cluster) -> None:
         running.judge.faults = replace(USUAL, **faults)
         await asyncio.sleep(seconds)
@@ -145,24 +179,56 @@ def _broker(*, kill: bool, away: float = 0.0) -> Callable[[Cluster], Awaitable[N
     return fault
 
 
-async def _freeze_broker(running: Cluster) -> None:
-    running.broker.pause()
-    await asyncio.sleep(5.0)
-    running.broker.go_on()
+def _freeze_broker(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+    async def fault(running: Cluster) -> None:
+        running.broker.pause()
+        await asyncio.sleep(seconds)
+        running.broker.go_on()
+
+    return fault
 
 
+def _sink(seconds: float, status: int) -> Callable[[Cluster], Awaitable[None]]:
+    async def fault(running: Cluster) -> None:
+        running.sink.status = status
+        await asyncio.sleep(seconds)
+        running.sink.status = 200
+
+    return fault
+
+
+async def _delete_what_was_read(running: Cluster) -> None:
+    """What retention does: the front of the logs goes, as far as nobody needs it any more."""
+    assert running.logs is not None
+    for log in (running.logs.spans, running.logs.turns):
+        await log.truncate(time.time())
+
+
+async def _elsewhere(_running: Cluster) -> None:
+    """The fault is not the cluster's: see `_full_disk`."""
+
+
+PAGE = "<html><body><h1>Service under maintenance</h1></body></html>"
+FULL_DISK = "disk full for 10 s, under a service of its own"
 FAULTS: dict[str, Callable[[Cluster], Awaitable[None]]] = {
     "worker killed": _kill_worker,
     "judge fails half of the calls for 10 s": _judge(10.0, error_share=0.5),
     "broker restarted": _broker(kill=False),
     "worker stopped and replaced": _replace_worker,
     "judge answers nothing for 5 s": _judge(5.0, hang=True),
-    "broker frozen for 5 s": _freeze_broker,
+    FULL_DISK: _elsewhere,
+    "broker frozen for 50 s, longer than every time-out": _freeze_broker(50.0),
+    "judge answers 200 with a page for 10 s": _judge(10.0, reply=(200, PAGE)),
     "worker frozen for 5 s": _freeze_worker(5.0),
+    "destination answers 401 for 15 s": _sink(15.0, 401),
     "worker frozen beyond its session": _freeze_worker(SESSION + 10.0),
+    "what was read is deleted from the logs": _delete_what_was_read,
     "judge limits for 10 s": _judge(10.0, limited_share=0.5),
     "broker killed": _broker(kill=True),
+    "judge refuses the key for 10 s": _judge(10.0, reply=(401, '{"error": {"message": "wrong key"}}')),
+    "destination answers 500 for 15 s": _sink(15.0, 500),
     "judge takes 2 s for 10 s": _judge(10.0, latency=2.0),
+    "broker frozen for 5 s": _freeze_broker(5.0),
     "broker away for a minute": _broker(kill=False, away=60.0),
 }
 
@@ -176,10 +242,10 @@ def main() -> None:
     given = parser.parse_args()
     setup = Setup(
         turns=int(given.seconds * given.rate), rate=given.rate, seed=given.seed, keep=given.keep,
-        entry=evalstream_of_short_memory, session=SESSION,
+        entry=evalstream_of_short_memory, session=SESSION, sink=True,
     )  # fmt: skip
     began = time.monotonic()
-    figures, memory, made = asyncio.run(soak(setup, given.seconds))
+    figures, memory, made, on_disk = asyncio.run(soak(setup, given.seconds))
     shown = [
         ("memory after warming up, MiB", f"{memory.warm:.1f}"),
         ("memory at the end, MiB", f"{memory.end:.1f}"),
@@ -188,7 +254,7 @@ def main() -> None:
         *((name, str(times)) for name, times in made.items()),
     ]
     figures.show(f"soak: {given.rate:g} turns a second, all faults in turn", shown)
-    broken = [each for each in figures.broken() if "repeated" not in each]
+    broken = [each for each in figures.broken() if "repeated" not in each] + on_disk
     if memory.growth > FLAT:
         broken.append(f"memory has grown by {memory.growth:.1%}")
     faults = {"seconds_in_all": round(time.monotonic() - began), "faults": made, "broken": broken}

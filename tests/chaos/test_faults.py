@@ -149,7 +149,11 @@ async def send_what_was_not_taken(service: ServiceProcess, taken: set[int], turn
 @pytest.mark.kafka
 @pytest.mark.long
 @pytest.mark.timeout(200)
-async def test_a_source_topic_that_is_deleted_and_made_again_is_read_again(tmp_path: Path, kafka_broker: Any) -> None:
+@pytest.mark.parametrize("number", [12, 50], ids=["fewer records", "more records"])
+async def test_a_source_topic_that_is_deleted_and_made_again_is_read_again(
+    tmp_path: Path, kafka_broker: Any, number: int
+) -> None:
+    """Also where offsets do not tell: the new topic has more records in each partition than were read of the old one."""
     topics = Topics(kafka_broker.bootstrap)
     judge = CountedJudge()
     async with serve_judge(judge) as url:
@@ -159,11 +163,36 @@ async def test_a_source_topic_that_is_deleted_and_made_again_is_read_again(tmp_p
         await asyncio.to_thread(produce, topics, range(20))
         await until_ledger(service, 20)
         await asyncio.to_thread(delete_and_make, topics)
-        # fewer for each partition than were read of the old topic: what makes the new one known as new
-        await asyncio.to_thread(produce, topics, range(20, 32))
-        ledger = await until_ledger(service, 32, within=120)
+        await asyncio.to_thread(produce, topics, range(20, 20 + number))
+        ledger = await until_ledger(service, 20 + number, within=120)
+        lost = [line for line in (await service.metrics()).splitlines() if "records_lost_total{" in line]
         assert await service.stop() == 0
-    assert_each_once(ledger, range(32))
+    assert_each_once(ledger, range(20 + number))
+    if number == 50:
+        assert any('reason="topic_replaced"' in line for line in lost), lost
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.timeout(200)
+async def test_a_source_topic_that_is_replaced_while_nobody_reads_is_read_from_its_start(
+    tmp_path: Path, kafka_broker: Any
+) -> None:
+    topics = Topics(kafka_broker.bootstrap)
+    async with serve_judge(CountedJudge()) as url:
+        service = ServiceProcess(
+            tmp_path, configuration(url, receive={"kafka": [topics.source_settings() | {"logs": []}]})
+        )
+        await service.start()
+        await asyncio.to_thread(produce, topics, range(20))
+        await until_ledger(service, 20)
+        assert await service.stop() == 0
+        await asyncio.to_thread(delete_and_make, topics)
+        await asyncio.to_thread(produce, topics, range(20, 70))
+        await service.start()
+        ledger = await until_ledger(service, 70, within=60)
+        assert await service.stop() == 0
+    assert_each_once(ledger, range(70))
 
 
 def produce(topics: Topics, numbers: range) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from counted_judge import CountedJudge
+from full_disk import NoDisk, SmallDisk, mounted_disk
 from service import ServiceProcess, until_ledger
 from test_faults import accepted, assert_each_once, configuration, said
 from traffic import request
@@ -27,40 +25,13 @@ NOTICED_WITHIN = 2.0
 """Seconds after which a file that is gone is not written to any more."""
 
 
-class SmallDisk:
-    """A tmpfs of its own, which can be filled to the last byte."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._filler = path / "filler"
-
-    def fill(self, but: int = 0) -> None:
-        """Fill it, but for so many bytes."""
-        with self._filler.open("ab", buffering=0) as filler:
-            for size in (1 << 20, 4096, 1):
-                with suppress(OSError):
-                    while filler.write(b"\0" * size):
-                        pass
-            filler.truncate(filler.tell() - but)
-        assert shutil.disk_usage(self.path).free < but + 8192
-
-    def free(self) -> None:
-        self._filler.unlink()
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "none", str(path)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a disk that is really full needs a tmpfs, and mounting one needs root: {mounted.stderr.strip()}")
     try:
-        yield SmallDisk(path)
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
+        with mounted_disk(tmp_path / "disk", SMALL) as disk:
+            yield disk
+    except NoDisk as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.long

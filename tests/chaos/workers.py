@@ -54,7 +54,9 @@ class Worker:
         self.exports = folder / "evaluations.jsonl"
         self.stderr = folder / "stderr.txt"
         self.config = path = folder / "evalstream.yaml"
-        path.write_text(yaml.safe_dump(config | {"export": {"jsonl": {"path": str(self.exports)}}}))
+        path.write_text(
+            yaml.safe_dump(config | {"export": {**config.get("export", {}), "jsonl": {"path": str(self.exports)}}})
+        )
         self._arguments = ("run", "-c", str(path), *arguments)
         self._entry = entry
         self._process: Any = None

@@ -54,7 +54,7 @@ from collector.evaluate.transfer.transfer_records import (
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.logs.kafka import KafkaLog, KafkaSource
-from collector.logs.kafka.commits import from_kafka, to_kafka
+from collector.logs.kafka.commits import from_kafka, to_kafka, topic_id_in
 from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
@@ -400,6 +400,10 @@ def test_a_commit_in_kafka() -> None:
     kept = OffsetAndMetadata(5, '{"p":9,"n":"{\\"l\\":12,\\"e\\":34,\\"t\\":1.5}"}', -1)
     assert to_kafka(committed) == kept
     assert from_kafka(kept) == committed
+    of_a_source = to_kafka(committed, "5f" * 16)
+    assert of_a_source.metadata == kept.metadata[:-1] + ',"t":"%s"}' % ("5f" * 16)
+    assert from_kafka(of_a_source) == committed
+    assert (topic_id_in(of_a_source), topic_id_in(kept)) == ("5f" * 16, None)
 
 
 # Conversations that are carried forward

@@ -15,13 +15,14 @@ MAX_METADATA = 4000
 """Bytes of metadata; a broker accepts 4,096 by default."""
 
 
-def to_kafka(state: Committed) -> OffsetAndMetadata:
-    """A state as offset and metadata.
+def to_kafka(state: Committed, topic_id: str | None = None) -> OffsetAndMetadata:
+    """A state as offset and metadata. `topic_id` is that of the topic that was read, for topics of others.
 
     Raises:
         LogError: the metadata are too long; a fold may have 2,000 characters.
     """
-    metadata = orjson.dumps({"p": state.offset, "n": state.metadata})
+    parts = {"p": state.offset, "n": state.metadata}
+    metadata = orjson.dumps(parts if topic_id is None else parts | {"t": topic_id})
     if len(metadata) > MAX_METADATA:
         raise LogError(f"the metadata of a fold have {len(state.metadata)} characters; 2,000 of ASCII are the most")
     return OffsetAndMetadata(state.low_watermark, metadata.decode(), -1)
@@ -35,3 +36,12 @@ def from_kafka(committed: OffsetAndMetadata) -> Committed:
         return Committed(offset, max(offset, int(stored["p"])), str(stored["n"]))
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return Committed(offset, offset)
+
+
+def topic_id_in(committed: OffsetAndMetadata) -> str | None:
+    """The id of the topic that was read; None if it was not noted."""
+    try:
+        topic_id = orjson.loads(committed.metadata or "").get("t")
+    except (orjson.JSONDecodeError, AttributeError):
+        return None
+    return topic_id if isinstance(topic_id, str) else None

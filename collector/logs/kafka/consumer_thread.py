@@ -41,6 +41,7 @@ from collector.logs.kafka.workarounds import (
     position_after_reset,
     report_heartbeats,
     report_out_of_range,
+    topic_id,
 )
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
 
@@ -108,6 +109,8 @@ class ConsumerThread:
         self._assigned: dict[TopicPartition, None] = {}  # not yet reported, in the order of assignment
         self._out_of_range: dict[TopicPartition, int] = {}  # what was to be read and is not there, until it is reported
         self._epochs: dict[int, int] = {}
+        self._topic_ids: dict[int, str] = {}  # of the topics of others, as they were when the partition was assigned
+        self._replaced: dict[TopicPartition, int] = {}  # not yet reported, with the next offset of the topic before
         self._epoch = 0
         self._failing_since: float | None = None
         self._reading = FailureLog(f"reading for group {subscription.group}")
@@ -241,6 +244,7 @@ class ConsumerThread:
                     timeout_ms=milliseconds(POLL_PAUSED if paused else POLL),
                     max_records=self._records_per_poll,
                 )
+                self._notice_replaced(polled)
                 self._report_assigned(polled)
                 self._report_out_of_range(polled)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next `poll` may succeed
@@ -283,6 +287,33 @@ class ConsumerThread:
             self._consumer.resume(*(actual - wanted))
         return bool(wanted)
 
+    def _notice_replaced(self, polled: PolledRecords) -> None:
+        """Begin again with the partitions of a topic that was deleted, and made again, while it was read.
+
+        Offsets alone do not tell: the new topic may have more records than were read of the old one.
+        """
+        now = self._current_topic_ids()
+        for number in list(self._epochs) if now else ():
+            where = self._topics.where(number)
+            current = now.get(where.topic)
+            if current is not None and self._topic_ids.setdefault(number, current) != current:
+                records = polled.pop(where, None)
+                self._replaced[where] = (
+                    records[0].offset if records else position_after_reset(self._consumer, where) or 0
+                )
+                del self._epochs[number], self._topic_ids[number]
+                self._out_of_range.pop(where, None)
+                self._flow.close_partition(number)
+                self._call(self._listener.revoked, [number])
+                self._assigned[where] = None
+
+    def _current_topic_ids(self) -> dict[str, str]:
+        """The ids of the topics of others, as far as brokers have them. Nobody replaces the logs' own."""
+        if self._subscription.log is not None:
+            return {}
+        ids = {topic: topic_id(self._consumer, topic) for topic in self._topics.names}
+        return {topic: each for topic, each in ids.items() if each is not None}
+
     def _report_assigned(self, polled: PolledRecords) -> None:
         """Report newly assigned partitions, each with its start offset, before their records.
 
@@ -291,17 +322,22 @@ class ConsumerThread:
         assigned = list(self._assigned)
         if not assigned:
             return
-        offsets = StartOffsets(self._consumer, milliseconds(self._settings.request_timeout))
+        topic_ids = self._current_topic_ids()
+        offsets = StartOffsets(self._consumer, milliseconds(self._settings.request_timeout), topic_ids)
         try:
-            starts = offsets.find(assigned, polled)
+            starts = offsets.find(assigned, polled, self._replaced)
         except Exception:
             for where in assigned:
                 offsets.put_back(where, polled)
             raise  # the records of other partitions are reported all the same: no later poll returns them again
         for where, (committed, start) in starts.items():
             if self._assigned.pop(where, False) is None:  # else it was revoked again
-                self._report_assigned_one(self._topics.number_of(where), committed, start)
+                number = self._topics.number_of(where)
+                if where.topic in topic_ids:
+                    self._topic_ids[number] = topic_ids[where.topic]
+                self._report_assigned_one(number, committed, start)
                 self._out_of_range.pop(where, None)
+                self._replaced.pop(where, None)
                 for offset, end, reason in offsets.lost.get(where, ()):
                     self._report_lost(where, offset, end, reason)
 
@@ -330,7 +366,7 @@ class ConsumerThread:
                 self._report_lost(where, offset, start, "retention")
 
     def _report_lost(self, where: TopicPartition, offset: int, end: int, reason: LossReason) -> None:
-        if end > offset:
+        if end > offset or reason == "topic_replaced":
             name = self._subscription.consumer or self._subscription.group
             log = self._subscription.log or where.topic
             self._on_lost(LostRecords(name, log, where.topic, where.partition, offset, end, reason))
@@ -360,7 +396,7 @@ class ConsumerThread:
         while self._commands:
             command = self._commands.popleft()
             offsets = {
-                self._topics.where(number): to_kafka(state)
+                self._topics.where(number): to_kafka(state, self._topic_ids.get(number))
                 for number, (epoch, state) in command.states.items()
                 if self._epochs.get(number) == epoch
             }
@@ -390,7 +426,9 @@ class ConsumerThread:
         for number in numbers:
             state = self._listener.pending(number) if self._epochs.pop(number, None) is not None else None
             if state is not None:
-                offsets[self._topics.where(number)] = to_kafka(state)
+                offsets[self._topics.where(number)] = to_kafka(state, self._topic_ids.get(number))
+            self._topic_ids.pop(number, None)
+            self._replaced.pop(self._topics.where(number), None)
             self._assigned.pop(self._topics.where(number), None)
             self._out_of_range.pop(self._topics.where(number), None)
             self._flow.close_partition(number)

@@ -9,9 +9,10 @@ from typing import Literal
 
 logger = logging.getLogger(__name__)
 
-LossReason = Literal["retention", "retention_replay"]
+LossReason = Literal["retention", "retention_replay", "topic_replaced"]
 """`retention`: deleted unread. `retention_replay`: delivered before, but still needed: to rebuild the open state of a
 restart or of another owner, such as open traces, open conversations and evaluations that were not done.
+`topic_replaced`: the topic was deleted, and another one made under its name.
 """
 
 
@@ -20,7 +21,8 @@ class LostRecords:
     """Records of a partition that a consumer needed and no broker has: offsets from `offset` up to `end_offset`.
 
     `log` is the log's name, or the topic of a source. Where a topic is compacted, or holds transactions, not every
-    offset was a record: `count` is then the most that it can be.
+    offset was a record: `count` is then the most that it can be. What a replaced topic held unread from `offset` on is
+    not known: such a partition counts as one record.
     """
 
     consumer: str
@@ -34,7 +36,7 @@ class LostRecords:
     @property
     def count(self) -> int:
         """How many."""
-        return self.end_offset - self.offset
+        return 1 if self.reason == "topic_replaced" else self.end_offset - self.offset
 
 
 OnLost = Callable[[LostRecords], None]
@@ -43,6 +45,13 @@ OnLost = Callable[[LostRecords], None]
 
 def log_lost(lost: LostRecords) -> None:
     """Log one line for each, with the remedy."""
+    if lost.reason == "topic_replaced":
+        logger.error(
+            "%s[%d] is another topic than the one of this name that was read before: what that had from offset %d on"
+            " is lost, however much it was. The new one is read from its start",
+            lost.topic, lost.partition, lost.offset,
+        )  # fmt: skip
+        return
     what = {
         "retention": "were deleted by retention before %s read them: they are lost",
         "retention_replay": "were deleted by retention while %s still needed them: what was open in them is lost",

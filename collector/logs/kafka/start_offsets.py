@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from collector.logs.kafka.commits import from_kafka
+from collector.logs.kafka.commits import from_kafka, topic_id_in
 from collector.logs.kafka.losses import LossReason
 from collector.logs.log import Committed, StoredRecord
 
@@ -25,17 +25,24 @@ Starts = dict[TopicPartition, tuple[Committed | None, int]]
 class StartOffsets:
     """Finds the start offsets of partitions. `timeout` (ms) is for each request to a broker.
 
-    `lost` is what their group needed of them and retention has deleted: ranges of offsets.
+    `lost` is what their group needed of them and retention has deleted: ranges of offsets. `topic_ids` are those of
+    topics as they are now, where a topic may be replaced by another one.
     """
 
-    def __init__(self, consumer: Any, timeout: int) -> None:
+    def __init__(self, consumer: Any, timeout: int, topic_ids: Mapping[str, str] | None = None) -> None:
         self._consumer = consumer
         self._timeout = timeout
+        self._topic_ids = topic_ids or {}
         self.lost: dict[TopicPartition, list[tuple[int, int, LossReason]]] = {}
 
-    def find(self, assigned: Sequence[TopicPartition], polled: PolledRecords) -> Starts:
-        """The start of each; unknown ones are omitted, and their records put back."""
-        commits = self._commits(assigned)
+    def find(
+        self, assigned: Sequence[TopicPartition], polled: PolledRecords, replaced: Mapping[TopicPartition, int] = {}
+    ) -> Starts:
+        """The start of each; unknown ones are omitted, and their records put back.
+
+        `replaced` are known to be of another topic than before, each with the next offset of that.
+        """
+        commits = self._commits(assigned, replaced)
         ends, firsts = self._ends(list(commits)), self._firsts(list(commits))
         starts: Starts = {}
         for where in assigned:
@@ -46,6 +53,8 @@ class StartOffsets:
             if committed is not None and committed.low_watermark < firsts[where]:
                 self._catch_up(where, polled)
                 self.lost[where] = list(_lost(committed, firsts[where]))
+            if where in self.lost and committed is None:  # of another topic: what was fetched may be from its middle
+                polled.pop(where, None)
             start = committed.low_watermark if committed else self._next_offset(where, polled)
             if start is None:
                 self.put_back(where, polled)
@@ -60,11 +69,26 @@ class StartOffsets:
             with suppress(ValueError):  # it was revoked again: its new owner reads them
                 self._consumer.seek(where, records[0].offset)
 
-    def _commits(self, assigned: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+    def _commits(
+        self, assigned: Sequence[TopicPartition], replaced: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Committed]:
         stored: dict[TopicPartition, OffsetAndMetadata | None] = {
             where: self._consumer.committed(where, metadata=True, timeout_ms=self._timeout) for where in assigned
         }
-        return {where: from_kafka(state) for where, state in stored.items() if state is not None and state.offset >= 0}
+        commits: dict[TopicPartition, Committed] = {}
+        for where, state in stored.items():
+            known = None if state is None or state.offset < 0 else from_kafka(state)
+            if where in replaced or (known is not None and state is not None and self._is_of_another(where, state)):
+                at = replaced.get(where, known.offset if known is not None else 0)
+                self.lost[where] = [(at, at, "topic_replaced")]
+                self._consumer.seek_to_beginning(where)
+            elif known is not None:
+                commits[where] = known
+        return commits
+
+    def _is_of_another(self, where: TopicPartition, state: OffsetAndMetadata) -> bool:
+        before, now = topic_id_in(state), self._topic_ids.get(where.topic)
+        return before is not None and now is not None and before != now
 
     def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return self._consumer.end_offsets(partitions, timeout_ms=self._timeout) if partitions else {}

@@ -120,6 +120,15 @@ def position_after_reset(consumer: Any, where: structs.TopicPartition) -> int | 
     return None if position is None else position.offset
 
 
+def topic_id(consumer: Any, topic: str) -> str | None:
+    """The id of a topic, in hex, as the last metadata had it; None if brokers do not say. Does not block.
+
+    The library knows it and has no method for it. Can go when the consumer has one.
+    """
+    known = consumer._cluster.topic_id(topic)  # noqa: SLF001 - see the module
+    return None if known is None else known.hex
+
+
 def keep_joining(consumer: Any) -> None:
     """Complete a join that `poll` has started and not waited for.
 
