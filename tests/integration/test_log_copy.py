@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from kafka import KafkaAdminClient
 from kafka_logs import fresh
 from made_up import Trace
 from service import free_port
@@ -29,9 +30,11 @@ from typer.testing import CliRunner
 from collector.cli import app
 from collector.config.loading import Config, load
 from collector.demo.judge import StandInJudge, serve_judge
+from collector.errors import ConfigError
 from collector.logs.log import Record
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running
+from collector.service.open_logs import NAMES
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
@@ -262,6 +265,35 @@ async def test_to_kafka_between_partitions_and_back(tmp_path: Path, kafka_broker
             deployment.sqlite("back"),
         ]
         await move(homes, deployment, judge, kill=True)
+
+
+@pytest.mark.kafka
+async def test_partitions_that_somebody_has_added_are_not_used_until_that_is_meant(
+    tmp_path: Path, kafka_broker: Any
+) -> None:
+    deployment = Move(tmp_path, "http://127.0.0.1:9/v1")
+    two = deployment.kafka("two", kafka_broker, 2)
+    values = json.loads(two.read_text())
+    async with running(load(two), ("watch",)):
+        pass
+    prefix = values["log"]["kafka"]["prefix"]
+    await asyncio.to_thread(add_partitions, kafka_broker, [f"{prefix}.{name}" for name in NAMES])
+    values["log"]["kafka"]["partitions"] = 4
+    two.write_text(json.dumps(values))
+    with pytest.raises(ConfigError, match="the topics had 2 partitions and have 4: conversations that are open"):
+        async with running(load(two), ("watch",)):
+            pass
+    values["log"]["kafka"]["repartitioned_from"] = 2
+    two.write_text(json.dumps(values))
+    for _ in range(2):
+        async with running(load(two), ("watch",)) as service:
+            assert service.logs.turns.partitions == 4
+
+
+def add_partitions(broker: Any, topics: list[str]) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_partitions(dict.fromkeys(topics, 4))
+    admin.close()
 
 
 async def test_what_is_in_use_is_not_copied(tmp_path: Path) -> None:
