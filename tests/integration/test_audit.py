@@ -21,7 +21,7 @@ from collector.cli import app
 from collector.config.loading import load
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.errors import ConfigError
-from collector.logs.log import Record
+from collector.logs.log import TICK, Record
 from collector.records.json import turn_to_json
 from collector.service.app import Running, running
 from evaluators.cases import Turn
@@ -289,3 +289,15 @@ async def test_an_evaluation_that_was_made_again_counts_once(tmp_path: Path) -> 
         after = await world.audit("--drained")
     assert after.exit_code == 0, after.output
     assert "due        kind of all: 3 = 3 scored; 3 of them made again after a failure\n" in after.output
+
+
+async def test_ticks_that_nobody_has_read_are_no_work(world: World) -> None:
+    async with running(load(world.folder / "evalstream.yaml"), {"watch"}) as service:
+        for log in (service.logs.spans, service.logs.turns, service.logs.evaluations):
+            await log.append([Record(None, b"", TICK, 0)])
+    result = await world.audit("--drained")
+    assert result.exit_code == 0, result.output
+    async with running(load(world.folder / "evalstream.yaml"), {"watch"}) as service:
+        await service.logs.spans.append([Record(b"5f" * 16, b"", (("signal", b"traces"),), 0)])
+    result = await world.audit("--drained")
+    assert "1 record of the spans log is not read by assemble" in result.output

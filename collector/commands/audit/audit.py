@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,12 +104,10 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     exporters = {group_of(name): await logs.evaluations.committed(group_of(name)) for name in config.exporters}
     contents = {log.name: await content_of(log) for log, _ in [*chain, (logs.evaluations, "")]}
     result.contents = list(contents.values())
-    result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
     evaluations = contents[logs.evaluations.name]
-    result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]
-    for log, _ in chain:
+    for log, group in chain:
         if log is not logs.turns:
-            await _count(log, contents[log.name])
+            await _count(log, contents[log.name], {group: commits[group]})
     letters = await letter_states(logs.dead_letters)
     result.dead_letters = dict(Counter((each.stage, each.state) for each in letters))
     left_out = {(each.partition, each.position) for each in letters if (each.stage, each.source) == (GROUP, "turns")}
@@ -117,7 +115,7 @@ async def _audit(config: Config, logs: Logs) -> Audit:
         done_below = dict[int, int]()
         rates = await read_sample_rates(logs.definitions)
         for partition in range(logs.turns.partitions):
-            controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result)
+            controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result, exporters)
             turns = _PartitionTurns(
                 logs.turns,
                 partition,
@@ -126,24 +124,32 @@ async def _audit(config: Config, logs: Logs) -> Audit:
                 controls,
                 left_out,
                 draws_by(rates.get(partition, ())),
+                {GROUP: commits[GROUP]},
             )
             done_below[partition] = _done_below(commits[GROUP].get(partition))
             await turns.read(comparison, result, done_below[partition])
         result.balances = comparison.balances(done_below)
+    result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
+    result.exports = [reading_of(group, evaluations, committed) for group, committed in exporters.items()]
     return result
 
 
-async def _count(log: Log, content: LogContent) -> None:
+async def _count(log: Log, content: LogContent, readers: Mapping[str, Mapping[int, Committed]]) -> None:
     for partition in range(log.partitions):
         async for batch in log.read(partition, content.starts[partition]):
             for record in batch:
                 if record.offset < content.ends[partition]:
-                    content.saw(partition, record.offset)
+                    content.saw(record, readers)
         content.finish(partition)
 
 
 async def _read_evaluations(
-    log: Log, partition: int, content: LogContent, comparison: EvaluationAudit, result: Audit
+    log: Log,
+    partition: int,
+    content: LogContent,
+    comparison: EvaluationAudit,
+    result: Audit,
+    readers: Mapping[str, Mapping[int, Committed]],
 ) -> list[ControlRecord]:
     """Read a partition of the evaluations log to its end, which may have moved; returns its decisions."""
     fence, controls = Fence(), list[ControlRecord]()
@@ -151,7 +157,7 @@ async def _read_evaluations(
     async for batch in log.read(partition, content.starts[partition]):
         for record in batch:
             if record.offset < end:
-                content.saw(partition, record.offset)
+                content.saw(record, readers)
             if not fence.admits(record):
                 result.void += 1
             elif record.headers == CONTROL_HEADERS:
@@ -189,6 +195,7 @@ class _PartitionTurns:
         controls: Sequence[ControlRecord],
         left_out: Collection[tuple[int, int]],
         former: Sequence[tuple[int, SampleRates]],
+        readers: Mapping[str, Mapping[int, Committed]],
     ) -> None:
         """`left_out` are the partitions and offsets of records that were dead-lettered.
 
@@ -199,6 +206,7 @@ class _PartitionTurns:
         self._content = content
         self._plan = plan
         self._left_out = left_out
+        self._readers = readers
         start = content.starts[partition]
         budget = BudgetController(plan, log.partitions)
         point = ReplayPoint(start, rates=budget.initial_rates()) if budget.limited else ReplayPoint(start)
@@ -223,7 +231,7 @@ class _PartitionTurns:
             for record in batch:
                 if record.offset >= end:
                     break
-                self._content.saw(partition, record.offset)
+                self._content.saw(record, self._readers)
                 result.turns += not record.headers
                 self._began = record.timestamp if self._began is None else self._began
                 if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from

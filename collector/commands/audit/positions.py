@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from collector.logs.log import Committed, Log
+from collector.logs.log import Committed, Log, StoredRecord
 
 
 @dataclass(slots=True)
@@ -18,10 +18,18 @@ class LogContent:
     records: int = 0
     gaps: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     """Partition, first missing offset, end."""
+    ticks_behind: dict[str, int] = field(default_factory=dict[str, int])
+    """Ticks that a group has not read: nothing is owed for them."""
     next: dict[int, int] = field(default_factory=dict[int, int])
 
-    def saw(self, partition: int, offset: int) -> None:
-        """A record was read."""
+    def saw(self, record: StoredRecord, readers: Mapping[str, Mapping[int, Committed]]) -> None:
+        """A record was read. `readers` is what the groups that read this log have committed."""
+        partition, offset = record.partition, record.offset
+        if record.is_tick:
+            for group, committed in readers.items():
+                state = committed.get(partition)
+                if state is None or offset >= state.offset:
+                    self.ticks_behind[group] = self.ticks_behind.get(group, 0) + 1
         expected = self.next.get(partition, self.starts.get(partition, 0))
         if partition in self.next and offset > expected:  # else retention has deleted meanwhile
             self.gaps.append((partition, expected, offset))
@@ -59,7 +67,7 @@ async def content_of(log: Log) -> LogContent:
 
 
 def reading_of(group: str, content: LogContent, committed: Mapping[int, Committed]) -> Reading:
-    """What a group has read, by its commits from before `content` was looked at."""
+    """What a group has read, by its commits from before `content` was looked at, and its records were read."""
     read = behind = 0
     lost: list[tuple[int, int, int]] = []
     beyond: list[tuple[int, int, int]] = []
@@ -73,4 +81,5 @@ def reading_of(group: str, content: LogContent, committed: Mapping[int, Committe
         at = min(max(at, start), end)
         read += at - start
         behind += end - at
+    behind -= content.ticks_behind.get(group, 0)
     return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond), new=not committed)

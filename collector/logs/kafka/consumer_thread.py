@@ -110,6 +110,7 @@ class ConsumerThread:
         self._out_of_range: dict[TopicPartition, int] = {}  # what was to be read and is not there, until it is reported
         self._epochs: dict[int, int] = {}
         self._topic_ids: dict[int, str] = {}  # of the topics of others, as they were when the partition was assigned
+        self._last_topic_ids: dict[int, str] = {}  # the same, also of what was revoked: brokers forget their commits
         self._replaced: dict[TopicPartition, int] = {}  # not yet reported, with the next offset of the topic before
         self._epoch = 0
         self._failing_since: float | None = None
@@ -323,6 +324,10 @@ class ConsumerThread:
         if not assigned:
             return
         topic_ids = self._current_topic_ids()
+        for where in assigned:
+            last = self._last_topic_ids.get(self._topics.number_of(where))
+            if last is not None and topic_ids.get(where.topic, last) != last:
+                self._replaced.setdefault(where, 0)
         offsets = StartOffsets(self._consumer, milliseconds(self._settings.request_timeout), topic_ids)
         try:
             starts = offsets.find(assigned, polled, self._replaced)
@@ -334,7 +339,7 @@ class ConsumerThread:
             if self._assigned.pop(where, False) is None:  # else it was revoked again
                 number = self._topics.number_of(where)
                 if where.topic in topic_ids:
-                    self._topic_ids[number] = topic_ids[where.topic]
+                    self._topic_ids[number] = self._last_topic_ids[number] = topic_ids[where.topic]
                 self._report_assigned_one(number, committed, start)
                 self._out_of_range.pop(where, None)
                 self._replaced.pop(where, None)

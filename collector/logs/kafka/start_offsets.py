@@ -40,7 +40,8 @@ class StartOffsets:
     ) -> Starts:
         """The start of each; unknown ones are omitted, and their records put back.
 
-        `replaced` are known to be of another topic than before, each with the next offset of that.
+        `replaced` are known to be of another topic than before, each with the next offset of that, as far as it is
+        known; unless the group has committed for the topic of now.
         """
         commits = self._commits(assigned, replaced)
         ends, firsts = self._ends(list(commits)), self._firsts(list(commits))
@@ -78,8 +79,9 @@ class StartOffsets:
         commits: dict[TopicPartition, Committed] = {}
         for where, state in stored.items():
             known = None if state is None or state.offset < 0 else from_kafka(state)
-            if where in replaced or (known is not None and state is not None and self._is_of_another(where, state)):
-                at = replaced.get(where, known.offset if known is not None else 0)
+            of_now = state is not None and topic_id_in(state) == self._topic_ids.get(where.topic, "")
+            if (where in replaced and not of_now) or (state is not None and self._is_of_another(where, state)):
+                at = known.offset if known is not None else replaced.get(where, 0)
                 self.lost[where] = [(at, at, "topic_replaced")]
                 self._consumer.seek_to_beginning(where)
             elif known is not None:
