@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,20 @@ from made_up import Trace
 from service import free_port
 from typer.testing import CliRunner
 
+from collector.assemble.open_traces import TraceLimits
 from collector.cli import app
+from collector.commands.log_copy.copying import LogCopy
 from collector.config.loading import Config, load
+from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.demo.judge import StandInJudge, serve_judge
-from collector.errors import ConfigError
-from collector.logs.log import Record
+from collector.errors import BadInput, ConfigError
+from collector.evaluate.plan import Plan
+from collector.logs.log import Record, StoredRecord
+from collector.logs.memory import MemoryLog
+from collector.records.epochs import claim_record, stamped
 from collector.records.json import evaluation_from_json, turn_to_json
 from collector.service.app import Running, running
-from collector.service.open_logs import NAMES
+from collector.service.open_logs import NAMES, Logs
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
@@ -180,8 +187,11 @@ async def drained(service: Running) -> bool:
     )
 
 
-async def live(config: Path, turns: range, spans: range) -> None:
-    """A life: turns and spans come, one judge answers, one does not; it ends with traces and conversations open."""
+async def live(config: Path, turns: range, spans: range, following: Path) -> None:
+    """A life: turns and spans come, one judge answers, one does not; it ends with traces and conversations open.
+
+    While it lasts, nothing can be copied to what follows.
+    """
     async with running(load(config), STAGES) as service:
         before = len(await ledger(service))
         await put(service, turns, 10)
@@ -191,6 +201,8 @@ async def live(config: Path, turns: range, spans: range) -> None:
             return len(await ledger(service)) > before + 10 and value(service, "evalstream_evaluations_in_flight") > 10
 
         await until(judged)
+        refused = await copied(config, following)
+        assert "stop all processes of the service" in str(refused.exception)
         await asyncio.sleep(2.5)
         await send_spans(service, range(spans.stop, spans.stop + 5))
         await asyncio.sleep(0.7)
@@ -200,7 +212,7 @@ async def move(homes: Sequence[Path], move: Move, judge: StandInJudge, *, kill: 
     everything: set[tuple[str, float]] = set()
     chance = random.Random(7)
     for number, (home, following) in enumerate(pairwise(homes)):
-        await live(home, range(number * 40, number * 40 + 40), range(number * 20 + 1, number * 20 + 16))
+        await live(home, range(number * 40, number * 40 + 40), range(number * 20 + 1, number * 20 + 16), following)
         async with running(load(home), ("watch",)) as service:
             everything |= {(each.evaluation_id, each.sampling.probability) for each in await ledger(service)}
         asked = judge.calls
@@ -315,3 +327,42 @@ async def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     assert "there is a file" in str(result.exception)
     result = await copied(old, old)
     assert "log.path is the file that is to be copied" in str(result.exception)
+
+
+async def test_dead_letters_name_the_places_where_their_records_are_now() -> None:
+    source, target = [Logs(*(MemoryLog(name, partitions) for name in NAMES)) for partitions in (1, 3)]
+    for number in range(30):
+        await source.turns.append([Record(f"c{number}".encode(), b"turn %d" % number)])
+    [record] = [each async for batch in source.turns.read(0, 17) for each in batch][:1]
+    wanted = letter_of("evaluate", "turns", record, BadInput("not a turn"), keep=False)
+    gone = replace(wanted, letter_id="0" * 16, position=1_000)
+    elsewhere = replace(wanted, letter_id="1" * 16, stage="receive", source="a topic of others")
+    await append_letters(source.dead_letters, [wanted, gone, elsewhere])
+    copying = LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0)
+    await copying.run()
+    await copying.commit()
+    letters = [each async for each in letters_in(target.dead_letters)]
+    [there] = [each for each in letters if each.source == "turns" and each.position >= 0]
+    [found] = [each async for batch in target.turns.read(there.partition, there.position) for each in batch][:1]
+    assert found.value == b"turn 17"
+    where = StoredRecord(there.partition, there.position, record.timestamp, None, b"")
+    assert there.letter_id == letter_of("evaluate", "turns", where, BadInput(""), keep=False).letter_id
+    assert len({each.letter_id for each in letters}) == 3
+    assert sorted(each.position for each in letters if each.letter_id != there.letter_id) == [-1, 17]
+    assert elsewhere in letters
+
+
+async def test_what_a_former_owner_wrote_is_left_out_and_epochs_end() -> None:
+    source, target = [Logs(*(MemoryLog(name, 2) for name in NAMES)) for _ in range(2)]
+    log = source.evaluations
+    for epoch, owner in ((1, "a"), (2, "b")):
+        await log.append([claim_record(owner, epoch, 0, 0)])
+        await log.append(
+            [Record(b"x", stamped(b'{"subject":{"conversation_id":"c"},"by":"%d"}' % epoch, epoch), (), 0)]
+        )
+    await log.append([Record(b"x", stamped(b'{"subject":{"conversation_id":"c"},"by":"zombie"}', 1), (), 0)])
+    copied = await LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0).run()
+    values = [each.value async for batch in target.evaluations.read(0, 0) for each in batch]
+    assert values == [b'{"subject":{"conversation_id":"c"},"by":"%d"}' % epoch for epoch in (1, 2)]
+    [counts] = [each.left_out for each in copied if each.name == "evaluations"]
+    assert counts == {"void": 1, "decisions, written again": 2}
