@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka_logs import fresh
 from made_up import Trace
 from service import free_port
@@ -277,6 +277,50 @@ async def test_to_kafka_between_partitions_and_back(tmp_path: Path, kafka_broker
             deployment.sqlite("back"),
         ]
         await move(homes, deployment, judge, kill=True)
+
+
+@pytest.mark.kafka
+async def test_positions_in_a_source_topic_go_along(tmp_path: Path, kafka_broker: Any) -> None:
+    """Its groups are named by the prefix of the logs, which is another one afterwards."""
+    deployment, topic = Move(tmp_path, "http://127.0.0.1:9/v1"), fresh("otlp_spans")
+    await asyncio.to_thread(make_topic, kafka_broker, topic)
+    receive = {"otlp_http": None, "kafka": [{"bootstrap_servers": [kafka_broker.bootstrap], "traces": [topic]}]}
+    kafka = {"bootstrap_servers": [kafka_broker.bootstrap], "prefix": fresh("moved"), "partitions": 2, "replication_factor": 1}  # fmt: skip
+    old = deployment.home("old", {"kind": "sqlite", "path": str(tmp_path / "old.db")}, receive=receive)
+    new = deployment.home("new", {"kind": "kafka", "kafka": kafka}, receive=receive)
+    await asyncio.to_thread(produce_spans, kafka_broker, topic, range(1, 21))
+    async with running(load(old), ("receive",)) as service:
+
+        async def received() -> bool:
+            return await service.logs.spans.end_offset(0) == 20
+
+        await until(received)
+        await asyncio.sleep(1.5)  # it commits
+    result = await copied(old, new)
+    assert result.exit_code == 0, (result.output, result.exception)
+    await asyncio.to_thread(produce_spans, kafka_broker, topic, range(21, 24))
+    async with running(load(new), ("receive",)) as service:
+
+        async def all_received() -> bool:
+            return sum([await service.logs.spans.end_offset(each) for each in range(2)]) >= 23
+
+        await until(all_received)
+        await asyncio.sleep(2.0)
+        assert sum([await service.logs.spans.end_offset(each) for each in range(2)]) == 23, "nothing is read twice"
+
+
+def make_topic(broker: Any, topic: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics({topic: {"num_partitions": 2, "replication_factor": 1}})
+    admin.close()
+
+
+def produce_spans(broker: Any, topic: str, numbers: range) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
+    for number in numbers:
+        body = Trace(f"{number:032x}", start=time.time_ns()).span(1, "chat").spans.SerializeToString()
+        producer.send(topic, body, partition=number % 2).get(20)
+    producer.close()
 
 
 @pytest.mark.kafka
