@@ -40,7 +40,8 @@ def report(config: Config) -> Iterator[str]:
     settings = config.settings
     yield f"{config.source}: valid"
     yield ""
-    yield f"logs       {_logs(settings.log, linking=settings.assemble.link is not None)}"
+    linking, page = settings.assemble.link is not None, settings.page is not None
+    yield f"logs       {_logs(settings.log, linking=linking, page=page)}"
     for line in _receivers(config):
         yield f"receive    {line}"
     yield f"assemble   a trace is assembled {_time(settings.assemble.idle_timeout)} after its last span"
@@ -66,7 +67,7 @@ def report(config: Config) -> Iterator[str]:
     yield from _warnings(config)
 
 
-def _logs(log: LogSettings, *, linking: bool) -> str:
+def _logs(log: LogSettings, *, linking: bool, page: bool) -> str:
     match log.kind:
         case "memory":
             return "in memory; lost when the process ends"
@@ -74,7 +75,7 @@ def _logs(log: LogSettings, *, linking: bool) -> str:
             return f"SQLite, {log.path}; retention: {_time(log.retention)} after last use"
         case "kafka":
             assert log.kafka is not None
-            topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names_of(linking=linking))
+            topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names_of(linking=linking, page=page))
             partitions = plural(log.kafka.partitions, "partition")
             secured = _secured(log.kafka.security)
             return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}{secured}: {topics}, {partitions}"

@@ -31,7 +31,7 @@ _PROXY_URL = re.compile(r"https?://[^/]")
 class KafkaLogSettings(Section):
     """The internal logs as topics: `<prefix>.spans`, `.turns`, `.evaluations`, `.definitions`, `.dead_letters`.
 
-    And `.labels`, which is stored indefinitely, and `.unlinked`, if conversations are linked.
+    And `.labels`, which is stored indefinitely, `.unlinked`, if conversations are linked, and with a page `.history`.
     """
 
     bootstrap_servers: list[str] = Field(min_length=1, description="Brokers, as host:port.")

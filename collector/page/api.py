@@ -21,6 +21,7 @@ from evaluators.results import Evaluation, Label
 Json = dict[str, Any]
 MIN_CONVERSATIONS = 5
 """Conversations below which a mean is not compared with its threshold."""
+DAY = 86400.0
 _EXCERPT = 240
 _JUDGE_TEXTS = frozenset({"explanation", "details"})
 """Fields of an evaluation in which a judge may quote the evaluated text."""
@@ -134,6 +135,8 @@ class PageApi:
             "recent": _summary(recent),
             "recent_seconds": RANGES[name].recent * RANGES[name].width,
             "whole": _summary(total(columns)),
+            "yesterday": _earlier(track.earlier(name, now, DAY)),
+            "last_week": _earlier(track.earlier(name, now, 7 * DAY)),
             "state": _state(recent.across_columns, threshold, lower_is_better=lower),
             "newest": track.newest,
         }
@@ -176,6 +179,14 @@ def _summary(whole: Bin) -> Json:
         "calls": whole.calls,
         "tokens": whole.tokens,
     }
+
+
+def _earlier(whole: Bin | None) -> Json | None:
+    """The mean of the same stretch of time, earlier; None without scores."""
+    if whole is None or whole.across_columns.mean is None:
+        return None
+    sums = whole.across_columns
+    return {"mean": sums.mean, "error": sums.error, "scores": sums.scores}
 
 
 def _state(sums: ScoreSums, threshold: float | None, *, lower_is_better: bool) -> str:

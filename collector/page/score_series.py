@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.estimator import Clusters, EstimatorIncrements, residual_squares
@@ -27,6 +28,10 @@ RANGES: dict[str, ChartRange] = {
     "7d": ChartRange(7200.0, 84, 12),
 }
 _LONGEST = max(each.width for each in RANGES.values())
+_PAST = "past"
+_RINGS = RANGES | {_PAST: ChartRange(300.0, 9 * 288, 0)}
+"""The ranges, and what was within nine days, to compare with."""
+MINUTE = 60.0
 
 
 @dataclass(slots=True)
@@ -46,6 +51,16 @@ class ScoreSums:
         self.scores += 1
         self.conversations += 0 < grown.w2 <= grown.w * grown.w * (1 + 1e-9)
         self._add_weighted(grown)
+
+    def numbers(self) -> tuple[float, ...]:
+        """All sums: counts first."""
+        return (self.scores, self.conversations, self.w, self.wy, self.w2, self.w2y, self.w2y2)
+
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[float]) -> ScoreSums:
+        """The sums out of their numbers."""
+        scores, conversations, *rest = numbers
+        return cls(int(scores), int(conversations), *rest)
 
     def add(self, other: ScoreSums) -> None:
         """Add the sums of other scores."""
@@ -119,6 +134,29 @@ class Bin:
         self.skipped -= evaluation.outcome == "skipped"
         self.failed -= evaluation.outcome == "failed"
 
+    def numbers(self) -> list[float]:
+        """All that is counted. The order is part of stored records."""
+        others = (self.passed, self.verdicts, self.clipped, self.skipped, self.failed, self.cost_usd)
+        within, across = self.within_column.numbers(), self.across_columns.numbers()
+        return [
+            *across,
+            *others,
+            self.calls,
+            self.tokens,
+            *(each - more for each, more in zip(within, across, strict=True)),
+        ]
+
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[float]) -> Bin:
+        """A column out of its numbers; those that are left out at the end are 0."""
+        across, others, less = ([*numbers, *[0.0] * 22][part] for part in (slice(7), slice(7, 15), slice(15, 22)))
+        passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
+        within = [each + more for each, more in zip(across, less, strict=True)]
+        return cls(
+            ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
+            int(skipped), int(failed), cost, int(calls), int(tokens),
+        )  # fmt: skip
+
     def add(self, other: Bin) -> None:
         """Add another column."""
         self.within_column.add(other.within_column)
@@ -145,17 +183,21 @@ class ScoreSeries:
         """When the newest evaluation ended, in seconds since the epoch."""
         self._alone = Clusters(capacity=capacity * len(RANGES), memory=_LONGEST)
         self._along = BoundedSums(capacity=capacity)
-        self._rings: dict[str, dict[int, Bin]] = {name: {} for name in RANGES}
+        self._rings: dict[str, dict[int, Bin]] = {name: {} for name in _RINGS}
+        self._unsaved: dict[int, dict[int, Bin]] = {}
 
-    def add(self, evaluation: Evaluation) -> None:
-        """An evaluation is in the ledger."""
+    def add(self, evaluation: Evaluation, partition: int = 0) -> None:
+        """An evaluation is in the ledger, in a partition of it."""
         time = evaluation.time.timestamp()
         self.newest = max(time, self.newest or 0.0)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
         along = self._add(evaluation, score, time) if score is not None else None
-        for name, range_ in RANGES.items():
-            index = int(time // range_.width)
-            column = self._bin(name, index)
+        columns = [
+            (name, int(time // range_.width), self._bin(name, int(time // range_.width)))
+            for name, range_ in _RINGS.items()
+        ]
+        columns.append(("", int(time // MINUTE), self._unsaved_minute(partition, int(time // MINUTE))))
+        for name, index, column in columns:
             if column is None:
                 continue
             column.count(evaluation, along)
@@ -164,17 +206,38 @@ class ScoreSeries:
                 column.within_column.add_score(alone)
                 column.across_columns.add_score(along.mean)
 
+    def _unsaved_minute(self, partition: int, minute: int) -> Bin:
+        return self._unsaved.setdefault(partition, {}).setdefault(minute, Bin(ScoreSums(), ScoreSums()))
+
+    def take_unsaved(self, partition: int) -> dict[int, Bin]:
+        """What a partition has added to each minute since this was called last."""
+        return self._unsaved.pop(partition, {})
+
+    def restore(self, minute: int, what: Bin) -> None:
+        """Add what was stored of a minute.
+
+        Columns wider than a minute count its conversations with their earlier scores: which of them go on in the next
+        minute is not stored.
+        """
+        time = minute * MINUTE
+        self.newest = max(time, self.newest or 0.0)
+        for name, range_ in _RINGS.items():
+            column = self._bin(name, int(time // range_.width)) if range_.width >= MINUTE else None
+            if column is not None:
+                column.add(what if range_.width == MINUTE else replace(what, within_column=what.across_columns))
+
     def _add(self, evaluation: Evaluation, score: float, time: float) -> BoundedIncrements:
         weight = Weight.of(evaluation.sampling)
         return self._along.add(None, evaluation.subject.conversation_id, weight=weight, score=score, time=time)
 
-    def discount(self, evaluation: Evaluation) -> None:
-        """Another evaluation stands in for this one, which has no score."""
+    def discount(self, evaluation: Evaluation, partition: int = 0) -> None:
+        """Another evaluation, of a partition, stands in for this one, which has no score."""
         time = evaluation.time.timestamp()
-        for name, range_ in RANGES.items():
+        for name, range_ in _RINGS.items():
             column = self._rings[name].get(int(time // range_.width))
             if column is not None:
                 column.discount(evaluation)
+        self._unsaved_minute(partition, int(time // MINUTE)).discount(evaluation)
 
     def columns(self, name: str, now: float) -> list[tuple[float, Bin | None]]:
         """The start (s) of each column of a range that ends at `now`, oldest first, and what is in it."""
@@ -182,15 +245,25 @@ class ScoreSeries:
         last = int(now // range_.width)
         return [(index * range_.width, ring.get(index)) for index in range(last - range_.bins + 1, last + 1)]
 
+    def earlier(self, name: str, now: float, ago: float) -> Bin | None:
+        """A range that ended `ago` seconds before `now`, at most eight days; None if it is too short or too long."""
+        length = RANGES[name].width * RANGES[name].bins
+        width, first = _RINGS[_PAST].width, now - ago - length
+        if length < 2 * width or length > 86400.0:
+            return None
+        ring = self._rings[_PAST]
+        indices = range(round(first / width), round((now - ago) / width))
+        return total([(index * width, ring.get(index)) for index in indices])
+
     def _bin(self, name: str, index: int) -> Bin | None:
         """The column of an index; None if it is too old for the ring."""
         ring = self._rings[name]
         if index not in ring:
             newest = max(ring, default=index)
-            if index <= newest - RANGES[name].bins:
+            if index <= newest - _RINGS[name].bins:
                 return None
             ring[index] = Bin(ScoreSums(), ScoreSums())
-            for old in [each for each in ring if each <= index - RANGES[name].bins]:
+            for old in [each for each in ring if each <= index - _RINGS[name].bins]:
                 del ring[old]
         return ring[index]
 

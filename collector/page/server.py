@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -21,7 +22,8 @@ from aiohttp import web
 from collector.admission.http_server import serving
 from collector.errors import ConfigError
 from collector.evaluate.retry.request import append_requests
-from collector.logs.log import Log, OpenFold
+from collector.logs.durable_append import RETRY
+from collector.logs.log import Log, LogUnavailable, OpenFold
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
 from collector.page.requests import append_label, build_label, build_retry, parse_filters, parse_label
@@ -29,6 +31,7 @@ from collector.page.security import Login, login_page, require_same_origin, secu
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP, PageStage
+from collector.page.sums_history import RETENTION, SumsHistory
 from collector.page.view import EvaluatorView, ListedEvaluation, View
 from collector.receive.access import ssl_context_of
 from collector.receive.rejection import Rejected
@@ -62,6 +65,7 @@ class Page:
         turns: Log,
         evaluators_in_use: Sequence[EvaluatorView] = (),
         *,
+        history: Log | None = None,
         sources: Sources | None = None,
         login: Login | None = None,
         on_refused: Callable[[], object] = lambda: None,
@@ -86,10 +90,21 @@ class Page:
         self._streams = 0
         self._files = _files()
         self._answers = PageApi(self.view, settings, sources or Sources())
-        self.stage = PageStage(self.view, self._changes.notify)
+        self._history = None if history is None else SumsHistory(history)
+        self.stage = PageStage(self.view, self._changes.notify, self._history)
 
     async def follow(self, guarded: Guarded = _unguarded) -> None:
-        """Keep the view up to date with all three logs until cancelled. `guarded` wraps the folds of each."""
+        """Keep the view up to date with all three logs until cancelled. `guarded` wraps the folds of each.
+
+        What the history has is counted before: what follows it is read from the evaluations.
+        """
+        if self._history is not None:
+            read = partial(self._history.read_on, self._clock() - RETENTION)
+            for stretch in await RETRY.repeat(read, LogUnavailable, action="reading the history of scores"):
+                self.view.restore(stretch)
+            for partition in range(self._evaluations.partitions):
+                end = partial(self._evaluations.end_offset, partition)
+                self.view.end_at(partition, await RETRY.repeat(end, LogUnavailable, action="reading evaluations"))
         folds = [
             (self._turns, TURNS_GROUP, self.stage.open_turns),
             (self._evaluations, EVALUATIONS_GROUP, fenced(self._evaluations, self.stage.open_evaluations)),

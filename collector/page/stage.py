@@ -7,11 +7,14 @@ texts along, and at a stop the other log's fold would commit that nothing is nee
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from collector.errors import BadInput
 from collector.logs.log import Committed, StoredRecord
+from collector.page.score_series import MINUTE
+from collector.page.sums_history import SumsHistory
 from collector.page.view import View
 from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
 
@@ -22,9 +25,12 @@ TURNS_GROUP, EVALUATIONS_GROUP, LABELS_GROUP = "page.turns", "page.evaluations",
 class PageStage:
     """Opens the folds that feed a view; `changed` is called when it has changed."""
 
-    def __init__(self, view: View, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, view: View, changed: Callable[[], None] = lambda: None, history: SumsHistory | None = None
+    ) -> None:
         self._view = view
         self._changed = changed
+        self._history = history
 
     @asynccontextmanager
     async def open_turns(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
@@ -36,7 +42,15 @@ class PageStage:
     async def open_evaluations(self, partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
         """Open the fold of a partition of the evaluations log."""
         self._view.forget(partition)
-        yield _Fold(self._take_evaluation, lambda: self._view.lowest(partition), self._changed)
+        yield _Fold(
+            self._take_evaluation, lambda: self._view.needed(partition), self._changed, partial(self._save, partition)
+        )
+
+    async def _save(self, partition: int, now: float) -> None:
+        """Store what a partition has added to the series, once a minute. Until then it is read again at a start."""
+        stretch = self._view.take_stretch(partition, now, after=MINUTE)
+        if stretch is not None and self._history is not None:
+            await self._history.append(stretch)
 
     @asynccontextmanager
     async def open_labels(self, _partition: int, _committed: Committed | None) -> AsyncGenerator[_Fold]:
@@ -66,23 +80,33 @@ class _Fold:
     metadata = ""
 
     def __init__(
-        self, take: Callable[[StoredRecord], None], lowest: Callable[[], int | None], changed: Callable[[], None]
+        self,
+        take: Callable[[StoredRecord], None],
+        lowest: Callable[[], int | None],
+        changed: Callable[[], None],
+        save: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
+        self._save = save
         self._take = take
         self._lowest = lowest
         self._changed = changed
 
     @property
     def low_watermark(self) -> int | None:
-        """The oldest record that is on the page."""
+        """The oldest record that is on the page, or not stored otherwise."""
         return self._lowest()
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
-        """The same as new ones: the view has no effects."""
-        await self.deliver(records)
+        """The same as new ones, but nothing is stored."""
+        self._take_all(records)
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Take records into the view; those that cannot be read are the other stages' to report."""
+        self._take_all(records)
+        if self._save is not None:
+            await self._save(records[-1].timestamp)
+
+    def _take_all(self, records: Sequence[StoredRecord]) -> None:
         for record in records:
             if record.is_tick:
                 continue

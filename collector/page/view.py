@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from collector.page.score_series import ScoreSeries
+from collector.page.sums_history import HistoryStretch
 from collector.page.turn_cache import TurnCache
 from evaluators.cases import Scope, Turn
 from evaluators.results import Evaluation, Label
@@ -78,6 +79,10 @@ class View:
         self._listed: OrderedDict[str, ListedEvaluation] = OrderedDict()
         self._labels: OrderedDict[str, Label] = OrderedDict()
         self._positions: dict[int, deque[int]] = {}
+        self._next_offsets: dict[int, int] = {}
+        """By partition, the first offset that is not in the series of scores yet."""
+        self._unsaved: dict[int, tuple[int, float]] = {}
+        """By partition, the first offset that the history does not have, and when the log took it."""
 
     def __len__(self) -> int:
         return len(self._listed)
@@ -102,12 +107,16 @@ class View:
             return
         self.version += 1
         key = (evaluation.monitor, evaluation.evaluator)
-        if not (evaluation.happened_at and "replay_of" in evaluation.attributes):  # the subject has its score there
-            self.score_series.setdefault(key, ScoreSeries()).add(evaluation)
+        is_new = position >= self._next_offsets.get(partition, 0)
+        if is_new:
+            self._next_offsets[partition] = position + 1
+            self._unsaved.setdefault(partition, (position, timestamp))
+        if is_new and not (evaluation.happened_at and "replay_of" in evaluation.attributes):  # its subject has a score
+            self.score_series.setdefault(key, ScoreSeries()).add(evaluation, partition)
         if evaluation.time.timestamp() >= self.started:
             _count(self.outcomes.setdefault(key, OutcomeCounts()), evaluation)
         if evaluation.retry is not None:
-            self._replace_failure(evaluation)
+            self._replace_failure(evaluation, partition, is_new=is_new)
         if evaluation.happened_at and evaluation.happened_at.timestamp() < timestamp - self._keep:
             return  # older than anything that is listed
         self._listed[evaluation.evaluation_id] = ListedEvaluation(
@@ -117,14 +126,15 @@ class View:
         self.turn_cache.pin(evaluation.subject.conversation_id)
         self.expire(timestamp)
 
-    def _replace_failure(self, retried: Evaluation) -> None:
+    def _replace_failure(self, retried: Evaluation, partition: int, *, is_new: bool) -> None:
         """Count a failure and what was made in its place once, under the new outcome."""
         failed = self._listed.get(retried.supersedes[0]) if retried.supersedes else None
         if failed is None or failed.superseded_by is not None:
             return
         failed.superseded_by = retried.evaluation_id
         key = (failed.evaluation.monitor, failed.evaluation.evaluator)
-        self.score_series[key].discount(failed.evaluation)
+        if is_new:
+            self.score_series.setdefault(key, ScoreSeries()).discount(failed.evaluation, partition)
         if failed.evaluation.time.timestamp() >= self.started:
             self.outcomes[key].others -= Counter([(failed.evaluation.outcome, reason_prefix(failed.evaluation))])
 
@@ -157,6 +167,38 @@ class View:
         """Position of the oldest listed evaluation of a partition."""
         positions = self._positions.get(partition)
         return positions[0] if positions else None
+
+    def needed(self, partition: int) -> int | None:
+        """Position of the oldest evaluation of a partition that is listed, or not in the history yet."""
+        listed, unsaved = self.lowest(partition), self._unsaved.get(partition)
+        return min((each for each in (listed, unsaved[0] if unsaved else None) if each is not None), default=None)
+
+    def end_at(self, partition: int, end: int) -> None:
+        """A partition of the log ends at an offset: if it ended later before, it is a new log."""
+        if self._next_offsets.get(partition, 0) > end:
+            del self._next_offsets[partition]
+
+    def restore(self, stretch: HistoryStretch) -> None:
+        """Count what the history has; what is counted already, or overlaps it, is left out."""
+        if stretch.first < self._next_offsets.get(stretch.partition, 0):
+            return
+        self._next_offsets[stretch.partition] = stretch.next
+        self.version += 1
+        for minute, key, what in stretch.minutes:
+            self.score_series.setdefault(key, ScoreSeries()).restore(minute, what)
+
+    def take_stretch(self, partition: int, now: float, *, after: float) -> HistoryStretch | None:
+        """What a partition has added for `after` seconds or more at `now` (s), to be stored; None if there is none."""
+        first = self._unsaved.get(partition)
+        if first is None or now - first[1] < after:
+            return None
+        del self._unsaved[partition]
+        minutes = [
+            (minute, key, what)
+            for key, series in self.score_series.items()
+            for minute, what in sorted(series.take_unsaved(partition).items())
+        ]
+        return HistoryStretch(partition, first[0], self._next_offsets[partition], tuple(minutes))
 
     def _remove(self, listed: ListedEvaluation) -> None:
         self.version += 1

@@ -161,7 +161,9 @@ async def running(
     show_build(telemetry, config, stages)
     async with AsyncExitStack() as stack:
         linking = config.settings.assemble.link is not None
-        logs = await stack.enter_async_context(open_logs(config.settings.log, linking=linking, telemetry=telemetry))
+        page = config.settings.page is not None
+        opening = open_logs(config.settings.log, linking=linking, page=page, telemetry=telemetry)
+        logs = await stack.enter_async_context(opening)
         steps = await GeneratedStepsStore.open(logs.definitions)
         if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
             await require_partitions(steps, config.settings.log.kafka)

@@ -11,6 +11,7 @@ from collector.backoff import Backoff
 from collector.config.settings import KafkaLogSettings, LogSettings
 from collector.errors import ConfigError
 from collector.logs.log import Log, LogError, LogUnavailable
+from collector.page.sums_history import RETENTION
 from collector.service.kafka_settings import settings_of_log
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECORDS_LOST
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from collector.logs.kafka import LostRecords
 
 NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels")
-UNLINKED = "unlinked"
+UNLINKED, HISTORY = "unlinked", "history"
 
 OPENING = Backoff(cap=2.0)
 """How a service tries again to open its file."""
 
 
-def names_of(*, linking: bool) -> Sequence[str]:
-    """The names of the logs that are opened: all, but that of unlinked turns only with `linking`."""
-    return (*NAMES, UNLINKED) if linking else NAMES
+def names_of(*, linking: bool, page: bool = False) -> Sequence[str]:
+    """The names of the logs that are opened: that of unlinked turns only with `linking`, the history with `page`."""
+    return (*NAMES, *[UNLINKED] * linking, *[HISTORY] * page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Logs:
 
     `definitions` keeps judges' answers to constant questions, like evaluation steps; `dead_letters` what could not be
     processed; `labels` people's labels from the page. `unlinked` holds turns without a conversation until they are
-    linked; None where linking is not configured.
+    linked; None where linking is not configured. `history` holds the sums of scores by minute, where there is a page.
     """
 
     spans: Log
@@ -46,17 +47,18 @@ class Logs:
     dead_letters: Log
     labels: Log
     unlinked: Log | None = None
+    history: Log | None = None
 
     def __iter__(self) -> Iterator[Log]:
         always = (self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.labels)
-        return (each for each in (*always, self.unlinked) if each is not None)
+        return (each for each in (*always, self.unlinked, self.history) if each is not None)
 
 
 @asynccontextmanager
 async def open_logs(
-    settings: LogSettings, *, linking: bool = False, telemetry: Telemetry | None = None
+    settings: LogSettings, *, linking: bool = False, page: bool = False, telemetry: Telemetry | None = None
 ) -> AsyncGenerator[Logs]:
-    """Open all logs, with `linking` that of unlinked turns, too; they are closed on leaving.
+    """Open all logs, with `linking` that of unlinked turns, with `page` the history; they are closed on leaving.
 
     With `telemetry` they are a service's: losses are counted there, and a file that cannot be written now, because the
     disk is full or another process holds it, is waited for.
@@ -64,7 +66,7 @@ async def open_logs(
     Raises:
         ConfigError: what exists does not fit the configuration, for instance a topic with another number of partitions.
     """
-    names = names_of(linking=linking)
+    names = names_of(linking=linking, page=page)
     try:
         if telemetry is not None and settings.kind == "sqlite":
             opening = OPENING.repeat(
@@ -87,12 +89,12 @@ async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetr
         case "memory":
             from collector.logs.memory import MemoryLog
 
-            return Logs(*(MemoryLog(name, partitions=1) for name in names))
+            return Logs(**{name: MemoryLog(name, partitions=1) for name in names})
         case "sqlite":
             from collector.logs.sqlite import SqliteLog
 
             opened = await SqliteLog.open(settings.path, names, partitions=1)
-            return Logs(*(opened[name] for name in names))
+            return Logs(**{name: opened[name] for name in names})
         case "kafka":
             assert settings.kafka is not None  # the configuration is checked
             return await _open_topics(settings.kafka, names, telemetry)
@@ -110,12 +112,13 @@ async def _open_topics(settings: KafkaLogSettings, names: Sequence[str], telemet
         configs=topic_configs(settings, names),
         on_lost=loss_counter(telemetry),
     )
-    return Logs(*(opened[name] for name in names))
+    return Logs(**{name: opened[name] for name in names})
 
 
 def topic_configs(settings: KafkaLogSettings, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """What new topics have besides the defaults: few records that are needed indefinitely are never deleted."""
-    return {f"{settings.prefix}.{name}": {"retention.ms": "-1"} for name in ("definitions", "labels") if name in names}
+    retention = {"definitions": "-1", "labels": "-1", HISTORY: f"{RETENTION * 1000:.0f}"}
+    return {f"{settings.prefix}.{name}": {"retention.ms": retention[name]} for name in retention if name in names}
 
 
 def loss_counter(telemetry: Telemetry | None) -> Callable[[LostRecords], None]:

@@ -54,6 +54,7 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
         process.logs.labels,
         process.logs.turns,
         tuple(evaluator_views(plan)),
+        history=process.logs.history,
         sources=sources,
         login=login,
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,

@@ -8,6 +8,7 @@ import time
 from collector.backoff import FailureLog
 from collector.config.settings import Settings
 from collector.logs.log import Log, LogUnavailable
+from collector.page.sums_history import RETENTION
 from collector.service.open_logs import Logs
 from collector.service.process import Process
 
@@ -29,9 +30,10 @@ async def _truncate_forever(logs: Logs, settings: Settings) -> None:
         consumed.append((logs.unlinked, "link"))
     failures = {log.name: FailureLog(f"removing old records of {log.name}") for log in logs}
     while True:
-        for log, consumer in (*consumed, (logs.evaluations, None)):
+        for log, consumer in (*consumed, *((log, None) for log in (logs.evaluations, logs.history) if log is not None)):
             try:
-                await log.truncate(time.time() - settings.log.retention)
+                age = RETENTION if log is logs.history else settings.log.retention
+                await log.truncate(time.time() - age)
                 # Not before the consumer has read them: it may start later.
                 if consumer is not None and not settings.store_text:
                     await log.truncate(time.time(), (consumer,))

@@ -628,7 +628,7 @@ def test_the_headers_of_a_tick() -> None:
 # Names
 
 
-LOGS = ["spans", "turns", "evaluations", "definitions", "dead_letters", "labels", "unlinked"]
+LOGS = ["spans", "turns", "evaluations", "definitions", "dead_letters", "labels", "unlinked", "history"]
 FOLLOWING = {
     "spans": {"assemble"},
     "unlinked": {"link"},
@@ -648,11 +648,11 @@ async def test_names_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(KafkaLog, "open", open_)
     settings = {"kind": "kafka", "kafka": {"bootstrap_servers": ["broker:9092"]}}
-    async with open_logs(LogSettings.model_validate(settings), linking=True) as logs:
+    async with open_logs(LogSettings.model_validate(settings), linking=True, page=True) as logs:
         assert [log.name for log in logs] == LOGS
     topics = {name: f"evalstream.{name}" for name in LOGS}
-    forever = {"retention.ms": "-1"}
-    assert opened == [(topics, 16, {"evalstream.definitions": forever, "evalstream.labels": forever})]
+    kept = {"definitions": "-1", "labels": "-1", "history": "777600000"}
+    assert opened == [(topics, 16, {f"evalstream.{name}": {"retention.ms": each} for name, each in kept.items()})]
 
 
 async def test_names_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

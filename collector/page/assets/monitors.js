@@ -43,9 +43,17 @@ function card(track, overview, state, chosen) {
         h("span", { class: "what" }, `last ${span(track.recent_seconds)}`)),
       h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole.error)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
       h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, "pass"))),
+    before(track),
     chart(track, `${track.evaluator} on ${track.monitor}`),
     h("p", { class: "counts" }, counts(track)),
   );
+}
+
+/** The same stretch of time yesterday and a week ago. */
+function before({ yesterday, last_week: week }) {
+  const parts = [[yesterday, "yesterday"], [week, "a week ago"]].filter(([each]) => each);
+  if (!parts.length) return null;
+  return h("p", { class: "counts" }, parts.map(([each, when]) => `${when} ${score(each.mean)} ${margin(each.error)}`).join(" · "));
 }
 
 function badge(track) {

@@ -1,0 +1,120 @@
+"""The history of scores: sums by minute, monitor and evaluator in a log of their own, to outlive restarts.
+
+A record is a stretch of a partition of the evaluations log, about a minute of it, with what it adds to each minute. It
+names the first offset that it holds and the one after the last, so that whoever reads on from there counts nothing
+twice. Records are small whatever the traffic, and deleted by age: `deploy/docs/page.md` says how many bytes a day.
+Sums are rounded to ten digits.
+
+    {"v":1,"partition":0,"first":0,"next":40,"minutes":[[29000000,"support","helpful","all",12,…]]}
+
+A minute is in minutes since the epoch; the numbers after the segment are `Bin.numbers`, without the zeros at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from collector.errors import BadInput
+from collector.export.segments import ALL
+from collector.logs.durable_append import append_until_durable
+from collector.logs.log import Log, Record
+from collector.page.score_series import Bin
+
+RETENTION = 9 * 86400.0
+"""Seconds for which records are kept: a week, and the day before it."""
+_VERSION = 1
+
+Key = tuple[str, str]
+"""Monitor and evaluator."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStretch:
+    """What the evaluations from offset `first` up to `next` of a partition add to each minute of each series."""
+
+    partition: int
+    first: int
+    next: int
+    minutes: tuple[tuple[int, Key, Bin], ...]
+
+
+def stretch_to_json(stretch: HistoryStretch) -> bytes:
+    """A stretch as a record's value."""
+    minutes = [[minute, *key, ALL, *_short(bin_.numbers())] for minute, key, bin_ in stretch.minutes]
+    return orjson.dumps(
+        {
+            "v": _VERSION,
+            "partition": stretch.partition,
+            "first": stretch.first,
+            "next": stretch.next,
+            "minutes": minutes,
+        }
+    )
+
+
+def stretch_from_json(value: bytes) -> HistoryStretch:
+    """A stretch out of a record's value.
+
+    Raises:
+        BadInput: it is none, or of a later version.
+    """
+    try:
+        read: dict[str, Any] = orjson.loads(value)
+        if read["v"] != _VERSION:
+            raise BadInput(f"a history of version {read['v']} cannot be read by this version")
+        minutes = tuple(_minute(cast("list[Any]", each)) for each in read["minutes"])
+        return HistoryStretch(int(read["partition"]), int(read["first"]), int(read["next"]), minutes)
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput("not a history of scores") from error
+
+
+def _minute(fields: list[Any]) -> tuple[int, Key, Bin]:
+    minute, monitor, evaluator, _segment, *numbers = fields
+    return int(minute), (str(monitor), str(evaluator)), Bin.from_numbers([float(each) for each in numbers])
+
+
+def _short(numbers: list[float]) -> list[float]:
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    rounded = (float(f"{each:.10g}") for each in numbers)
+    return [int(each) if each == int(each) else each for each in rounded]
+
+
+class SumsHistory:
+    """The log of stretches: read from where it was read last, and appended to."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._read: dict[int, int] = {}
+
+    async def read_on(self, oldest: float) -> list[HistoryStretch]:
+        """The stretches that were appended since the last call, without those before `oldest` (s).
+
+        Raises:
+            LogUnavailable: the log cannot be read now.
+        """
+        stretches: list[HistoryStretch] = []
+        for partition in range(self._log.partitions):
+            async for batch in self._log.read(partition, self._read.get(partition, 0)):
+                stretches += _readable(each.value for each in batch if each.timestamp >= oldest and not each.headers)
+                self._read[partition] = batch[-1].offset + 1
+        return stretches
+
+    async def append(self, stretch: HistoryStretch) -> None:
+        """Append a stretch; waits while the log cannot be written. Those of one partition stay in order."""
+        record = Record(b"%d" % stretch.partition, stretch_to_json(stretch))
+        await append_until_durable(self._log, [record])
+
+
+def _readable(values: Iterable[bytes]) -> list[HistoryStretch]:
+    stretches: list[HistoryStretch] = []
+    for value in values:
+        try:
+            stretches.append(stretch_from_json(value))
+        except BadInput:
+            continue  # of a later version: its minutes are read from the evaluations that are still there
+    return stretches

@@ -1,0 +1,170 @@
+"""The history of scores: what a page counts is there again after a restart, once, however few evaluations it lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from evaluation_samples import scored
+
+from collector.errors import BadInput
+from collector.logs.log import StoredRecord
+from collector.logs.memory import MemoryLog
+from collector.page.score_series import Bin, ScoreSums
+from collector.page.stage import PageStage
+from collector.page.sums_history import HistoryStretch, SumsHistory, stretch_from_json, stretch_to_json
+from collector.page.view import View
+from collector.records.json import evaluation_to_json
+from evaluators.results import Evaluation, Sampling, Usage
+
+NOW = 1_795_000_000.0
+SAMPLE = HistoryStretch(
+    0,
+    3,
+    9,
+    (
+        (29_916_666, ("support", "helpful"), Bin(ScoreSums(2, 2, 2.0, 1.5, 2.0, 1.5, 1.25), ScoreSums(2, 1, 2.0, 1.5, 4.0, 3.0, 2.25), 1.0, 2.0, cost_usd=0.001, calls=2)),
+        (29_916_667, ("support", "helpful"), Bin(ScoreSums(), ScoreSums(), failed=1)),
+    ),
+)  # fmt: skip
+STORED = (
+    b'{"v":1,"partition":0,"first":3,"next":9,"minutes":['
+    b'[29916666,"support","helpful","all",2,1,2,1.5,4,3,2.25,1,2,0,0,0,0.001,2,0,0,1,0,0,-2,-1.5,-1],'
+    b'[29916667,"support","helpful","all",0,0,0,0,0,0,0,0,0,0,0,1]]}'
+)
+
+
+def evaluation(number: int, seconds: float, conversation: str | None = None) -> Evaluation:
+    ended = datetime.fromtimestamp(NOW + seconds, UTC)
+    subject = replace(scored().subject, conversation_id=conversation or str(number))
+    return scored(number, subject=subject, score=(number % 5) / 4, started_at=ended, ended_at=ended)
+
+
+def records(count: int, every: float = 5.0, talk: int = 1) -> list[StoredRecord]:
+    """Evaluations of conversations of `talk` turns, one every few seconds."""
+    return [
+        StoredRecord(
+            0,
+            number,
+            NOW + number * every,
+            b"k",
+            evaluation_to_json(evaluation(number, number * every, f"c{number // talk}")),
+        )
+        for number in range(count)
+    ]
+
+
+async def restarted(log: MemoryLog) -> tuple[View, PageStage]:
+    view, history = View([], evaluations=10), SumsHistory(log)
+    for stretch in await history.read_on(0.0):
+        view.restore(stretch)
+    return view, PageStage(view, history=history)
+
+
+def whole(view: View, seconds: float, name: str = "1h") -> ScoreSums:
+    [series] = view.score_series.values()
+    total = ScoreSums()
+    for _, column in series.columns(name, NOW + seconds):
+        if column is not None:
+            total.add(column.across_columns)
+    return total
+
+
+def test_the_stored_form_stays_as_it_is() -> None:
+    assert stretch_to_json(SAMPLE) == STORED
+    assert stretch_from_json(STORED) == SAMPLE
+
+
+@pytest.mark.parametrize(
+    "value", [b"{", b"[]", b'{"v":2}', b'{"v":1,"partition":0,"first":0,"next":1,"minutes":[[1]]}']
+)
+def test_what_is_no_history_is_none(value: bytes) -> None:
+    with pytest.raises(BadInput):
+        stretch_from_json(value)
+
+
+@pytest.mark.parametrize("talk", [1, 3])
+async def test_a_restart_forgets_no_score_and_counts_none_twice(talk: int) -> None:
+    """Of 300 evaluations ten are listed; the page stops after 200, and reads on from where the fold says."""
+    every, log = records(300, talk=talk), MemoryLog("history", 1)
+    unbroken, stage = await restarted(MemoryLog("history", 1))
+    async with stage.open_evaluations(0, None) as fold:
+        for record in every:
+            await fold.deliver([record])
+    _, stage = await restarted(log)
+    async with stage.open_evaluations(0, None) as fold:
+        for record in every[:200]:
+            await fold.deliver([record])
+        needed = fold.low_watermark
+    assert needed is not None
+    assert 180 < needed <= 190, "ten are listed, and less than a minute is not stored"
+    view, stage = await restarted(log)
+    async with stage.open_evaluations(0, None) as fold:
+        await fold.replay(every[needed:200])
+        for record in every[200:]:
+            await fold.deliver([record])
+    end = 300 * 5.0
+    for name in ("1h", "6h", "24h", "7d"):
+        after, expected = whole(view, end, name), whole(unbroken, end, name)
+        assert after.scores == expected.scores == 300
+        assert (after.w, after.wy) == pytest.approx((expected.w, expected.wy))
+        assert after.mean == pytest.approx(expected.mean, abs=1e-9)
+        if talk == 1:
+            assert after.error == pytest.approx(expected.error, abs=1e-9)
+            assert after.conversations == expected.conversations
+
+
+async def test_a_partition_that_is_opened_again_is_not_counted_twice() -> None:
+    every = records(30)
+    view, stage = await restarted(MemoryLog("history", 1))
+    for _ in range(2):
+        async with stage.open_evaluations(0, None) as fold:
+            await fold.replay(every)
+    assert whole(view, 150.0).scores == 30
+
+
+async def test_a_log_that_was_made_again_is_counted_from_its_begin() -> None:
+    every, log = records(40), MemoryLog("history", 1)
+    _, stage = await restarted(log)
+    async with stage.open_evaluations(0, None) as fold:
+        await fold.deliver(every)
+    view, stage = await restarted(log)
+    before = whole(view, 200.0).scores
+    view.end_at(0, 5)
+    async with stage.open_evaluations(0, None) as fold:
+        await fold.deliver(every[:5])
+    assert whole(view, 200.0).scores == before + 5
+
+
+async def test_yesterday_and_a_week_ago_are_there_and_no_more_than_that() -> None:
+    view, stage = await restarted(MemoryLog("history", 1))
+    async with stage.open_evaluations(0, None) as fold:
+        for number, days in enumerate((8.0, 7.0, 1.0, 0.0)):
+            made = evaluation(number, -days * 86400.0)
+            await fold.deliver([StoredRecord(0, number, NOW - days * 86400.0, b"k", evaluation_to_json(made))])
+    [series] = view.score_series.values()
+    found = {days: series.earlier("1h", NOW + 600.0, days * 86400.0) for days in (1, 2, 7)}
+    assert {days: each.across_columns.scores for days, each in found.items() if each} == {1: 1, 2: 0, 7: 1}
+    assert series.earlier("5m", NOW, 86400.0) is None
+    assert series.earlier("7d", NOW, 86400.0) is None
+
+
+async def test_a_day_is_small_whatever_the_traffic() -> None:
+    """Two evaluations a second, weighted, of conversations of three turns: the sums are as long as numbers come."""
+    log, size = MemoryLog("history", 1), 0
+    _, stage = await restarted(log)
+    minutes = 30
+    async with stage.open_evaluations(0, None) as fold:
+        for number in range(minutes * 120):
+            made = replace(
+                evaluation(number, number / 2, f"c{number // 3}"),
+                sampling=Sampling(probability=0.07 + number % 11 / 100, stratum="all"),
+                cost_usd=0.00123,
+                usage=Usage(calls=1, input_tokens=731, output_tokens=97),
+            )
+            await fold.deliver([StoredRecord(0, number, NOW + number / 2, b"k", evaluation_to_json(made))])
+    async for batch in log.read(0, 0):
+        size += sum(len(each.value) for each in batch)
+    assert 200_000 < size / minutes * 1440 < 800_000, "bytes a day of one evaluator of one monitor"
+    print(f"{size / minutes * 1440:,.0f} bytes a day")
