@@ -2,7 +2,7 @@
 
 Images and containers are in a store of their own, which is removed at the end; EVALSTREAM_TEST_IMAGES names a folder to
 keep them in, so that the next build is quick. The base stands in for the official one of
-Python: Debian's, with Debian's Python.
+Python: Debian's, with Debian's Python, and with systemd, which starts in it as on a machine.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,15 +22,14 @@ from typing import Any
 import pytest
 from tools import DEPLOY, ROOT
 
-BASE = ROOT / ".cache" / "image" / "bookworm.tar"
+BASE = ROOT / ".cache" / "image" / "base.tar"
 """Stored between runs; remove it to have it made from Debian's present packages."""
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 NEEDED = ("podman", "runc", "mmdebstrap")
-RIGHTS = (
-    "--network=host", "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--health-interval=disable",
-    "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096",
-)  # fmt: skip
-"""As the chart's pods have them; health is asked by the tests. Limits that nobody has to raise."""
+HERE = ("--network=host", "--health-interval=disable", "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096")
+"""Health is asked by the tests. The limits are some that nobody has to raise."""
+RIGHTS = (*HERE, "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")
+"""As the chart's pods have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,15 @@ class Container:
         """SIGTERM, after `within` seconds SIGKILL; the exit status (137 for one that was killed)."""
         self.store.did("stop", f"--time={within}", self.name)
         return int(self.store.did("inspect", "--format={{.State.ExitCode}}", self.name))
+
+    def asked(self, *command: str) -> str:
+        """What a command in it prints, whether it fails or not."""
+        done = self.store.podman("exec", self.name, *command)
+        return (done.stdout + done.stderr).strip()
+
+    def did(self, *command: str) -> str:
+        """What a command in it prints; that it fails is a failure."""
+        return self.store.did("exec", self.name, *command)
 
     def log(self) -> str:
         """What it wrote."""
@@ -106,11 +115,33 @@ class Store:
     @contextmanager
     def running(self, *arguments: str, options: Sequence[str] = ()) -> Iterator[Container]:
         """Start the image as it starts by itself."""
-        container = Container(self, self.did("run", "--detach", *RIGHTS, *options, self.image, *arguments))
+        yield from self._detached(*RIGHTS, *options, self.image, *arguments)
+
+    @contextmanager
+    def machine(self, *options: str) -> Iterator[Container]:
+        """A machine that systemd has started, with evalstream where the documents install it."""
+        image = f"--mount=type=image,source={self.image},destination=/image"
+        rights = ("--privileged", "--systemd=always", "--stop-signal=RTMIN+3")
+        for container in self._detached(
+            *HERE, *rights, image, *options, "localhost/python:test", "/lib/systemd/systemd"
+        ):
+            _wait_until_started(container)
+            container.did("ln", "-s", "/image/opt/evalstream", "/opt/evalstream")
+            yield container
+
+    def _detached(self, *arguments: str) -> Iterator[Container]:
+        container = Container(self, self.did("run", "--detach", *arguments))
         try:
             yield container
         finally:
             self.podman("rm", "--force", "--time=0", "--volumes", container.name)
+
+
+def _wait_until_started(machine: Container) -> None:
+    give_up_at = time.monotonic() + 90
+    while (said := machine.asked("systemctl", "is-system-running")) not in ("running", "degraded"):
+        assert time.monotonic() < give_up_at, said
+        time.sleep(0.5)
 
 
 @contextmanager
@@ -137,7 +168,7 @@ def _make_base() -> None:
     half = BASE.with_suffix(f".{os.getpid()}.tar")
     done = subprocess.run(
         [
-            "mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--include=python3,python3-venv,ca-certificates",
+            "mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--include=python3,python3-venv,ca-certificates,systemd",
             f"--customize-hook=copy-in {CERTIFICATES} {Path(CERTIFICATES).parent}",
             "bookworm", str(half),
         ],

@@ -118,6 +118,7 @@ async def test_a_span_becomes_a_score_on_a_read_only_root_without_rights(image: 
         otlp, metrics, options = _configured(tmp_path, judge)
         with image.running(options=(*options, f"--user={user}")) as container:
             await _until_healthy(container)
+            await _until_answered(metrics.replace("/metrics", "/readyz"), container)
             await asyncio.to_thread(_send, otlp)
             await _until_scored(metrics)
             begun = time.monotonic()
@@ -190,12 +191,51 @@ async def _until_answered(url: str, container: Container) -> None:
         raise AssertionError(f"{url}: {container.log()}") from None
 
 
+async def test_the_unit_starts_reloads_starts_again_and_stops(image: Store, tmp_path: Path):
+    """By a real systemd, with all that the unit forbids."""
+    async with serve_judge() as judge:
+        otlp, metrics, options = _configured(tmp_path, judge, log={"kind": "sqlite", "path": "evalstream.db"})
+        unit = f"--volume={DEPLOY / 'systemd' / 'evalstream.service'}:/etc/systemd/system/evalstream.service:ro"
+        with image.machine(unit, options[0]) as machine:
+            readyz = metrics.replace("/metrics", "/readyz")
+            try:
+                await asyncio.to_thread(machine.did, "systemctl", "start", "evalstream")
+                await _until_answered(readyz, machine)
+                await asyncio.to_thread(_send, otlp)
+                await _until_scored(metrics)
+                before = _state(machine, "MainPID", "NRestarts")
+                machine.did("systemctl", "reload", "evalstream")
+                await _until_answered(readyz, machine)
+                assert _state(machine, "MainPID", "NRestarts") == before
+                machine.did("systemctl", "kill", "--signal=KILL", "evalstream")
+                async with asyncio.timeout(60):
+                    while _state(machine, "NRestarts") != {"NRestarts": "1"}:
+                        await asyncio.sleep(0.5)
+                await _until_answered(readyz, machine)
+                await asyncio.to_thread(machine.did, "systemctl", "stop", "evalstream")
+                assert _state(machine, "Result", "ExecMainStatus") == {"Result": "success", "ExecMainStatus": "0"}
+            except (AssertionError, TimeoutError):
+                pytest.fail(_journal(machine)[-5000:])
+            written = machine.did("find", "/var/lib/private/evalstream", "-name", "*.db")
+            assert written == "/var/lib/private/evalstream/evalstream.db"
+
+
+def _state(machine: Container, *names: str) -> dict[str, str]:
+    lines = machine.did("systemctl", "show", f"--property={','.join(names)}", "evalstream").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def _journal(machine: Container) -> str:
+    return machine.did("journalctl", "--unit=evalstream", "--no-pager", "--output=cat")
+
+
 async def test_sigterm_ends_it_within_its_grace_while_a_judge_hangs(image: Store, tmp_path: Path):
     judge = StandInJudge(Faults(hang=True))
     async with serve_judge(judge) as url:
-        otlp, _, options = _configured(tmp_path, url, evaluate={"shutdown_grace": "2s"})
+        otlp, metrics, options = _configured(tmp_path, url, evaluate={"shutdown_grace": "2s"})
         with image.running(options=options) as container:
             await _until_healthy(container)
+            await _until_answered(metrics.replace("/metrics", "/readyz"), container)
             await asyncio.to_thread(_send, otlp)
             async with asyncio.timeout(60):
                 while not judge.calls:
