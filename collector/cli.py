@@ -644,12 +644,13 @@ def calibrate(
     ] = 0.9,
     plot: Annotated[Path | None, typer.Option(help="Write a scatter plot as SVG.", readable=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    random: Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")] = False,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
     from collector.commands.calibrate import CalibrateOptions
     from collector.commands.calibrate import calibrate as calibrate_labels
 
-    options = CalibrateOptions(labels=labels, evaluator=evaluator, target=target, plot=plot, json=json)
+    options = CalibrateOptions(labels=labels, evaluator=evaluator, target=target, plot=plot, json=json, random=random)
     print(calibrate_labels(_load(config), options), end="")
 
 

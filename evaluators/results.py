@@ -188,10 +188,11 @@ class Label:
     `opinion` is about the judge's verdict, `score` the person's own on [0, 1]; at least one of them or a `note` is
     there. `judge_score` and `judge_passed` are None where the judge gave none. Of several labels of one evaluation by
     one person (`given_by`, None where nobody said who) the one with the latest `given_at` counts. `sampling` is how
-    the labelled subject came to be judged.
+    the labelled subject came to be judged; `label_probability` is the one with which its evaluation was then
+    drawn to be labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean.
 
     Raises:
-        ValueError: there is nothing in it, or `score` is outside [0, 1].
+        ValueError: there is nothing in it, or `score` or `label_probability` is out of range.
     """
 
     label_id: str
@@ -208,10 +209,13 @@ class Label:
     judge_passed: bool | None = None
     judge: JudgeStamp | None = None
     sampling: Sampling = Sampling()
+    label_probability: float | None = None
     given_by: str | None = None
     given_at: datetime
 
     def __post_init__(self) -> None:
+        if self.label_probability is not None and not 0.0 < self.label_probability <= 1.0:
+            raise ValueError(f"a probability lies in (0, 1], not {self.label_probability!r}")
         if self.opinion is None and self.score is None and not self.note:
             raise ValueError("a label says agree or disagree, gives a score, or has a note")
         if self.score is not None and not 0.0 <= self.score <= 1.0:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
-from collector.calibration.correction import WeightedScore
+from collector.calibration.correction import LabelledScore, WeightedScore
 from collector.errors import ConfigError
 from collector.wording import plural
 
@@ -24,7 +24,8 @@ def _as_boolean(value: object) -> object:
 class LabelRow(BaseModel):
     """A line of a label file. `human` is a number on 0..1, true or false, or pass and fail.
 
-    Without `score` the judge's is looked up by `evaluation_id`, or by `turn_id` and evaluator.
+    Without `score` the judge's is looked up by `evaluation_id`, or by `turn_id` and evaluator. `label_probability` is
+    the one with which the evaluation was drawn to be labelled; without it, somebody picked it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -34,6 +35,7 @@ class LabelRow(BaseModel):
     evaluation_id: str | None = None
     turn_id: str | None = None
     segment: str = "all"
+    label_probability: Annotated[float, Field(gt=0, le=1)] | None = None
 
     def human_score(self, *, lower_is_better: bool) -> float:
         """The person's score in the sense of the evaluator's: good is 0 where lower is better."""
@@ -42,12 +44,21 @@ class LabelRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class HumanLabel:
-    """A judge's score and a person's for the same thing, both on 0..1; `weight` is 1 / its sampling probability."""
+    """A judge's score and a person's for the same thing, both on 0..1.
+
+    `weight` is 1 / its sampling probability, `probability` the one with which it was then drawn to be labelled, None
+    if somebody picked it. What was picked says how judge and people agree there, and nothing about the mean.
+    """
 
     judge: float
     human: float
     segment: str
     weight: float = 1.0
+    probability: float | None = None
+
+    def weighted(self) -> LabelledScore:
+        """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""
+        return LabelledScore(self.judge, self.human, self.weight / (self.probability or 1.0))
 
 
 def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_better: bool = False) -> list[HumanLabel]:
@@ -58,7 +69,13 @@ def read_labels(path: Path, scores: Mapping[str, WeightedScore], *, lower_is_bet
     """
     rows = list(_rows(path))
     labels = [
-        HumanLabel(judged.score, row.human_score(lower_is_better=lower_is_better), row.segment, judged.weight)
+        HumanLabel(
+            judged.score,
+            row.human_score(lower_is_better=lower_is_better),
+            row.segment,
+            judged.weight,
+            row.label_probability,
+        )
         for row in rows
         if (judged := _judged(row, scores)) is not None
     ]

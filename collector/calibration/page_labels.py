@@ -44,6 +44,7 @@ class _PersonLabel:
     human: float | None
     monitor: str
     weight: float
+    probability: float | None
 
 
 class LabelIndex:
@@ -73,7 +74,12 @@ class LabelIndex:
         if known is None or known.labelled_at <= label.given_at.timestamp():
             human = human_of(label, lower_is_better=label.evaluator in self._lower)
             people[label.given_by] = _PersonLabel(
-                label.given_at.timestamp(), label.judge_score, human, label.monitor, 1.0 / label.sampling.probability
+                label.given_at.timestamp(),
+                label.judge_score,
+                human,
+                label.monitor,
+                1.0 / label.sampling.probability,
+                label.label_probability,
             )
         if len(evaluations) > self._most:
             del evaluations[next(iter(evaluations))]
@@ -86,7 +92,8 @@ class LabelIndex:
             usable = [each for each in people.values() if each.human is not None]
             if usable:
                 human = fmean(each.human for each in usable if each.human is not None)
-                labels.append(HumanLabel(usable[0].judge, human, usable[0].monitor, usable[0].weight))
+                probability = next((each.probability for each in usable if each.probability is not None), None)
+                labels.append(HumanLabel(usable[0].judge, human, usable[0].monitor, usable[0].weight, probability))
         return labels
 
     def others(self, version: Version) -> int:

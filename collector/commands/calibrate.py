@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from collector.calibration.agreement import ScorePair
-from collector.calibration.correction import Estimate, LabelledScore, WeightedScore, corrected, weighted_mean
+from collector.calibration.correction import Estimate, WeightedScore, corrected, weighted_mean
 from collector.calibration.labels import HumanLabel, read_labels
 from collector.calibration.measures import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
@@ -34,7 +34,8 @@ from evaluators.results import Evaluation
 class CalibrateOptions:
     """The command's options. `target` is the share of bad answers that the suggested threshold should fail.
 
-    Without a file the `labels` are those of the page.
+    Without a file the `labels` are those of the page. With `random`, labels that do not say how they were drawn are a
+    random draw with equal chances.
     """
 
     labels: Path | None
@@ -42,6 +43,7 @@ class CalibrateOptions:
     target: float = 0.9
     plot: Path | None = None
     json: bool = False
+    random: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def calibrate(config: Config, options: CalibrateOptions) -> str:
     else:
         scores = {name: each.judged for each in ledger.scored for name in each.names}
         labels, notes = read_labels(options.labels, scores, lower_is_better=scale.lower_is_better), ()
+    if options.random:
+        labels = [each if each.probability else replace(each, probability=1.0) for each in labels]
     if ledger.others:
         notes = (
             *notes,
@@ -144,8 +148,7 @@ def _page_labels(version: Version, ledger: _Ledger) -> tuple[list[HumanLabel], t
         raise ConfigError(
             f"the page has no labels of {evaluator}{unused}; label some evaluations there, or name a file of labels"
         )
-    chosen = "The corrected mean holds only if the evaluations to label were chosen at random."
-    return labels, (chosen, older) if others else (chosen,)
+    return labels, (older,) if others else ()
 
 
 def calibration(
@@ -157,6 +160,7 @@ def calibration(
 ) -> Calibration:
     """The figures; `ledger` holds all scores of the traffic that the labels were drawn from."""
     pairs = _pairs(labels)
+    at_random = [label for label in labels if label.probability is not None]
     segments = sorted({label.segment for label in labels})
     agreements = [agreement("all", pairs, scale)]
     if len(segments) > 1:
@@ -170,8 +174,19 @@ def calibration(
         fitting_threshold=scale.threshold_for(pairs, options.target),
         target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
-        corrected_mean=corrected(_labelled(labels), ledger) if len(pairs) >= FEWEST else None,
-        notes=notes,
+        corrected_mean=corrected([each.weighted() for each in at_random], ledger) if len(at_random) >= FEWEST else None,
+        notes=(*notes, *_notes_on_draw(labels, at_random)),
+    )
+
+
+def _notes_on_draw(labels: Sequence[HumanLabel], at_random: Sequence[HumanLabel]) -> Iterator[str]:
+    picked = len(labels) - len(at_random)
+    if not picked:
+        return
+    what = "No corrected mean" if len(at_random) < FEWEST else "Not in the corrected mean"
+    yield (
+        f"{what}: {plural(picked, 'label')} do not say how they were drawn, and what somebody picks says nothing about "
+        "the mean. If they are a random draw, say so with --random, or with label_probability in each line."
     )
 
 
@@ -184,10 +199,6 @@ def _write(path: Path, picture: str) -> None:
 
 def _pairs(labels: Sequence[HumanLabel]) -> list[ScorePair]:
     return [(label.judge, label.human) for label in labels]
-
-
-def _labelled(labels: Sequence[HumanLabel]) -> list[LabelledScore]:
-    return [LabelledScore(label.judge, label.human, label.weight) for label in labels]
 
 
 def as_json(result: Calibration) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from random import Random
+from statistics import fmean
 
 from evaluation_samples import label, scored
 
+from collector.calibration.correction import WeightedScore, corrected
+from collector.calibration.labels import HumanLabel
 from collector.commands.calibrate import CalibrateOptions, calibrate
 from collector.config.loading import Config, check
 from collector.logs.log import Record
@@ -52,7 +56,54 @@ def test_means_are_weighted_and_of_the_configured_version_alone(tmp_path: Path) 
         if given is not None:
             lines = [{"human": each.score, "evaluation_id": each.evaluation_id} for each in labels]
             given.write_text("\n".join(map(json.dumps, lines)))
-        found = json.loads(calibrate(of, CalibrateOptions(labels=given, evaluator="helpful", json=True)))
+        found = json.loads(calibrate(of, CalibrateOptions(labels=given, evaluator="helpful", json=True, random=True)))
         assert found["raw_mean"] == 0.8, "20 good ones stand for 80, 20 bad ones for themselves"
         assert abs(found["corrected_mean"]["mean"] - 0.8) < 1e-9
         assert "Not used: 7 scores of other versions of helpful or other judges." in found["notes"]
+
+
+def test_what_somebody_picked_never_enters_a_mean(tmp_path: Path) -> None:
+    of = config(tmp_path)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    scores = [scored(n, **names, score=n / 40) for n in range(40)]
+    worst = [
+        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, judge_score=each.score, score=0.0)
+        for n, each in enumerate(scores[:20])
+    ]
+    drawn = [
+        label(**names, label_id=f"{n:032x}", evaluation_id=each.evaluation_id, judge_score=each.score,
+              score=each.score, label_probability=0.5)
+        for n, each in enumerate(scores[1::2], 100)
+    ]  # fmt: skip
+    asyncio.run(fill(of, scores, worst))
+    found = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))
+    assert found["corrected_mean"] is None
+    assert found["segments"][0]["labels"] == 20, "they do say how judge and people agree"
+    assert "No corrected mean: 20 labels do not say how they were drawn" in found["notes"][-1]
+    asyncio.run(fill(of, [], drawn))
+    found = json.loads(calibrate(of, CalibrateOptions(labels=None, evaluator="helpful", json=True)))
+    assert abs(found["corrected_mean"]["mean"] - 0.4875) < 0.02, "of the drawn ones alone"
+    assert "Not in the corrected mean: 10 labels" in found["notes"][-1], "10 of the worst are among the drawn ones"
+
+
+def test_drawn_labels_give_an_unbiased_mean_that_its_interval_covers() -> None:
+    """400 samples: judge biased by 0.15, weights 1 to 4, every label drawn with a probability of its own."""
+    chance = Random(7)
+    errors: list[float] = []
+    covered = 0
+    for _ in range(400):
+        population = [min(1.0, max(0.0, chance.gauss(0.6, 0.25))) for _ in range(3000)]
+        truth = fmean(population)
+        sample = [(each, 1.0 + 3.0 * (each > 0.6)) for each in population]
+        judged = [(each, weight) for each, weight in sample if chance.random() < 1 / weight]
+        scores = [(WeightedScore(min(1.0, each + chance.gauss(0.15, 0.1)), weight), each) for each, weight in judged]
+        labels = [
+            HumanLabel(judge.score, human, "all", judge.weight, drawn)
+            for judge, human in scores
+            if chance.random() < (drawn := 0.3 if judge.score < 0.5 else 0.1)
+        ]
+        found = corrected([each.weighted() for each in labels], [judge for judge, _ in scores])
+        errors.append(found.mean - truth)
+        covered += abs(found.mean - truth) <= 1.96 * found.error
+    assert abs(fmean(errors)) < 0.005
+    assert 0.92 <= covered / 400 <= 0.98
