@@ -17,6 +17,9 @@ DIALECTS = "evalstream.dialects"
 EXPORTERS = "evalstream.exporters"
 REDACTORS = "evalstream.redactors"
 
+CONVERSATIONAL = "conversational_"
+"""Begins the name of a kind that does for conversations what another one does for turns."""
+
 _THINGS = {EVALUATORS: "evaluator kind", DIALECTS: "dialect", EXPORTERS: "exporter", REDACTORS: "redactor"}
 
 
@@ -40,12 +43,23 @@ def load(group: str, name: str) -> Any:
         raise ConfigError(f"the plug-in {name!r} ({points[0].value}) cannot be loaded: {error}") from error
 
 
-def evaluator_class(kind: str) -> type[Evaluator[Any]]:
+def evaluator_class(kind: str, scope: object = None) -> type[Evaluator[Any]]:
     """The evaluator of a kind: the name of an entry point, or `module:Class`.
 
+    A `scope` chooses between two of one name: `prompt` of conversations is `conversational_prompt`.
+
     Raises:
-        ConfigError: there is none, or it is not an evaluator.
+        ConfigError: there is none, it is not an evaluator, or it scores something else.
     """
+    if scope == "conversation" and f"{CONVERSATIONAL}{kind}" in names(EVALUATORS):
+        kind = f"{CONVERSATIONAL}{kind}"
+    loaded = _evaluator_class(kind)
+    if scope not in (None, loaded.scope):
+        raise ConfigError(f"{kind} scores a {loaded.scope}, so scope cannot be {scope!r}; remove the key scope")
+    return loaded
+
+
+def _evaluator_class(kind: str) -> type[Evaluator[Any]]:
     loaded: Any = _import(kind) if ":" in kind else load(EVALUATORS, kind)
     if not (isinstance(loaded, type) and issubclass(loaded, Evaluator)):
         raise ConfigError(f"{kind!r} is not an evaluator; write a class derived from evaluators.Evaluator")

@@ -77,7 +77,13 @@ def _common_rows() -> Iterator[Row]:
     kinds = "the name of a kind, or `module:Class`"
     yield Row("**kind**", "text", "", f"How it scores: {kinds}.")
     yield Row("judge", "text", "the only one", "Which of `judges` or `juries` answers; for kinds that ask one.")
-    field = plugins.evaluator_class("g_eval").model_fields["threshold"]
+    yield Row(
+        "scope",
+        "`turn`, `conversation`",
+        "the kind's own",
+        "What it scores: `conversation` makes `conversational_prompt` of `prompt`, and so on.",
+    )
+    field = plugins.evaluator_class("toxicity").model_fields["threshold"]
     yield _row("threshold", field)
 
 

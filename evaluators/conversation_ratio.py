@@ -13,8 +13,8 @@ from evaluators.identity import conversation_id_of
 from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, extract_items, score_ratio
 from evaluators.judge import Judge
 from evaluators.results import Score
-from evaluators.transcript import ConversationSettings, Transcript, build_transcript, build_windows
-from evaluators.windows import split
+from evaluators.transcript import ConversationSettings, Transcript, build_windows
+from evaluators.windows import draw_windows, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,11 @@ class ConversationRatioSpec:
         `companions` are shown with the turns; `values` fill placeholders of the template with the configuration's text.
         """
         if self.extracts_items:
-            transcript = build_transcript(case, self.extra_fields, settings)
-            windows = await self._extracted(_window(transcript, companions or {}), judge)
+            windows, read = await self._extracted(case, judge, settings, companions or {})
         else:
             transcripts = build_windows(case, self.extra_fields, settings, self._has, self.lookback)
-            windows = [_window(each, companions or {}) for each in transcripts]
-            transcript = transcripts[0]
-            if not transcript.judged:
+            windows, read = [_window(each, companions or {}) for each in transcripts], {}
+            if not transcripts[0].judged:
                 raise NotApplicable(f"missing_field: {', '.join(f'turns.{name}' for name in self.required_fields)}")
         score = await score_ratio(
             judge,
@@ -71,18 +69,38 @@ class ConversationRatioSpec:
             max_windows=settings.max_windows,
             seed=conversation_id_of(case),
         )
-        if not self.extracts_items or not transcript.omitted:
-            return score
-        return replace(score, details={**score.details, "turns_left_out": transcript.omitted})
+        return replace(score, details={**score.details, **read}) if read else score
 
-    async def _extracted(self, whole: ItemWindow, judge: Judge) -> Sequence[ItemWindow]:
-        [material] = whole.materials
-        items = await extract_items(judge, f"{self.name}_items.txt", material)
-        runs = split([0] * len(items), 0)
-        return [replace(whole, items=items[run.start : run.stop]) for run in runs]
+    async def _extracted(
+        self, case: Conversation, judge: Judge, settings: ConversationSettings, companions: Mapping[str, Json]
+    ) -> tuple[Sequence[ItemWindow], Mapping[str, Json]]:
+        """The items with what they are judged with, and how many of the windows were read, if not one was enough.
+
+        A long conversation is taken apart window by window. The items of each get their verdicts with the turns that
+        they come from and those after them in view, up to the last: what was wanted early may be met late.
+        """
+        transcripts = build_windows(case, self.extra_fields, settings, _is_complete, ahead=True)
+        sample = draw_windows(
+            [len(each.judged) for each in transcripts], settings.max_windows, conversation_id_of(case)
+        )
+        windows: list[ItemWindow] = []
+        for at in sample.judged:
+            transcript = transcripts[at]
+            own = transcript.core if len(transcripts) > 1 else transcript
+            material: Mapping[str, Json] = {"turns": own.content, **companions}
+            items = await extract_items(judge, f"{self.name}_items.txt", material)
+            whole = _window(transcript, companions)
+            windows += [replace(whole, items=items[run.start : run.stop]) for run in split([0] * len(items), 0)]
+        if len(transcripts) == 1:
+            return windows, {"turns_left_out": transcripts[0].omitted} if transcripts[0].omitted else {}
+        return windows, {"read": {"of": len(transcripts), "windows": len(sample.judged)}, **sample.details}
 
     def _has(self, turn: Turn) -> bool:
         return turn.incomplete is None and all(getattr(turn, name) for name in self.required_fields)
+
+
+def _is_complete(turn: Turn) -> bool:
+    return turn.incomplete is None
 
 
 def _window(transcript: Transcript, companions: Mapping[str, Json]) -> ItemWindow:

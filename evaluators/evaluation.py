@@ -227,7 +227,7 @@ def _labelled(evaluator: Evaluator[Any], outcome: AnyOutcome) -> AnyOutcome:
     """A score with a label by its threshold, unless it has one of its own; anything else as it is."""
     if not isinstance(outcome, Score) or outcome.label is not None:
         return outcome
-    passed = evaluator.passed(outcome.value)
+    passed = evaluator.verdict(outcome)
     return outcome if passed is None else replace(outcome, label="pass" if passed else "fail")
 
 

@@ -58,7 +58,7 @@ def _outcome(evaluator: Evaluator[Any], result: Result) -> dict[str, Any]:
                 "outcome": "scored",
                 "score": score.value,
                 "label": score.label,
-                "passed": evaluator.passed(score.value),
+                "passed": evaluator.verdict(score),
                 "explanation": score.explanation,
                 "method": score.method,
                 "raw_score": score.raw_score,

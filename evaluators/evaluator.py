@@ -74,8 +74,13 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
     def version(self) -> str:
         """12 hex digits of SHA-256 over kind, definition and prompts: it changes when scores may."""
         definition = self.model_dump(mode="json", exclude={*self.cosmetic, *self._unused()})
-        parts = [self.kind, self.calculation, definition, [load(name) for name in self.prompts]]
+        parts = [self.kind, self.calculation, definition, [load(name) for name in self.templates]]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The templates that this definition uses: `prompts`, and those of fields added later where these are set."""
+        return self.prompts
 
     @property
     def calculation(self) -> int:
@@ -99,6 +104,15 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
             EvaluationError: there is no score, and why.
             NotApplicable: the case lacks what is needed.
         """
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels that its scores may have; () where these are pass and fail alone."""
+        return ()
+
+    def verdict(self, score: Score) -> bool | None:
+        """Whether a score passes; None where nothing says so."""
+        return self.passed(score.value)
 
     def passed(self, score: float) -> bool | None:
         """Whether the score meets the threshold; None without one."""

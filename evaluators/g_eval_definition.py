@@ -29,6 +29,9 @@ class GEvalDefinition(Rating):
     evaluation_steps: tuple[NonBlank, ...] | None = Field(
         default=None, min_length=1, description="The steps that the judge follows, instead of criteria."
     )
+    threshold: float | None = Field(
+        default=0.5, ge=0.0, le=1.0, description="A score passes at this value, on 0..1; null for no verdict."
+    )
     description: str | None = Field(default=None, description="A note for people; it never reaches the judge.")
 
     @model_validator(mode="after")

@@ -172,6 +172,20 @@ def cut(text: str, longest: int) -> str:
     return f"{text[:half]} [… {len(text) - 2 * half} characters left out …] {text[-half:]}"
 
 
+def split_text(text: str, longest: int) -> list[str]:
+    """A text in pieces of at most `longest` characters that make it up, each ending at white space where it can."""
+    pieces: list[str] = []
+    start = 0
+    while len(text) - start > longest:
+        end = start + longest
+        # half a piece at least, so that a text without white space makes no more than twice as many
+        space = max(text.rfind(mark, start + longest // 2, end) for mark in ("\n", ". ", " "))
+        end = space + 1 if space >= 0 else end
+        pieces.append(text[start:end])
+        start = end
+    return [*pieces, text[start:]]
+
+
 def _cut_list(items: list[Json], longest: int) -> list[Json]:
     """As many items as fit from the start and from the end by turns, with a mark between them."""
     sizes = [size_of(item) for item in items]

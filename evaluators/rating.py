@@ -22,13 +22,14 @@ NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Chosen = TypeVar("Chosen", bound=str)
 
 
-def _each_once(names: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
+def each_once(names: tuple[Chosen, ...]) -> tuple[Chosen, ...]:
+    """The names, refused where one of them is there twice."""
     if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
         raise ValueError(f"{twice} is named twice")
     return names
 
 
-UniqueNames = Annotated[tuple[Chosen, ...], Field(min_length=1), AfterValidator(_each_once)]
+UniqueNames = Annotated[tuple[Chosen, ...], Field(min_length=1), AfterValidator(each_once)]
 """One or more of a set of names, none of them twice."""
 
 RATING_PROMPTS = ("rating.txt", "rating_strict.txt")

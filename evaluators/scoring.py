@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from evaluators.cases import Json
 from evaluators.errors import MethodUnavailable
@@ -52,6 +52,14 @@ async def ask_score(
     if mode == "auto" and n_samples is not None and n_samples > 1:
         return await _sampled(judge, prompt, scale, n_samples - 1, [answer])
     return weighted or _single(answer, scale)
+
+
+def weighed_mean(answer: Answer[Any], scale: Scale, field: str) -> float | None:
+    """The mean that the judge's token probabilities give one field of an answer; None where they cannot be trusted."""
+    weighed = score_distribution(answer.text, answer.tokens, scale, field)
+    if weighed is None or weighed.kept_mass < MIN_SCALE_MASS or weighed.leaves_out_decades(scale):
+        return None
+    return weighed.mean
 
 
 def _single(answer: Answer[RatedReply], scale: Scale) -> Score:

@@ -72,6 +72,12 @@ class Transcript:
         return self.length - len(self.turns)
 
     @property
+    def core(self) -> Transcript:
+        """Only the turns that are judged with it."""
+        numbers = set(self.judged)
+        return replace(self, turns=[each for each in self.turns if each[0] in numbers])
+
+    @property
     def content(self) -> list[Json]:
         """The turns in order, with a mark wherever some were left out."""
         contents: list[Json] = []
@@ -119,11 +125,13 @@ def build_windows(
     settings: TranscriptSettings,
     is_judged: Callable[[Turn], bool],
     lookback: int | None = None,
+    *,
+    ahead: bool = False,
 ) -> Sequence[Transcript]:
     """What the judge is shown of a conversation to judge some of its turns: one transcript if they fit into it.
 
     Else several, each with the turns that it is about and those before them, at most `lookback`, as far as the token
-    budget goes: the nearest and the first.
+    budget goes: the nearest and the first. With `ahead` those after them instead: the nearest and the last.
 
     Raises:
         NotApplicable: the conversation has no turn.
@@ -139,10 +147,12 @@ def build_windows(
     windows: list[Transcript] = []
     for run in split_evenly(stretches, budget * _OWN_SHARE // 100):
         core = range(judged[run.start], judged[run.stop - 1] + 1)
-        before = range(0 if lookback is None else max(0, core.start - lookback), core.start)
-        head, tail = fit_both_ends([sizes[at] for at in before], budget - sum(sizes[at] for at in core))
-        window = _transcript(turns, cut, (*before[:head], *before[len(before) - tail :], *core))
-        lost = head + tail < len(before) or any(at in cut for at in core)
+        around = range(0 if lookback is None else max(0, core.start - lookback), core.start)
+        if ahead:
+            around = range(core.stop, len(turns))
+        head, tail = fit_both_ends([sizes[at] for at in around], budget - sum(sizes[at] for at in core))
+        window = _transcript(turns, cut, sorted((*around[:head], *around[len(around) - tail :], *core)))
+        lost = head + tail < len(around) or any(at in cut for at in core)
         windows.append(replace(window, truncated=lost, judged=[at + 1 for at in judged[run.start : run.stop]]))
     return windows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from evaluators.cases import Json, Turn
@@ -11,10 +11,10 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
 from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, extract_items, score_ratio
 from evaluators.judge import Judge
-from evaluators.judge_input import build_judge_input, cut, longest_field, shorten, size_of
+from evaluators.judge_input import build_judge_input, cut, longest_field, shorten, size_of, split_text
 from evaluators.results import Score
 from evaluators.trivial_answer import is_trivial_answer
-from evaluators.windows import WindowSettings, split, split_evenly
+from evaluators.windows import WindowSettings, draw_windows, split, split_evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TurnRatioSpec:
         long for one question: then each part has its question, and what one of them says decides.
         """
         longest = settings.longest_text
-        items, cut_items = await self._items(case, judge, longest)
+        items, cut_items, read = await self._items(case, judge, settings)
         named = [name for name in self.companion_fields if getattr(case, name) not in (None, ())]
         beside = build_judge_input(case, named, longest)
         parts, cut_parts = _parts(sources or {}, settings)
@@ -69,7 +69,7 @@ class TurnRatioSpec:
             )
             for run in split([size_of(item) for item in items], longest_field(longest))
         ]
-        return await score_ratio(
+        score = await score_ratio(
             judge,
             ratio or self.ratio,
             f"{self.name}_verdicts.txt",
@@ -77,19 +77,40 @@ class TurnRatioSpec:
             max_windows=max(1, settings.max_windows // len(parts)),
             seed=turn_id_of(case),
         )
+        return replace(score, details={**score.details, **read}) if read else score
 
-    async def _items(self, case: Turn, judge: Judge, longest: int) -> tuple[Sequence[Json], bool]:
-        """The items, and whether something was left out for its length."""
+    async def _items(
+        self, case: Turn, judge: Judge, settings: WindowSettings
+    ) -> tuple[Sequence[Json], bool, Mapping[str, Json]]:
+        """The items, whether something was left out for its length, and how much was read, if not all in one question.
+
+        A long text is taken apart piece by piece, each in a question of its own: as many as windows are allowed, and of
+        more a random sample. What is shown beside it is shortened.
+        """
+        longest = settings.longest_text
         if self.list_field is not None:
             texts: Sequence[str] = getattr(case, self.list_field)
             visible = [cut(text, longest) for text in texts]
-            return visible, visible != list(texts)
+            return visible, visible != list(texts), {}
         source = build_judge_input(case, (*self.extract_from, *self.extract_beside), longest)
         texts = [source.content[name] for name in self.extract_from]
         if all(isinstance(text, str) and is_trivial_answer(text) for text in texts):
-            return (), False
+            return (), False, {}
         material = {name: value for name, value in source.content.items() if value}
-        return await extract_items(judge, f"{self.name}_items.txt", material), source.truncated
+        name = self.extract_from[0]
+        pieces = split_text(getattr(case, name) or "", longest)
+        if len(pieces) == 1:
+            items = await extract_items(judge, f"{self.name}_items.txt", material)
+            return items, source.truncated, {}
+        sample = draw_windows([1] * len(pieces), settings.max_windows, turn_id_of(case))
+        items = [
+            item
+            for at in sample.judged
+            for item in await extract_items(judge, f"{self.name}_items.txt", {**material, name: pieces[at]})
+        ]
+        beside = build_judge_input(case, [each for each in source.content if each != name], longest)
+        read: dict[str, Json] = {"pieces": {"of": len(pieces), "read": len(sample.judged)}}
+        return tuple(dict.fromkeys(items)), beside.truncated or not sample.complete, read
 
 
 def _parts(

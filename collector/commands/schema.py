@@ -20,7 +20,9 @@ def schemas() -> str:
 def configuration_schema() -> dict[str, Any]:
     """The schema of the configuration file, with the keys of every evaluator and exporter that is installed."""
     schema = Settings.model_json_schema()
-    schema["properties"]["evaluators"]["additionalProperties"] = {"oneOf": [*map(_evaluator, _kinds())]}
+    schema["properties"]["evaluators"]["additionalProperties"] = {
+        "oneOf": [*map(_evaluator, _kinds()), *filter(None, map(_by_scope, _kinds()))]
+    }
     exporters = {name: plugins.load(plugins.EXPORTERS, name) for name in plugins.names(plugins.EXPORTERS)}
     schema["properties"]["export"]["properties"] = {
         name: _inlined(exporter.Settings.model_json_schema()) for name, exporter in exporters.items()
@@ -35,12 +37,22 @@ def _kinds() -> list[str]:
 def _evaluator(kind: str) -> dict[str, Any]:
     evaluator = plugins.evaluator_class(kind)
     schema = _inlined(evaluator.model_json_schema())
-    properties = {"kind": {"const": kind}, **schema["properties"]}
+    properties = {"kind": {"const": kind}, "scope": {"const": evaluator.scope}, **schema["properties"]}
     del properties["name"]  # the key under `evaluators` is the name
     if evaluator.needs_judge:
         properties["judge"] = {"type": "string", "description": "The name of one of `judges` or `juries`."}
     required = ["kind", *(name for name in schema.get("required", []) if name != "name")]
     return schema | {"properties": properties, "required": required}
+
+
+def _by_scope(kind: str) -> dict[str, Any] | None:
+    """A kind of conversations under the name of the one of turns, where there is one."""
+    of_turns = kind.removeprefix(plugins.CONVERSATIONAL)
+    if of_turns == kind or of_turns not in _kinds():
+        return None
+    schema = _evaluator(kind)
+    properties = {**schema["properties"], "kind": {"const": of_turns}}
+    return schema | {"properties": properties, "required": [*schema["required"], "scope"]}
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:

@@ -32,11 +32,34 @@ BURN_RATES = (
 )
 
 
+class ShareTarget(Section):
+    """How large the share of a label may or must be."""
+
+    at_most: Share | None = Field(default=None, description="Alerts fire where the share is larger.")
+    at_least: Share | None = Field(default=None, description="Alerts fire where the share is smaller.")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.at_most is None) == (self.at_least is None):
+            raise ValueError("write exactly one of at_most and at_least")
+        return self
+
+    @property
+    def share(self) -> float:
+        """The share itself."""
+        return self.at_most or self.at_least or 0.0
+
+
 class MonitorAlertSettings(Section):
     """Targets of a monitor's alerts. Evaluators without one have their threshold as the target."""
 
     targets: dict[str, Mean] = Field(
-        default_factory=dict, description="The mean score that an evaluator must keep; its threshold, if left out."
+        default_factory=dict,
+        description="The mean score that an evaluator must keep; the threshold that it is given, if left out.",
+    )
+    shares: dict[str, dict[str, ShareTarget]] = Field(
+        default_factory=dict[str, dict[str, ShareTarget]],
+        description="Shares of a classifier's labels that alerts require: {outcome: {escalated: {at_most: 0.05}}}.",
     )
     objectives: dict[str, Share] = Field(
         default_factory=dict, description="The ratio of scores that must pass; without it, no burn alert."

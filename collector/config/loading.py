@@ -95,11 +95,11 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
         mistakes.append(f"{where}.kind: is missing; {suggestion('', plugins.names(plugins.EVALUATORS))}")
         return None
     try:
-        cls = plugins.evaluator_class(kind)
+        cls = plugins.evaluator_class(kind, definition.get("scope"))
     except ConfigError as error:
         mistakes.append(f"{where}.kind: {error}")
         return None
-    fields = {key: value for key, value in definition.items() if key not in ("kind", "judge")}
+    fields = {key: value for key, value in definition.items() if key not in ("kind", "judge", "scope")}
     try:
         evaluator = cls.model_validate({"name": name, **fields})
     except ValidationError as error:
@@ -141,6 +141,7 @@ def _monitor_mistakes(
             if each not in names:
                 where = f"monitors.{name}.alerts.{key}"
                 yield f"{where}: {each!r} is not an evaluator of this monitor; {suggestion(each, names)}"
+    yield from _share_mistakes(name, monitor, evaluators)
     for each in monitor.boost.low_score:
         evaluator = evaluators.get(each.evaluator)
         if each.evaluator not in settings.evaluators:
@@ -151,6 +152,21 @@ def _monitor_mistakes(
                 "name an evaluator that scores turns without a judge"
             )
     yield from _budget_mistakes(name, monitor, settings, evaluators)
+
+
+def _share_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
+    names = [use.name for use in monitor.uses]
+    for each, shares in monitor.alerts.shares.items():
+        where = f"monitors.{name}.alerts.shares"
+        if each not in names:
+            yield f"{where}: {each!r} is not an evaluator of this monitor; {suggestion(each, names)}"
+        elif each in evaluators:
+            labels = evaluators[each].evaluator.label_names
+            for label in shares:
+                if not labels:
+                    yield f"{where}.{each}: has no labels of its own; a target of its mean is alerts.targets.{each}"
+                elif label not in labels:
+                    yield f"{where}.{each}: {unknown('label', label, labels)}"
 
 
 def _budget_mistakes(

@@ -19,9 +19,9 @@ A plug-in is a class under the entry-point group `evalstream.exporters`:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -65,7 +65,11 @@ class Exporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredEvaluator:
-    """An evaluator that a monitor uses: whose evaluations will come."""
+    """An evaluator that a monitor uses: whose evaluations will come.
+
+    `labels` are those that they may have, where these are not pass and fail. `watched_labels` are those whose share is
+    watched, each with whether a smaller share is better.
+    """
 
     evaluator: str
     evaluator_version: str
@@ -73,6 +77,8 @@ class MonitoredEvaluator:
     scope: Scope = "turn"
     threshold: float | None = None
     lower_is_better: bool = False
+    labels: tuple[str, ...] = ()
+    watched_labels: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

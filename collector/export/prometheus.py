@@ -10,12 +10,13 @@ from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
-from collector.export.bounded_sums import BoundedSums, Weight
+from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.estimator import EstimatorIncrements
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
+from collector.export.label_shares import label_scores, share_name
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
-from collector.telemetry.registry import Telemetry
+from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import (
     ESTIMATOR_CLIPPED,
     ESTIMATOR_W,
@@ -39,6 +40,8 @@ from collector.telemetry.series import (
     JUDGE_COST,
     JUDGE_MODEL_CHANGES,
     JUDGE_TOKENS,
+    LABEL_WEIGHT,
+    LABELS,
     LAST_SUCCESS,
     SAMPLING_PROBABILITY,
     SCORE,
@@ -108,10 +111,11 @@ class PrometheusExporter:
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
         for each in context.evaluators:
             _reserve_labels(context.telemetry, each)
-            better = "lower" if each.lower_is_better else "higher"
-            info = (each.evaluator, each.evaluator_version, each.monitor, each.scope, better)
-            context.telemetry.gauge(EVALUATOR_INFO, *info).set(1)
+            _describe(context.telemetry, each, each.evaluator, lower=each.lower_is_better)
+            for label, lower in each.watched_labels.items():
+                _describe(context.telemetry, each, share_name(each.evaluator, label), lower=lower)
         self._evaluators = context.evaluators
+        self._labelled = {(each.monitor, each.evaluator): each for each in context.evaluators if each.labels}
         self._segments = Segments(settings.dimensions, self._create_segment)
 
     @classmethod
@@ -173,18 +177,38 @@ class PrometheusExporter:
             self._telemetry.counter(INJECTION_SIGNS, evaluation.evaluator, evaluation.monitor, str(sign)).inc()
         trace = _exemplar(evaluation)
         self._telemetry.histogram(SCORE, *labels).observe(score, trace)
-        ended = evaluation.ended_at.timestamp()
-        weight = Weight.of(evaluation.sampling)
-        grown = self._sums.add(labels, evaluation.subject.conversation_id, weight=weight, score=score, time=ended)
-        self._count_sums(_ESTIMATOR, labels, grown.mean)
-        self._count_sums(_EVIDENCE, labels, grown.evidence)
-        self._telemetry.counter(ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
-        self._record_success(evaluation.evaluator, evaluation.monitor, ended)
+        grown = self._estimate(evaluation, score, labels)
+        self._record_success(evaluation.evaluator, evaluation.monitor, evaluation.ended_at.timestamp())
+        self._count_label(evaluation, labels, grown)
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
             exemplar = None if evaluation.passed else trace
             self._telemetry.counter(VERDICTS, *labels, verdict).inc(1, exemplar)
             self._telemetry.counter(VERDICT_WEIGHT, *labels, verdict).inc(grown.mean.w)
+
+    def _estimate(self, evaluation: Evaluation, score: float, labels: tuple[str, ...]) -> BoundedIncrements:
+        """Add a score to the sums of a series."""
+        conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
+        weight = Weight.of(evaluation.sampling)
+        grown = self._sums.add(labels, conversation, weight=weight, score=score, time=time)
+        self._count_sums(_ESTIMATOR, labels, grown.mean)
+        self._count_sums(_EVIDENCE, labels, grown.evidence)
+        self._telemetry.counter(ESTIMATOR_CLIPPED, *labels).inc(grown.clipped)
+        return grown
+
+    def _count_label(self, evaluation: Evaluation, labels: tuple[str, ...], grown: BoundedIncrements) -> None:
+        """Count the label that was chosen, and what it adds to the shares that are watched."""
+        known = self._labelled.get((evaluation.monitor, evaluation.evaluator))
+        if known is None:
+            return
+        label = evaluation.label if evaluation.label in known.labels else OTHER  # of an earlier definition
+        self._telemetry.counter(LABELS, *labels, label).inc(1, _exemplar(evaluation))
+        self._telemetry.counter(LABEL_WEIGHT, *labels, label).inc(grown.mean.w)
+        for name, score in label_scores(evaluation, known.watched_labels):
+            if score is None:
+                continue
+            self._telemetry.histogram(SCORE, name, *labels[1:]).observe(score)
+            self._estimate(evaluation, score, (name, *labels[1:]))
 
     def _count_sums(self, of: Sequence[Series], labels: Sequence[str], grown: EstimatorIncrements) -> None:
         for each, amount in zip(of, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
@@ -242,14 +266,27 @@ def _reserve_labels(telemetry: Telemetry, watched: MonitoredEvaluator) -> None:
     telemetry.reserve("evaluator", watched.evaluator)
     telemetry.reserve("evaluator_version", watched.evaluator_version)
     telemetry.reserve("monitor", watched.monitor)
+    telemetry.reserve("label", OTHER, *watched.labels)
+    telemetry.reserve("evaluator", *(share_name(watched.evaluator, label) for label in watched.watched_labels))
+
+
+def _describe(telemetry: Telemetry, watched: MonitoredEvaluator, name: str, *, lower: bool) -> None:
+    """Say of a series of scores what it is about, and which side is better."""
+    info = (name, watched.evaluator_version, watched.monitor, watched.scope, "lower" if lower else "higher")
+    telemetry.gauge(EVALUATOR_INFO, *info).set(1)
 
 
 def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: str) -> None:
     """Make the series of an evaluator at 0: an increase from nothing to 1 is one that Prometheus does not see."""
     labels = (watched.evaluator, watched.evaluator_version, watched.monitor, segment)
-    telemetry.histogram(SCORE, *labels)
-    for of in (*_ESTIMATOR, *_EVIDENCE, ESTIMATOR_CLIPPED):
-        telemetry.counter(of, *labels)
+    shares = (share_name(watched.evaluator, label) for label in watched.watched_labels)
+    for name in (watched.evaluator, *shares):
+        telemetry.histogram(SCORE, name, *labels[1:])
+        for of in (*_ESTIMATOR, *_EVIDENCE, ESTIMATOR_CLIPPED):
+            telemetry.counter(of, name, *labels[1:])
+    for label in watched.labels:
+        for of in (LABELS, LABEL_WEIGHT):
+            telemetry.counter(of, *labels, label)
     telemetry.counter(EVALUATIONS, *labels, "scored", "")
     telemetry.counter(EVALUATION_WEIGHT, *labels)
     work = (watched.evaluator, watched.monitor)

@@ -109,6 +109,7 @@ class PageApi:
             "outcome": judged.outcome,
             "score": judged.score,
             "passed": judged.passed,
+            "chosen": None if judged.label in _VERDICTS else judged.label,
             "why": _why(judged, text=text),
             "excerpt": excerpt(self.view, listed)[:_EXCERPT] if text else "",
             "conversation_id": judged.subject.conversation_id,
@@ -226,6 +227,10 @@ def _retry_state(listed: ListedEvaluation) -> str | None:
     if listed.superseded_by is not None or not is_owed(listed.evaluation):
         return None
     return "requested" if listed.requested else "owed"
+
+
+_VERDICTS = ("pass", "fail")
+"""Labels that say no more than `passed`."""
 
 
 def _label(label: Label | None) -> Json | None:

@@ -32,7 +32,7 @@ async def open_exporters(
     Raises:
         ConfigError: an exporter cannot work here.
     """
-    context = ExportContext(telemetry=telemetry, evaluators=tuple(_watched(plan)), health=health, own=own)
+    context = ExportContext(telemetry=telemetry, evaluators=tuple(_watched(config, plan)), health=health, own=own)
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []
         for name, settings in config.exporters.items():
@@ -59,8 +59,9 @@ async def serving_metrics(config: Config, telemetry: Telemetry, health: Health) 
         yield
 
 
-def _watched(plan: Plan) -> Iterator[MonitoredEvaluator]:
+def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
     for monitor in plan.monitors:
+        shares = config.settings.monitors[monitor.name].alerts.shares
         for each in monitor.assignments:
             evaluator = each.evaluator
             for version in filter(None, (each.version, each.fallback_version)):
@@ -71,4 +72,8 @@ def _watched(plan: Plan) -> Iterator[MonitoredEvaluator]:
                     scope=evaluator.scope,
                     threshold=evaluator.threshold,
                     lower_is_better=evaluator.direction == "lower_is_better",
+                    labels=evaluator.label_names,
+                    watched_labels={
+                        label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()
+                    },
                 )

@@ -103,7 +103,14 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
 
 def _stage(process: Process, *, interval: float, memory: float, explained: ExplainedMiss) -> WatchStage:
     detectors, alerts = _detectors(process.config, interval), process.config.settings.alerts
-    return WatchStage(detectors, alerts, process.telemetry, interval=interval, memory=memory, explained=explained)
+    labels = {
+        (name, evaluator): tuple(shares)
+        for name, monitor in process.config.settings.monitors.items()
+        for evaluator, shares in monitor.alerts.shares.items()
+    }
+    return WatchStage(
+        detectors, alerts, process.telemetry, interval=interval, memory=memory, explained=explained, labels=labels
+    )
 
 
 async def _golden(process: Process) -> GoldenRuns | None:

@@ -121,6 +121,18 @@ VERDICT_WEIGHT = Series(
     "Sum of 1 / sampling probability by verdict; the share of `pass` estimates the pass rate of all traffic.",
     (*_EVALUATION, "verdict"),
 )
+LABELS = Series(
+    "evalstream_labels_total",
+    "counter",
+    "Scored evaluations by the label that a classifier chose; of evaluators with labels of their own.",
+    (*_EVALUATION, "label"),
+)
+LABEL_WEIGHT = Series(
+    "evalstream_label_weight_total",
+    "counter",
+    "Sum of 1 / sampling probability by label; a label's share of it estimates that of all traffic.",
+    (*_EVALUATION, "label"),
+)
 EVALUATIONS = Series(
     "evalstream_evaluations_total",
     "counter",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.alerting.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
-from collector.telemetry.series import SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
+from collector.telemetry.series import LABEL_WEIGHT, SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
 from deploy.dashboards.frame import filled, frame, segment, window
 from deploy.dashboards.panels import Look, Query, band, levels, lines, number, rows
 from deploy.dashboards.queries import RATE, SEGMENTS, WATCHED, Selected, increase, rate, share
@@ -44,6 +44,7 @@ def quality() -> boards.Dashboard:
         "Mean score over time": [_mean()],
         "Has it dropped?": [_evidence()],
         "Verdicts": _verdicts(),
+        "Labels": [_labels()],
         "Where is it bad?": _where(),
     }
     return filled(board, parts)
@@ -144,6 +145,24 @@ def _verdicts() -> list[object]:
             Query(f"60 * {rate(VERDICTS, 'evaluator', FAILED)}", "{{evaluator}}", exemplars=True),
         ),
     ]
+
+
+def _labels() -> object:
+    chosen = increase(LABEL_WEIGHT, "evaluator, label", SEGMENTS, "$window")
+    whole = increase(LABEL_WEIGHT, "evaluator", SEGMENTS, "$window")
+    return lines(
+        Look(
+            "Share of each label",
+            "Of all traffic, estimated from the sample: what classifiers chose. Alerts hold those shares to a target"
+            " that the configuration names in alerts.shares.",
+            unit="percentunit",
+            low=0,
+            high=1,
+            width=24,
+        ),
+        Query(f"{chosen} / on (evaluator) group_left () ({whole} > 0)", "{{evaluator}}: {{label}}"),
+        stacked=False,
+    )
 
 
 def _where() -> list[object]:

@@ -11,16 +11,15 @@ from evaluators.item_verdicts import RatioSpec
 class Completeness(ConversationRatio):
     """The share of the user's wishes that were met by the end of the conversation.
 
-    The judge lists the wishes, then gives each a verdict; those it cannot decide on count as met. A conversation
-    without a wish gets 1.
+    The judge lists the wishes, then gives each a verdict; those it cannot decide on count as unmet, as in
+    `task_completion`. A conversation without a wish gets 1.
     """
 
     kind: ClassVar[str] = "completeness"
+    revision: ClassVar[int] = 2
     spec: ClassVar[ConversationRatioSpec] = ConversationRatioSpec(
         "completeness",
-        ratio=RatioSpec(
-            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="wishes", predicate="were met"
-        ),
+        ratio=RatioSpec(counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="wishes", predicate="were met"),
         extracts_items=True,
         extra_fields=("tools_called",),
     )

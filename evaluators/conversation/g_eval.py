@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 from pydantic import Field
 
 from evaluators.cases import Conversation
+from evaluators.conversation_input import ConversationField, build_conversation_input, required_fields
 from evaluators.evaluator import Evaluator, Example
 from evaluators.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
 from evaluators.judge import Judge
-from evaluators.judge_input import JudgeInput, TurnField, shorten_all, to_json_value
+from evaluators.judge_input import TurnField
 from evaluators.rating import UniqueNames
 from evaluators.results import Score
-from evaluators.transcript import TranscriptSettings, build_transcript
-
-ConversationField = Literal["scenario", "expected_outcome", "chatbot_role"]
-_OF_THE_WHOLE: tuple[str, ...] = get_args(ConversationField)
+from evaluators.transcript import TranscriptSettings
 
 
 class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Conversation]):
@@ -30,7 +28,7 @@ class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Convers
     kind: ClassVar[str] = "conversational_g_eval"
     scope: ClassVar = "conversation"
     prompts: ClassVar[tuple[str, ...]] = G_EVAL_PROMPTS
-    example: ClassVar[Example] = {"criteria": "The assistant stays polite, and gets the user to what he came for."}
+    example: ClassVar[Example] = {"criteria": "The assistant stays polite, and gets the user to what they came for."}
 
     evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
         default=("input", "actual_output"), description="The fields that the judge is shown."
@@ -39,15 +37,10 @@ class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Convers
     @property
     def requires(self) -> frozenset[str]:
         """The fields of `evaluation_params`; one of a turn is there if any turn has it."""
-        return frozenset(name if name in _OF_THE_WHOLE else f"turns.{name}" for name in self.evaluation_params)
+        return required_fields(self.evaluation_params)
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        of_turns = [name for name in self.evaluation_params if name not in _OF_THE_WHOLE]
-        transcript = build_transcript(case, of_turns, self, always=())
-        whole = {name: to_json_value(getattr(case, name)) for name in self.evaluation_params if name in _OF_THE_WHOLE}
-        visible = shorten_all(whole, self.longest_text)
-        content = {**visible.content, "turns": transcript.content} if of_turns else visible.content
-        truncated = visible.truncated or (bool(of_turns) and transcript.truncated)
+        material = build_conversation_input(case, self.evaluation_params, self)
         instructions = await self.instructions(judge, self.evaluation_params)
-        return await self.rate(judge, instructions, JudgeInput(content, truncated))
+        return await self.rate(judge, instructions, material)

@@ -12,6 +12,7 @@ from evaluators.judge import Judge, Prompt
 from evaluators.prompts import load
 from evaluators.results import Score
 from evaluators.scale import Reply, Scale, reject_bool
+from evaluators.scoring import weighed_mean
 from evaluators.transcript import TranscriptSettings, build_transcript
 
 SCALE = Scale(0, 10)
@@ -31,12 +32,14 @@ class PlanAndGoal(Reply):
 class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
     """The mean of two scores from 0 to 10: for the way to the user's goal, and for reaching it.
 
-    The judge sees all turns with their tool calls, and the conversation's expected outcome where there is one.
+    The judge sees all turns with their tool calls, and the conversation's expected outcome where there is one. Each
+    score is the mean over the scale weighted by the judge's token probabilities, where both have such.
     """
 
     kind: ClassVar[str] = "goal_accuracy"
     scope: ClassVar = "conversation"
     prompts: ClassVar[tuple[str, ...]] = ("goal_accuracy.txt",)
+    revision: ClassVar[int] = 2
 
     @property
     def requires(self) -> frozenset[str]:
@@ -54,14 +57,20 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
         material: dict[str, Json] = {"turns": transcript.content}
         if case.expected_outcome:
             material["expected_outcome"] = case.expected_outcome
-        reply = (await judge.ask(Prompt(load("goal_accuracy.txt"), material), PlanAndGoal)).reply
+        answer = (await judge.ask(Prompt(load("goal_accuracy.txt"), material), PlanAndGoal, logprobs=True)).answers[0]
+        reply = answer.reply
         raw = (reply.plan_score + reply.goal_score) / 2
         details: dict[str, Json] = {"plan_score": reply.plan_score, "goal_score": reply.goal_score}
+        # Both or neither: the mean of a weighted and a plain number would have no method that it is named by.
+        plan, goal = (weighed_mean(answer, SCALE, field) for field in ("plan_score", "goal_score"))
+        weighted = None if plan is None or goal is None else (plan + goal) / 2
+        if weighted is not None:
+            details |= {"expected": {"plan_score": plan, "goal_score": goal}}
         return Score(
-            value=SCALE.normalize(raw),
+            value=SCALE.normalize(raw if weighted is None else weighted),
             raw_score=raw,
             range=SCALE.bounds,
-            method="single",
+            method="single" if weighted is None else "logprobs",
             explanation=f"Goal: {reply.goal_reason} Plan: {reply.plan_reason}",
             details=details | {"truncated": True} if transcript.truncated else details,
         )

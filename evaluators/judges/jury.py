@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -84,11 +85,12 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
     lowest, highest = closest.range
     return Score(
         value=value,
+        label=_label(evaluator, scores),
         explanation=closest.explanation,
         method=closest.method if same_method else "single",
         raw_score=lowest + value * (highest - lowest),
         range=closest.range,
-        details=_details(panel, opinions, scored),
+        details=_details(evaluator, panel, opinions, scored),
     )
 
 
@@ -112,6 +114,14 @@ def _value(combine: Combine, evaluator: Evaluator[Any], values: Sequence[float])
             return float(good == (evaluator.direction == "higher_is_better"))
 
 
+def _label(evaluator: Evaluator[Any], scores: Sequence[Score]) -> str | None:
+    """The label that most judges chose, of several the one that was named first; None where labels are no choice."""
+    if not evaluator.label_names:
+        return None
+    chosen = Counter(score.label for score in scores)
+    return max(chosen, key=lambda label: chosen[label])
+
+
 def _passes(evaluator: Evaluator[Any], value: float) -> bool:
     passed = evaluator.passed(value)
     if passed is not None:
@@ -119,10 +129,17 @@ def _passes(evaluator: Evaluator[Any], value: float) -> bool:
     return value >= _PASS if evaluator.direction == "higher_is_better" else value <= _PASS
 
 
-def _details(panel: Jury, opinions: Sequence[MemberOutcome], scored: Sequence[tuple[str, Score]]) -> dict[str, Json]:
+def _own_label(evaluator: Evaluator[Any], opinion: MemberOutcome) -> dict[str, Json]:
+    named = evaluator.label_names and isinstance(opinion.outcome, Score)
+    return {"label": opinion.outcome.label} if named and isinstance(opinion.outcome, Score) else {}
+
+
+def _details(
+    evaluator: Evaluator[Any], panel: Jury, opinions: Sequence[MemberOutcome], scored: Sequence[tuple[str, Score]]
+) -> dict[str, Json]:
     values = [score.value for _, score in scored]
     members: list[Json] = [
-        {"model": each.model, "score": each.outcome.value, "method": each.outcome.method}
+        {"model": each.model, "score": each.outcome.value, "method": each.outcome.method, **_own_label(evaluator, each)}
         if isinstance(each.outcome, Score)
         else {"model": each.model, "error": each.outcome.type if isinstance(each.outcome, Failure) else None}
         for each in opinions

@@ -14,7 +14,7 @@ from evaluators.evaluator import ADDED_LATER, Evaluator
 from evaluators.hashable_json import equal
 from evaluators.judge import Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings, shorten_all
-from evaluators.prompts import load
+from evaluators.prompts import check_placeholders, fill, load
 from evaluators.references import (
     OutputCriteria,
     TargetKey,
@@ -25,6 +25,8 @@ from evaluators.references import (
 )
 from evaluators.results import Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+
+_PLACEHOLDERS = {"ActualOutput": "`actual`", "ExpectedOutput": "`expected`"}
 
 KeyComparison = Literal["identical", "similar", "different", "missing", "extra"]
 
@@ -60,7 +62,8 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
 
     With N expected keys: a missing or different key costs 100/N, a similar one 50/N, one that was not expected 10/N.
     The judge only labels the keys that both have and whose values are not equal; equal ones need no judge. Where
-    nothing is expected, nothing is 100 and anything 0.
+    nothing is expected, nothing is 100 and anything 0. A prompt of one's own says what the labels mean; it has to name
+    both {{ActualOutput}} and {{ExpectedOutput}}, the values of a key.
     """
 
     revision: ClassVar[int] = 2
@@ -71,8 +74,24 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
     default_evaluation_criteria: Annotated[OutputCriteria | None, ADDED_LATER] = Field(
         default=None, description="What is expected where a turn brings no reference of its own."
     )
+    prompt: Annotated[str | None, ADDED_LATER] = Field(
+        default=None,
+        description="What makes two values identical, similar or different, with {{ActualOutput}} and "
+        "{{ExpectedOutput}}; the kind's own prompt if left out.",
+    )
     temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
     max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
+
+    @field_validator("prompt")
+    @classmethod
+    def _has_both_placeholders(cls, prompt: str | None) -> str | None:
+        check_placeholders(prompt, required=_PLACEHOLDERS.keys(), known=_PLACEHOLDERS.keys())
+        return prompt
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        return self.prompts if self.prompt is None else ("llm_judge_strict_json_frame.txt",)
 
     @property
     def calculation(self) -> int:
@@ -128,7 +147,9 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         return JudgeInput({"items": [each.content for each in visible]}, any(each.truncated for each in visible))
 
     async def _label(self, judge: Judge, visible: JudgeInput) -> Sequence[KeyLabel]:
-        instructions = load("llm_judge_strict_json.txt")
+        [template] = self.templates
+        own = {} if self.prompt is None else {"prompt": fill(self.prompt, _PLACEHOLDERS).strip()}
+        instructions = fill(load(template), own)
         prompt = Prompt(instructions, visible.content, self.temperature, self.max_tokens, NUMBERS)
         return (await judge.ask(prompt, _labels_of(len(visible.content["items"])))).reply.labels
 

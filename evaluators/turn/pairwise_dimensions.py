@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
-from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER, Evaluator, Example
@@ -16,7 +16,7 @@ from evaluators.judge import Judge, Prompt
 from evaluators.judge_input import TextSettings, shorten_all
 from evaluators.prompts import fill, load
 from evaluators.quote_check import contains_quote
-from evaluators.rating import NonBlank, UniqueNames
+from evaluators.rating import NonBlank, each_once
 from evaluators.results import Score
 from evaluators.scale import Reply, Scale, reject_bool
 
@@ -52,13 +52,22 @@ class AnswerPair(Reply):
     b: Assessment
 
 
+class Comparison(Reply):
+    """Both answers in each dimension; the dimensions are fields that are added."""
+
+
+SUMMARY: Mapping[str, Any] = {"key_differences": tuple[str, ...], "rationale": str, "recommendations": tuple[str, ...]}
+"""What a comparison comes to: the fields after the dimensions, where they are asked for."""
+
+
 class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     """Whether the answer is better than another one to the same request: 1 it is, 0.5 a tie, 0 the other is.
 
     The judge scores both in each dimension from 1 to 5, 5 the best, without knowing which is which, and again with
     their places changed. In each round the one with the higher mean wins; if the rounds disagree, it is a tie. The mean
     over traffic is the share of wins. `confidence` in the details is the share of dimensions on which both
-    rounds agree.
+    rounds agree. With `summary` the details also have key differences, the rationale and recommendations, as the judge
+    wrote them when it saw the answer as a and the other one as b.
     """
 
     kind: ClassVar[str] = "pairwise_dimensions"
@@ -68,7 +77,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     other_output_attribute: NonBlank = Field(
         description="The turn's attribute that holds the other answer, like that of a shadow or canary deployment."
     )
-    dimensions: UniqueNames[Dimension] = Field(
+    dimensions: Annotated[tuple[Dimension, ...], AfterValidator(each_once)] = Field(
         default=tuple(DIMENSIONS), description="What is compared; all of them if left out."
     )
     own_dimensions: Annotated[Mapping[_Name, NonBlank], ADDED_LATER] = Field(
@@ -76,11 +85,30 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         description="Further dimensions by name, each with the question that it asks of an answer.",
     )
 
+    consider: Annotated[Mapping[_Name, Annotated[tuple[NonBlank, ...], Field(min_length=1)]], ADDED_LATER] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description="Points to consider in a dimension, by its name: {accuracy: [Are the units right?]}.",
+    )
+    summary: Annotated[bool, ADDED_LATER] = Field(
+        default=False, description="Whether the judge also writes key differences, a rationale and recommendations."
+    )
+
     @model_validator(mode="after")
     def _names_of_its_own(self) -> Self:
         if names := sorted(DIMENSIONS.keys() & self.own_dimensions.keys()):
             raise ValueError(f"own_dimensions: {', '.join(names)} is built in; take another name")
+        if names := sorted(SUMMARY.keys() & self.own_dimensions.keys()):
+            raise ValueError(f"own_dimensions: {', '.join(names)} is a part of the summary; take another name")
+        if not self._questions:
+            raise ValueError("dimensions: nothing is compared; name at least one, or one in own_dimensions")
+        if unknown := sorted(self.consider.keys() - self._questions.keys()):
+            raise ValueError(f"consider: {', '.join(unknown)} is no dimension that is compared")
         return self
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        return (*self.prompts, "pairwise_dimensions_summary.txt") if self.summary else self.prompts
 
     @property
     def _questions(self) -> Mapping[str, str]:
@@ -92,11 +120,16 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         """The request and both answers."""
         return frozenset({"input", "actual_output", f"attributes.{self.other_output_attribute}"})
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return ("better", "tie", "worse")
+
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         ours, theirs = case.actual_output or "", str(case.attributes[self.other_output_attribute])
-        first = await self._round(judge, case.input, ours, theirs)
-        second = await self._round(judge, case.input, theirs, ours)
+        reply = await self._round(judge, case.input, ours, theirs)
+        first, second = self._pairs(reply), self._pairs(await self._round(judge, case.input, theirs, ours))
         rounds = (_Round(first), _Round({name: AnswerPair(a=pair.b, b=pair.a) for name, pair in second.items()}))
         winner = combine_rounds(rounds[0].winner, rounds[1].winner)
         means = {side: fmean(each.mean(side) for each in rounds) for side in ("a", "b")}
@@ -110,19 +143,35 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
                 "confidence": fmean(_agree(rounds, name) for name in self._questions),
                 "dimensions": {name: _details(rounds, name, ours, theirs) for name in self._questions},
             }
+            | self._summary(reply)
             | self._truncated(case.input or "", ours, theirs),
         )
 
     def _truncated(self, *texts: str) -> dict[str, Json]:
         return {"truncated": True} if any(len(text) > self.longest_text for text in texts) else {}
 
-    async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Mapping[str, AnswerPair]:
+    async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Comparison:
         names = tuple(self._questions)
-        lines = "\n".join(f"- {name}: {question}" for name, question in self._questions.items())
-        instructions = fill(load("pairwise_dimensions.txt"), {"dimensions": lines, "form": _form(names)})
+        lines = "\n".join(self._line(name, question) for name, question in self._questions.items())
+        form = _form(names, summary=self.summary)
+        instructions = fill(load("pairwise_dimensions.txt"), {"dimensions": lines, "form": form})
+        if self.summary:
+            instructions += f"\n{load('pairwise_dimensions_summary.txt')}"
         material = shorten_all({"input": request, "a": a, "b": b}, self.longest_text)
-        reply = (await judge.ask(Prompt(instructions, material.content), _comparison(names))).reply
-        return {name: getattr(reply, name) for name in names}
+        return (await judge.ask(Prompt(instructions, material.content), _comparison(names, summary=self.summary))).reply
+
+    def _pairs(self, reply: Comparison) -> Mapping[str, AnswerPair]:
+        return {name: getattr(reply, name) for name in self._questions}
+
+    def _summary(self, reply: Comparison) -> dict[str, Json]:
+        values = {name: getattr(reply, name) for name in SUMMARY if self.summary}
+        return {name: value if isinstance(value, str) else list(value) for name, value in values.items()}
+
+    def _line(self, name: str, question: str) -> str:
+        """A dimension as the judge reads it, with the points to consider below it."""
+        return "\n".join(
+            [f"- {name}: {question}", *(f"  - consider: {point}" for point in self.consider.get(name, ()))]
+        )
 
 
 def combine_rounds(first: Winner, second: Winner) -> Winner:
@@ -176,13 +225,16 @@ def _explanation(winner: Winner, means: Mapping[str, float], disagreed: bool) ->
 
 
 @cache
-def _comparison(dimensions: tuple[str, ...]) -> type[Reply]:
+def _comparison(dimensions: tuple[str, ...], *, summary: bool) -> type[Comparison]:
     fields: dict[str, Any] = dict.fromkeys(dimensions, (AnswerPair, ...))
-    return create_model("Comparison", __base__=Reply, __doc__="Both answers in each dimension.", **fields)
+    fields |= {name: (kind, ...) for name, kind in SUMMARY.items() if summary}
+    return create_model("Comparison", __base__=Comparison, __doc__="Both answers in each dimension.", **fields)
 
 
-def _form(dimensions: tuple[str, ...]) -> str:
+def _form(dimensions: tuple[str, ...], *, summary: bool) -> str:
     """An example of the answer's form, with the first dimension written out."""
     one = {"reason": "<why>", "evidence": ["<passage>"], "score": "<1 to 5>"}
     form: dict[str, Json] = {name: {"a": one, "b": one} for name in dimensions}
+    if summary:
+        form |= {"key_differences": ["<difference>"], "rationale": "<why>", "recommendations": ["<recommendation>"]}
     return orjson.dumps(form).decode().replace('"<1 to 5>"', "<1 to 5>")

@@ -55,11 +55,12 @@ def _describe(target: Target, of: DropDetector, page: float) -> str:
     known = target.turns_per_hour is not None and target.scope == "turn"
     hourly = target.turns_per_hour * target.sample if known and target.turns_per_hour else ASSUMED_PER_HOUR
     basis = f"at {hourly:,.4g} evaluations/h" if known else f"at an assumed {hourly:g} evaluations/h{_remedy(target)}"
-    gap = smallest_detectable_drop(of, 24.0 * hourly, page, clustered=False)
+    binary = target.label is not None
+    gap = smallest_detectable_drop(of, 24.0 * hourly, page, clustered=False, binary=binary)
     most = of.shortfall(1.0, 1.0 if of.lower_is_better else 0.0)
     if gap > most:
         return f"{basis} no drop is detected within 24 h: raise the sampling rate"
-    half = evaluations_until_page(of, gap, page, MEDIAN) / hourly
+    half = evaluations_until_page(of, gap, page, MEDIAN, binary=binary) / hourly
     change = "rise" if of.lower_is_better else "drop"
     text = (
         f"{basis} a lasting {change} to {_end(of, gap)} pages within 24 h in 9 cases of 10, and within {half:.2g} h "
@@ -114,23 +115,25 @@ scores were 0 or 1, so all the variance that a mean allows."""
 
 
 def evaluations_until_page(
-    of: DropDetector, gap: float, page: float, model: DelayModel, *, clustered: bool = False
+    of: DropDetector, gap: float, page: float, model: DelayModel, *, clustered: bool = False, binary: bool = False
 ) -> float:
     """Evaluations after a mean has fallen `gap` beyond its target until something pages, in a share of all cases."""
-    return model.of_variance(of, page) * _variance(of, clustered=clustered) / gap**2 + model.fixed
+    return model.of_variance(of, page) * _variance(of, clustered=clustered, binary=binary) / gap**2 + model.fixed
 
 
-def smallest_detectable_drop(of: DropDetector, evaluations: float, page: float, *, clustered: bool) -> float:
+def smallest_detectable_drop(
+    of: DropDetector, evaluations: float, page: float, *, clustered: bool, binary: bool = False
+) -> float:
     """How far on the wrong side of its target a mean must be to page in 9 cases of 10, in so many evaluations.
 
-    Infinite where there are too few.
+    Infinite where there are too few. `binary`: scores are 0 or 1, with all the variance that a mean allows.
     """
     left = evaluations - NINE_OF_TEN.fixed
     if left <= 0.0:
         return math.inf
-    return math.sqrt(NINE_OF_TEN.of_variance(of, page) * _variance(of, clustered=clustered) / left)
+    return math.sqrt(NINE_OF_TEN.of_variance(of, page) * _variance(of, clustered=clustered, binary=binary) / left)
 
 
-def _variance(of: DropDetector, *, clustered: bool) -> float:
+def _variance(of: DropDetector, *, clustered: bool, binary: bool) -> float:
     largest = max(0.0025, of.target * (1.0 - of.target))
-    return CLUSTERING * largest if clustered else min(DEVIATION**2, largest)
+    return CLUSTERING * largest if clustered else largest if binary else min(DEVIATION**2, largest)

@@ -21,15 +21,13 @@ SHIFT_ERRORS = 2.0
 def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> RecordingRule:
     """The doubt in a target's mean: 0 while no warning on trust fires."""
     where = {"evaluator": target.evaluator, "monitor": target.monitor}
-    here, of_judge = selector(**where), selector(evaluator=target.evaluator)
+    here, of_judge = selector(evaluator=target.source, monitor=target.monitor), selector(evaluator=target.source)
     # scores off by so much to the bad side; a judge that has become kinder explains no drop
     worse = judge_shift(alerts, "" if target.lower_is_better else "-", of_judge)
     shifted = f"({worse}) + {SHIFT_ERRORS:g} * {GOLDEN_SHIFT_STDERR.name}{of_judge}"
-    parts = (
-        f"sum({unscored(alerts, timing, here)})",
-        f"max({shifted})",
-        f"max({inconsistent_weights(alerts, here)})",
-    )
+    parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
+    if target.label is None:  # of a label's share nobody knows how a judge has shifted it
+        parts.insert(1, f"max({shifted})")
     return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({each} or vector(0))" for each in parts), where)
 
 

@@ -101,13 +101,14 @@ def _dropped(target: Target, detector: DropDetector, alerts: AlertSettings, stat
     by = ", ".join(states.by)
     doubtful = explained(target, detector.target, alerts, by)
     change = "risen" if detector.lower_is_better else "dropped"
+    subject, whose = ("scores have", "their") if target.label is None else ("the share of the label has", "its")
     return AlertingRule(
         name=DROPPED,
         expr=f'count_values by ({by}) ("fall", {states.recent(series.DROP_FALLS)} > 0) unless on ({by}) {doubtful}',
         severity="page",
         board="quality",
         labels=states.where,
-        summary=f"{{label:evaluator}} of {{label:monitor}}: scores have {change} from {{before}} to {{level}}; their "
+        summary=f"{{label:evaluator}} of {{label:monitor}}: {subject} {change} from {{before}} to {{level}}; {whose} "
         f"target is {detector.target:g}",
         description=(
             f"Since {{since}} the mean of {{label:evaluator}} ({{label:monitor}}) is {{level}}; before, it was "

@@ -65,7 +65,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     groups = (
         *score_groups(configured, alerts, timing, by),
         delta_group(timing, by, drops),
-        service_group(configured, alerts, timing, limited=_limited(config)),
+        service_group([each for each in configured if each.label is None], alerts, timing, limited=_limited(config)),
     )
     by_segment = _by_segment(config)
     return RuleSet(

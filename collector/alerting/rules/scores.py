@@ -161,7 +161,7 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
         severity=severity,
         board="quality",
         labels={"evaluator": target.evaluator, "monitor": target.monitor},
-        summary="{label:evaluator} of {label:monitor}: the mean score is " + side + f" its target of {mean:g}",
+        summary=f"{{label:evaluator}} of {{label:monitor}}: {target.measure} is {side} its target of {mean:g}",
         description=(
             "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (standard error) "
             f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from collector.alerting.detection import DropDetector, threshold
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.loading import Config
+from collector.export.label_shares import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from evaluators.cases import Scope
+from evaluators.evaluator import Evaluator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,8 @@ class Target:
     """An evaluator in a monitor, and the target of its scores.
 
     `mean` is the target of the mean score, None where nothing is configured; `objective` the share that must pass.
-    `delay` (s) is how long after a turn its score may come.
+    `delay` (s) is how long after a turn its score may come. With a `label` it is the share of this label, the series is
+    named after both, and `source` is the evaluator's own name.
     """
 
     monitor: str
@@ -31,6 +35,17 @@ class Target:
     delay: float = 0.0
     turns_per_hour: float | None = None
     sample: float = 1.0
+    label: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The evaluator whose evaluations it is about."""
+        return self.evaluator if self.label is None else self.evaluator.removesuffix(share_name("", self.label))
+
+    @property
+    def measure(self) -> str:
+        """What its mean is, in the texts of alerts."""
+        return "the mean score" if self.label is None else "the share of the label"
 
 
 def targets(config: Config) -> tuple[Target, ...]:
@@ -44,11 +59,11 @@ def _targets(config: Config) -> Iterator[Target]:
         for use in monitor.uses if alerts.enabled else ():
             each, rate = use.name, use.sample or monitor.sample
             evaluator = config.evaluators[each].evaluator
-            yield Target(
+            target = Target(
                 monitor=name,
                 evaluator=each,
                 scope=evaluator.scope,
-                mean=alerts.targets.get(each, evaluator.threshold),
+                mean=alerts.targets.get(each, _configured_threshold(evaluator)),
                 lower_is_better=evaluator.direction == "lower_is_better",
                 objective=alerts.objectives.get(each),
                 burns=tuple(alerts.burn_rates),
@@ -56,6 +71,21 @@ def _targets(config: Config) -> Iterator[Target]:
                 turns_per_hour=alerts.turns_per_hour,
                 sample=rate,
             )
+            yield target
+            for label, share in alerts.shares.get(each, {}).items():
+                yield replace(
+                    target,
+                    evaluator=share_name(each, label),
+                    label=label,
+                    mean=share.share,
+                    lower_is_better=share.at_most is not None,
+                    objective=None,
+                )
+
+
+def _configured_threshold(evaluator: Evaluator[Any]) -> float | None:
+    """The threshold, if somebody has written it: nobody is paged for a kind's default."""
+    return evaluator.threshold if "threshold" in evaluator.model_fields_set else None
 
 
 def segment_count(config: Config) -> int:

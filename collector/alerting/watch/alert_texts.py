@@ -16,12 +16,13 @@ from collector.config.alerts import AlertSettings
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """An evaluator of a monitor, in one version, and the detector of its target."""
+    """An evaluator of a monitor, in one version, and the detector of its target; or the share of one of its labels."""
 
     monitor: str
     evaluator: str
     version: str
     detector: DropDetector
+    of_label: bool = False
 
     @property
     def labels(self) -> dict[str, str]:
@@ -34,11 +35,12 @@ def drop_alert(of: Watched, fall: FallOfMean, miss: TargetMiss | None, settings:
     before = "an unknown level" if fall.before is None else f"{fall.before:.3g}"
     change = "risen" if of.detector.lower_is_better else "dropped"
     now = "" if miss is None else f" Now: {_mean(miss)}."
+    subject, whose = ("the share of the label has", "its") if of.of_label else ("scores have", "their")
     return _alert(
         DROPPED,
         "page",
         of.labels | {"fall": str(fall.number)},
-        f"{of.evaluator} of {of.monitor}: scores have {change} from {before} to {fall.level:.3g}; their target is "
+        f"{of.evaluator} of {of.monitor}: {subject} {change} from {before} to {fall.level:.3g}; {whose} target is "
         f"{of.detector.target:g}",
         f"Since {_time(fall.since)} the mean of {of.evaluator} ({of.monitor}) is {fall.level:.3g}; before, it was "
         f"{before}. Its target is {of.detector.target:g}.{now} The alert ends when scores show that the mean has "
@@ -50,11 +52,12 @@ def drop_alert(of: Watched, fall: FallOfMean, miss: TargetMiss | None, settings:
 def mean_alert(of: Watched, miss: TargetMiss, settings: AlertSettings) -> AlertInstance:
     """The mean of a window is on the wrong side of its target, by many standard errors."""
     side = "above" if of.detector.lower_is_better else "below"
+    measure = "the share of the label" if of.of_label else "the mean score"
     return _alert(
         BELOW,
         "page" if miss.errors > settings.page_standard_errors else "warning",
         of.labels,
-        f"{of.evaluator} of {of.monitor}: the mean score is {side} its target of {of.detector.target:g}",
+        f"{of.evaluator} of {of.monitor}: {measure} is {side} its target of {of.detector.target:g}",
         f"The target of {of.evaluator} is {of.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
         f"{miss.errors:.1f} standard errors on the wrong side.",
         settings,

@@ -25,6 +25,7 @@ from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.errors import BadInput
 from collector.export.bounded_sums import Weight
+from collector.export.label_shares import label_scores, share_name
 from collector.export.stage import REMEMBERED
 from collector.logs.log import Committed, StoredRecord
 from collector.records.json import evaluation_from_json
@@ -44,6 +45,10 @@ SURE = 2.0
 
 Targets = Mapping[tuple[str, str], DropDetector]
 """The detectors of the evaluators with a target, by monitor and evaluator."""
+
+
+WatchedLabels = Mapping[tuple[str, str], Sequence[str]]
+"""The labels whose shares have a target, by monitor and evaluator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,17 @@ class WatchStage:
         interval: float = 60.0,
         memory: float = 7 * 86400.0,
         explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
+        labels: WatchedLabels | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`explained` is how much of a miss is its judge's: alerts fire for what is beyond it."""
         self.targets = targets
+        self.labels = labels or {}
+        self._shares = {
+            (monitor, share_name(evaluator, label))
+            for (monitor, evaluator), each in self.labels.items()
+            for label in each
+        }
         self._settings = settings
         self._telemetry = telemetry
         self._interval = interval
@@ -143,7 +155,7 @@ class WatchStage:
             recovered=life.recovered,
         )
         worst = max(misses, key=lambda each: each.errors, default=None)
-        subject = Watched(monitor, evaluator, version, detector)
+        subject = Watched(monitor, evaluator, version, detector, of_label=(monitor, evaluator) in self._shares)
         fall = fall_of(life, buckets, self._interval)
         if fall is not None and not (doubt and all(each.errors <= SURE for each in misses)):
             yield drop_alert(subject, fall, worst, self._settings)
@@ -206,26 +218,35 @@ class WatchFold:
             evaluation = evaluation_from_json(record.value)
         except BadInput:
             return  # the exporters count it
-        detector = self._stage.targets.get((evaluation.monitor, evaluation.evaluator))
-        if detector is None or not _is_wanted(evaluation) or evaluation.happened_at is not None:
+        series = list(self._series_of(evaluation))
+        if not series or not _is_wanted(evaluation) or evaluation.happened_at is not None:
             return
         if evaluation.evaluation_id in self._seen:
             return  # an append that was made twice
         self._seen[evaluation.evaluation_id] = None
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
-        series = (evaluation.monitor, evaluation.evaluator, evaluation.evaluator_version)
-        if evaluation.score is None:
-            self.buckets.add_unscored(series, time=record.timestamp)
-            return
-        self.buckets.add(
-            series,
-            detector,
-            evaluation.subject.conversation_id,
-            weight=Weight.of(evaluation.sampling),
-            score=evaluation.score,
-            time=record.timestamp,
-        )
+        for name, score, detector in series:
+            key = (evaluation.monitor, name, evaluation.evaluator_version)
+            if score is None:
+                self.buckets.add_unscored(key, time=record.timestamp)
+                continue
+            self.buckets.add(
+                key,
+                detector,
+                evaluation.subject.conversation_id,
+                weight=Weight.of(evaluation.sampling),
+                score=score,
+                time=record.timestamp,
+            )
+
+    def _series_of(self, evaluation: Evaluation) -> Iterator[tuple[str, float | None, DropDetector]]:
+        """What an evaluation adds to: its evaluator's mean, and the shares of labels, as far as they have targets."""
+        labels = self._stage.labels.get((evaluation.monitor, evaluation.evaluator), ())
+        for name, score in ((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels)):
+            detector = self._stage.targets.get((evaluation.monitor, name))
+            if detector is not None:
+                yield name, score, detector
 
 
 def _is_wanted(evaluation: Evaluation) -> bool:

@@ -61,6 +61,7 @@ function head({ evaluation, threshold, lower_is_better: lower, trace_url: trace 
     h("div", { class: "verdict" },
       chip({ ...evaluation, score: evaluation.score ?? null, passed: evaluation.passed ?? null }),
       evaluation.score === undefined ? null : gauge(evaluation.score, threshold),
+      !evaluation.label || ["pass", "fail"].includes(evaluation.label) ? null : h("span", { class: "chosen" }, evaluation.label),
       threshold === null ? null : h("span", { class: "what" }, `passes at ${threshold} or ${lower ? "lower" : "higher"}`)));
 }
 
@@ -143,14 +144,14 @@ function provenance({ evaluation }) {
 
 /** The judge's own probabilities, a bar for each score it considered. */
 function masses(details) {
-  const entries = Object.entries(details?.masses ?? {}).map(([name, mass]) => [name, Number(mass)]);
+  const entries = Object.entries(details?.masses ?? details?.probabilities ?? {}).map(([name, mass]) => [name, Number(mass)]);
   if (entries.length === 0) {
     const samples = details?.samples;
     return Array.isArray(samples) ? h("p", { class: "what" }, `The judge's answers: ${samples.join(", ")}`) : null;
   }
-  entries.sort(([a], [b]) => Number(a) - Number(b));
+  if (details.masses) entries.sort(([a], [b]) => Number(a) - Number(b));
   const said = entries.map(([name, mass]) => `${name}: ${percent(mass)}`).join(", ");
-  return h("div", { class: "masses", role: "img", "aria-label": `Probabilities of the judge's scores: ${said}` },
+  return h("div", { class: details.masses ? "masses" : "masses labels", role: "img", "aria-label": `Probabilities of the judge's ${details.masses ? "scores" : "labels"}: ${said}` },
     entries.map(([name, mass]) => h("div", {},
       h("span", { class: "what" }, mass >= 0.005 ? percent(mass) : ""),
       h("i", { style: { height: `${Math.max(1, mass * 56)}px` } }),

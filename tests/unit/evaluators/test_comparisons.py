@@ -381,3 +381,60 @@ async def test_dimensions_of_ones_own():
         PairwiseDimensions(name="p", other_output_attribute="shadow", own_dimensions={"clarity": "is it clear?"})
     with pytest.raises(ValidationError):
         PairwiseDimensions(name="p", other_output_attribute="shadow", own_dimensions={"not a name": "?"})
+
+
+# what the judge also writes
+
+
+async def test_points_to_consider_and_what_the_comparison_comes_to():
+    answers = {"tone": {"a": assessed(4), "b": assessed(2)}}
+    summary = {"key_differences": ["a is kind"], "rationale": "a is kinder.", "recommendations": ["b: say thanks"]}
+    judge = ScriptedJudge(answers | summary)
+    evaluator = PairwiseDimensions(
+        name="p",
+        other_output_attribute="shadow",
+        dimensions=(),
+        own_dimensions={"tone": "is it kind?"},
+        consider={"tone": ["Does it say thanks?"]},
+        summary=True,
+    )
+    outcome = await judged(evaluator, PAIR, judge)
+    instructions = judge.questions[0].prompt.instructions
+    assert "- tone: is it kind?\n  - consider: Does it say thanks?" in instructions
+    assert list(judge.questions[0].reply.model_json_schema()["properties"]) == ["tone", *summary]
+    assert {name: outcome.details[name] for name in summary} == summary
+    assert evaluator.version != PAIRWISE.version
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"dimensions": ()}, "nothing is compared"),
+        ({"consider": {"tone": ["x"]}}, "no dimension"),
+        ({"own_dimensions": {"rationale": "x"}}, "part of the summary"),
+    ],
+)
+def test_comparisons_that_make_no_sense(fields, what):
+    with pytest.raises(ValidationError, match=what):
+        PairwiseDimensions(name="p", other_output_attribute="shadow", **fields)
+
+
+STRICT = {"expected_output": '{"total": "12 EUR"}'}
+
+
+async def test_a_prompt_of_ones_own_says_what_makes_values_similar():
+    prompt = "{{ActualOutput}} is similar to {{ExpectedOutput}} if only the currency differs."
+    evaluator = LLMJudgeStrictJson(name="s", prompt=prompt)
+    judge = ScriptedJudge({"labels": [{"reason": "currency", "label": "similar"}]})
+    outcome = await judged(evaluator, a_turn("?", '{"total": "12 USD"}', **STRICT), judge)
+    assert outcome.value == 0.5
+    assert "`actual` is similar to `expected` if only the currency differs." in judge.questions[0].prompt.instructions
+    assert evaluator.version != LLMJudgeStrictJson(name="s").version
+
+
+@pytest.mark.parametrize(
+    "prompt", ["no names", "{{ActualOutput}} alone", "{{ActualOutput}} {{ExpectedOutput}} {{input}}"]
+)
+def test_a_strict_prompt_names_both_values(prompt):
+    with pytest.raises(ValidationError):
+        LLMJudgeStrictJson(name="s", prompt=prompt)

@@ -1,5 +1,6 @@
 """Evaluators whose score is a share: what is taken apart, what is judged with what, and what counts."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,10 +9,11 @@ from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
 from evaluators.item_verdicts import verdicts_form
+from evaluators.judge import Token
 from evaluators.judges.requests import question_of
 from evaluators.results import Failure, Score, Skipped
 from evaluators.schemas import schema_of
-from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
+from evaluators.testing import ScriptedAnswer, ScriptedJudge, a_conversation, a_moment, a_turn
 
 TURN = a_turn(
     "Can I return shoes?",
@@ -259,7 +261,7 @@ async def test_answers_without_a_word(kind, value):
 @pytest.mark.parametrize(
     ("kind", "fields", "value"),
     [
-        ("completeness", {}, 2 / 3),
+        ("completeness", {}, 1 / 3),  # yes alone, as in task_completion
         ("knowledge_retention", {}, 2 / 3),
         ("role_adherence", {"chatbot_role": "a clerk"}, 2 / 3),
         ("turn_relevancy", {}, 2 / 3),
@@ -337,6 +339,36 @@ async def test_goal_accuracy_is_the_mean_of_both():
     outcome = await score("goal_accuracy", judge, a_conversation(("Hi", "Hello"), expected_outcome="a refund"))
     assert (outcome.value, outcome.raw_score, outcome.range) == (0.7, 7.0, (0, 10))
     assert judge.questions[0].prompt.material["expected_outcome"] == "a refund"
+
+
+def with_points(plan, goal, *, trusted=True):
+    """An answer whose two scores weighed these alternatives."""
+    parts = [('{"plan_reason": "slow 4", "plan_score": ', None), ("4", plan)]
+    parts += [(', "goal_reason": "done 9", "goal_score": ', None), ("9", goal), ("}", None)]
+    tokens = [
+        Token(
+            text,
+            math.log(weighed[text] if trusted or text != "9" else 1e-9),
+            tuple((a, math.log(p)) for a, p in weighed.items()),
+        )
+        for text, weighed in ((text, weighed or {text: 1.0}) for text, weighed in parts)
+    ]
+    return ScriptedAnswer("".join(text for text, _ in parts), tokens)
+
+
+async def test_goal_accuracy_weighs_both_scores_by_token_probabilities():
+    judge = ScriptedJudge(with_points({"4": 0.5, "6": 0.5}, {"9": 0.9, "8": 0.1}))
+    outcome = await score("goal_accuracy", judge, a_conversation(("Hi", "Hello")))
+    assert outcome.method == "logprobs"
+    assert outcome.value == pytest.approx((5.0 + 8.9) / 2 / 10)
+    assert outcome.raw_score == 6.5
+    assert outcome.details["expected"] == pytest.approx({"plan_score": 5.0, "goal_score": 8.9})
+
+
+async def test_goal_accuracy_with_one_distribution_takes_the_numbers_as_written():
+    judge = ScriptedJudge(with_points({"4": 0.5, "6": 0.5}, {"9": 0.9, "8": 0.1}, trusted=False))
+    outcome = await score("goal_accuracy", judge, a_conversation(("Hi", "Hello")))
+    assert (outcome.method, outcome.value) == ("single", 0.65)
 
 
 async def test_all_verdicts_failing_is_no_perfect_score():

@@ -7,6 +7,7 @@ import pytest
 from evaluators.cases import ToolCall
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.evaluation import evaluate
+from evaluators.judge_input import split_text
 from evaluators.results import Score, Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn, answer_any_form
 from evaluators.transcript import NOT_RECORDED, TranscriptSettings, build_windows
@@ -255,6 +256,9 @@ async def test_a_judge_is_told_what_marks_mean_and_the_score_says_truncated(cls)
     case = turn if cls.scope == "turn" else a_conversation((long, long), chatbot_role="a clerk")
     judge = ScriptedJudge(answer_any_form())
     outcome = (await evaluate(make_example(cls), case, judge, now=a_moment)).outcome
+    if cls.kind in {"bias", "toxicity"}:  # judge what the answer is taken apart into, and nothing beside it
+        assert outcome.details["pieces"] == {"of": 2, "read": 2}
+        return
     assert outcome.details["truncated"] is True
     asked = [each for each in judge.questions if " left out …]" in str(each.prompt.material)]
     assert asked
@@ -279,3 +283,59 @@ def test_a_configuration_without_them_keeps_its_version():
         later = {"longest_text": 20_000} if kind == "g_eval" else {"max_windows": 3}
         versions = {cls(name="n", **fields).version, cls(name="n", **fields, **later).version}
         assert len(versions) == 2
+
+
+# What a long text is taken apart into
+
+
+def finding(mark, says):
+    """A judge that takes out every word with a mark, and gives each item a verdict."""
+
+    def answer(prompt, reply):
+        if "items" in reply.model_fields:
+            return {"items": sorted({word for word in str(prompt.material).split() if mark in word})}
+        return by_item(says).script(prompt, reply)
+
+    return ScriptedJudge(answer)
+
+
+LONG_ANSWER = " ".join(f"word{n} claim-{n // 1000}-." if n % 1000 == 500 else f"word{n}" for n in range(9000))
+
+
+async def test_claims_in_the_middle_of_a_long_answer_are_judged():
+    """Nine claims in 80,000 characters; their first and last 8,000 hold two of them."""
+    case = a_turn(actual_output=LONG_ANSWER, retrieval_context=("x",))
+    judge = finding("claim-", lambda item: "no" if item in {"claim-3-.", "claim-4-."} else "yes")
+    outcome = await score("faithfulness", judge, case)
+    assert outcome.value == pytest.approx(7 / 9)
+    assert outcome.details["pieces"] == {"of": 5, "read": 5}
+    assert "truncated" not in outcome.details
+    shown = [asked.prompt.material["actual_output"] for asked in judge.questions[:5]]
+    assert "".join(shown) == LONG_ANSWER
+    assert max(map(len, shown)) <= 16_384
+    few = await score("faithfulness", finding("claim-", lambda _item: "yes"), case, max_windows=2)
+    assert few.details["pieces"] == {"of": 5, "read": 2}
+    assert few.details["truncated"] is True
+
+
+async def test_wishes_in_the_middle_of_a_long_conversation_are_judged():
+    """One wish each 20 of 200 turns, met at the very end or not: those of the middle turns were never listed."""
+    turns = [(f"wish-{n // 20}-" if n % 20 == 10 else f"question {n} {'x ' * 300}", f"answer {n}") for n in range(200)]
+    judge = finding("wish-", lambda item: "no" if "-4-" in item else "yes")
+    outcome = await score("completeness", judge, a_conversation(*turns))
+    assert outcome.value == pytest.approx(0.9)
+    assert len(outcome.details["items"]) == 10
+    extractions = [asked for asked in judge.questions if "items" not in asked.prompt.material]
+    numbers = [each for asked in extractions for each in shown_numbers(asked) if isinstance(each, int)]
+    assert numbers == list(range(1, 201))
+    for asked in judge.questions:
+        if "items" in asked.prompt.material:
+            assert shown_numbers(asked)[-1] == 200  # what was wanted early may be met late
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a" * 5000, "word " * 999, ("x" * 700 + "\n") * 9])
+def test_pieces_make_up_the_text(text):
+    pieces = split_text(text, 1000)
+    assert "".join(pieces) == text
+    assert max(map(len, pieces)) <= 1000
+    assert len(pieces) <= max(1, 2 * len(text) // 1000 + 1)

@@ -1,0 +1,63 @@
+"""A judge's classification of a whole conversation by labels of the user's own."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from evaluators.cases import Conversation
+from evaluators.classification import Classification, Labels, distinct_labels
+from evaluators.conversation_input import ConversationField, build_conversation_input, required_fields
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.judge_input import TurnField
+from evaluators.rating import NonBlank, UniqueNames
+from evaluators.results import Score
+from evaluators.transcript import TranscriptSettings
+
+
+class ConversationalClassifier(Classification, TranscriptSettings, Evaluator[Conversation]):
+    """Which of your labels fits a whole conversation: resolved, abandoned, handed to a person.
+
+    The same as `classifier`, with all turns in one question; a conversation beyond the token budget is shown without
+    its middle. In a configuration `kind: classifier` with `scope: conversation` is the same.
+    """
+
+    kind: ClassVar[str] = "conversational_classifier"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = Classification.prompts
+    example: ClassVar[Example] = {
+        "question": "How did the conversation end?",
+        "labels": {
+            "resolved": {"meaning": "The user got what they came for.", "pass": True},
+            "abandoned": {"meaning": "The user left without it.", "pass": False},
+            "escalated": {"meaning": "A person took over, or the user asked for one.", "score": 0.5, "pass": False},
+        },
+    }
+
+    question: NonBlank = Field(description="What the judge is asked about a conversation.")
+    labels: Annotated[Labels, AfterValidator(distinct_labels)]
+    evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
+        default=("input", "actual_output"), description="The fields that the judge is shown."
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The fields of `evaluation_params`; one of a turn is there if any turn has it."""
+        return required_fields(self.evaluation_params)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return tuple(self.labels)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
+        return self.label_passes(self.labels, score, self.threshold)
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        instructions = self.instructions(self.question, self.labels, self.evaluation_params)
+        material = build_conversation_input(case, self.evaluation_params, self)
+        return await self.classify(judge, instructions, self.labels, material)

@@ -1,0 +1,38 @@
+"""A judge's rating of a whole conversation by a prompt of the user's own, or by guidelines."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.cases import Conversation
+from evaluators.conversation_input import OF_THE_WHOLE, build_conversation_input, required_fields
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.judge_input import TURN_FIELDS
+from evaluators.prompt_definition import PROMPT_PROMPTS, PromptDefinition
+from evaluators.results import Score
+from evaluators.transcript import TranscriptSettings
+
+
+class ConversationalPrompt(PromptDefinition, TranscriptSettings, Evaluator[Conversation]):
+    """How the judge rates a whole conversation by a prompt out of the configuration.
+
+    The same as `prompt`, with all turns in one question: a field of a turn is shown with each turn, `scenario`,
+    `expected_outcome` and `chatbot_role` once. A conversation beyond the token budget is shown without its middle. In a
+    configuration `kind: prompt` with `scope: conversation` is the same.
+    """
+
+    kind: ClassVar[str] = "conversational_prompt"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = PROMPT_PROMPTS
+    known_fields: ClassVar[tuple[str, ...]] = (*TURN_FIELDS, *OF_THE_WHOLE)
+    example: ClassVar[Example] = {"guidelines": ["Prices are never guessed.", "The user is not asked twice."]}
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The fields that the prompt names; one of a turn is there if any turn has it."""
+        return required_fields(tuple(self.named_fields))
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        return await self.score_material(judge, build_conversation_input(case, self.ordered_fields, self))

@@ -1,0 +1,61 @@
+"""A judge's classification of a turn by labels of the user's own."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from evaluators.cases import Turn
+from evaluators.classification import Classification, Labels, distinct_labels
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.judge_input import TurnField, build_judge_input
+from evaluators.rating import NonBlank, UniqueNames
+from evaluators.results import Score
+
+
+class Classifier(Classification, Evaluator[Turn]):
+    """Which of your labels fits a turn: a topic, an intent, a way to fail.
+
+    The judge gives a reason and one label. The score is what the label is worth: its `score`, else 1, or 0 if it has
+    `pass: false`. Where the judge's token probabilities are known, it is their mean over the labels, and the details
+    have the probability of each, the `confidence` in the chosen one, and the `entropy` in bits.
+    """
+
+    kind: ClassVar[str] = "classifier"
+    prompts: ClassVar[tuple[str, ...]] = Classification.prompts
+    example: ClassVar[Example] = {
+        "question": "What does the user want?",
+        "labels": {
+            "refund": "Money back for an order.",
+            "delivery": "When or where an order arrives.",
+            "other": "All else.",
+        },
+    }
+
+    question: NonBlank = Field(description="What the judge is asked about a turn.")
+    labels: Annotated[Labels, AfterValidator(distinct_labels)]
+    evaluation_params: UniqueNames[TurnField] = Field(
+        default=("input", "actual_output"), description="The turn's fields that the judge is shown, and must have."
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The fields of `evaluation_params`."""
+        return frozenset(self.evaluation_params)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return tuple(self.labels)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
+        return self.label_passes(self.labels, score, self.threshold)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        instructions = self.instructions(self.question, self.labels, self.evaluation_params)
+        material = build_judge_input(case, self.evaluation_params, self.longest_text)
+        return await self.classify(judge, instructions, self.labels, material)

@@ -1,0 +1,52 @@
+"""Refusals told by a judge: whether the application refused, and whether it should have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from evaluators.cases import Turn
+from evaluators.classification import Classification, LabelDefinition
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.judge_input import build_judge_input
+from evaluators.prompts import load
+from evaluators.results import Score
+
+LABELS: Mapping[str, LabelDefinition] = {
+    name: LabelDefinition(meaning=f"see judged_refusal.txt: {name}", passes=name != "refused wrongly")
+    for name in ("answered", "unable", "refused rightly", "refused wrongly")
+}
+"""What the labels are worth; what they mean stands in the prompt, which is part of the version."""
+
+_FIELDS = ("input", "actual_output", "system_prompt")
+
+
+class JudgedRefusal(Classification, Evaluator[Turn]):
+    """Whether the answer refuses, and rightly: 1 unless it refuses what it should have answered.
+
+    The judge chooses `answered`, `unable`, `refused rightly` or `refused wrongly`, with the application's instructions
+    in view where the trace has them. Only the last counts 0, and fails; all have their share in the metrics of labels.
+    """
+
+    kind: ClassVar[str] = "judged_refusal"
+    prompts: ClassVar[tuple[str, ...]] = ("judged_refusal.txt",)
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request and the answer."""
+        return frozenset({"input", "actual_output"})
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return tuple(LABELS)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
+        return self.label_passes(LABELS, score, self.threshold)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        material = build_judge_input(case, _FIELDS, self.longest_text)
+        return await self.classify(judge, load("judged_refusal.txt"), LABELS, material)
