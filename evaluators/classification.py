@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -15,11 +15,13 @@ from evaluators.judge import Answer, Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings
 from evaluators.prompts import fill, load
 from evaluators.rating import NonBlank
+from evaluators.reasons import ReasonSettings
 from evaluators.results import Score
-from evaluators.scale import Reply, plain_word
+from evaluators.scale import ReasonPlace, Reply, plain_word, reason_in
 from evaluators.word_probabilities import word_distributions
+from evaluators.worked_examples import WorkedExample, examples_text
 
-CLASSIFIER_PROMPTS = ("classifier.txt",)
+CLASSIFIER_PROMPTS = ("classifier.txt", "classifier_form.txt")
 
 LabelName = Annotated[str, Field(pattern=r"^[\w:/-](?:[\w :/-]{0,62}[\w:/-])?$")]
 """A label as it appears in every output: letters, digits and spaces, at most 64."""
@@ -60,7 +62,29 @@ class ChosenLabel(Reply):
     label: str
 
 
-class Classification(TextSettings):
+class LabelThenReason(Reply):
+    """The same in the other order."""
+
+    label: str
+    reason: str
+
+
+class LabelAlone(Reply):
+    """A label without a reason."""
+
+    label: str
+
+
+AnyChoice = ChosenLabel | LabelThenReason | LabelAlone
+
+
+class LabelledExample(WorkedExample):
+    """A worked example with its label."""
+
+    label: LabelName = Field(description="Which of the labels fits the case.")
+
+
+class Classification(ReasonSettings, TextSettings):
     """How a judge is asked for a label, and how a score is made of it."""
 
     temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
@@ -68,15 +92,33 @@ class Classification(TextSettings):
 
     prompts: ClassVar[tuple[str, ...]] = CLASSIFIER_PROMPTS
 
-    def instructions(self, question: str, labels: Mapping[str, LabelDefinition], fields: Iterable[str]) -> str:
+    def instructions(
+        self,
+        question: str,
+        labels: Mapping[str, LabelDefinition],
+        fields: Iterable[str],
+        examples: Sequence[LabelledExample] = (),
+    ) -> str:
         """The fixed part of the question."""
         values = {
             "question": question.strip(),
             "labels": "\n".join(f"- {name}: {' '.join(each.meaning.split())}" for name, each in labels.items()),
-            "names": ", ".join(labels),
             "fields": describe_fields(fields),
+            "form": self.label_form_text(labels, examples),
         }
         return fill(load("classifier.txt"), values)
+
+    def label_form_text(self, labels: Mapping[str, LabelDefinition], examples: Sequence[LabelledExample] = ()) -> str:
+        """What the judge is told about the form of its answer, with examples before it."""
+        shown = examples_text([(each, {"label": each.label}) for each in examples], self.reason)
+        form = fill(load(self.template("classifier_form")), {"names": ", ".join(labels)})
+        return "\n\n".join(part for part in (shown, self.language_sentence, form.strip()) if part)
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        later = (self.template("classifier_form"),) if self.reason != "before" else ()
+        return (*self.prompts, *later)
 
     @staticmethod
     def label_passes(labels: Mapping[str, LabelDefinition], score: Score, threshold: float | None) -> bool | None:
@@ -92,15 +134,15 @@ class Classification(TextSettings):
         there are such, else what the label is worth that was written.
         """
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens)
-        answer = (await judge.ask(prompt, label_form(tuple(labels)), logprobs=True)).answers[0]
+        answer = (await judge.ask(prompt, label_form(tuple(labels), self.reason), logprobs=True)).answers[0]
         return score_of_label(answer, labels, truncated=material.truncated)
 
 
-def score_of_label(answer: Answer[ChosenLabel], labels: Mapping[str, LabelDefinition], *, truncated: bool) -> Score:
+def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefinition], *, truncated: bool) -> Score:
     """The score of an answer: see `Classification.classify`.
 
     With token probabilities p the details have `probabilities`, `confidence`, that of the label, and `entropy`, the sum
-    of -p log2 p in bits.
+    of -p log2 p in bits; `uncertainty` is the standard deviation of what the labels are worth.
     """
     label = answer.reply.label
     details: dict[str, Json] = {"truncated": True} if truncated else {}
@@ -108,7 +150,11 @@ def score_of_label(answer: Answer[ChosenLabel], labels: Mapping[str, LabelDefini
     distribution = weighed[-1] if weighed else None
     if distribution is None:
         return Score(
-            value=labels[label].worth, label=label, explanation=answer.reply.reason, method="single", details=details
+            value=labels[label].worth,
+            label=label,
+            explanation=reason_in(answer.reply),
+            method="single",
+            details=details,
         )
     shares = distribution.shares
     details |= {
@@ -117,10 +163,12 @@ def score_of_label(answer: Answer[ChosenLabel], labels: Mapping[str, LabelDefini
         "entropy": distribution.entropy,
     }
     mean = math.fsum(share * labels[name].worth for name, share in shares.items())
+    spread = math.fsum(share * (labels[name].worth - mean) ** 2 for name, share in shares.items())
+    details["uncertainty"] = math.sqrt(spread)
     return Score(
         value=min(1.0, max(0.0, mean)),  # rounding must not leave the scale
         label=label,
-        explanation=answer.reply.reason,
+        explanation=reason_in(answer.reply),
         method="logprobs",
         kept_mass=distribution.kept_mass,
         details=details,
@@ -128,16 +176,28 @@ def score_of_label(answer: Answer[ChosenLabel], labels: Mapping[str, LabelDefini
 
 
 @cache
-def label_form(names: tuple[str, ...]) -> type[ChosenLabel]:
-    """The form of an answer with one of these labels."""
+def label_form(names: tuple[str, ...], place: ReasonPlace = "before") -> type[AnyChoice]:
+    """The form of an answer with one of these labels, and its reason before, after, or not at all."""
     plain = {plain_word(name): name for name in names}
 
     def as_written(value: Any) -> Any:
         return plain.get(plain_word(value), value) if isinstance(value, str) else value
 
     label = Annotated[cast("Any", Literal[names]), BeforeValidator(as_written)]
-    return create_model("Chosen", __base__=ChosenLabel, __doc__="A reason, then a label.", label=(label, ...))
+    base: Any = {"before": ChosenLabel, "after": LabelThenReason, "none": LabelAlone}[place]
+    return create_model("Chosen", __base__=base, __doc__="A label.", label=(label, ...))
 
+
+def check_examples(examples: Sequence[LabelledExample], labels: Mapping[str, LabelDefinition]) -> None:
+    """Refuse examples with a label that there is not."""
+    if unknown := sorted({each.label for each in examples} - labels.keys()):
+        raise ValueError(f"examples: {', '.join(unknown)} is none of the labels")
+
+
+Examples = Annotated[
+    tuple[LabelledExample, ...],
+    Field(max_length=20, description="Worked examples: {case: {input: …}, label: …, reason: …}."),
+]
 
 Labels = Annotated[
     Mapping[LabelName, Annotated[LabelDefinition, BeforeValidator(_with_meaning)]],

@@ -10,7 +10,14 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of
-from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, extract_items, score_ratio
+from evaluators.item_verdicts import (
+    VERDICT_PROMPTS,
+    ItemWindow,
+    RatioSpec,
+    VerdictSettings,
+    extract_items,
+    score_ratio,
+)
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.transcript import ConversationSettings, Transcript, build_windows
@@ -68,6 +75,7 @@ class ConversationRatioSpec:
             values,
             max_windows=settings.max_windows,
             seed=conversation_id_of(case),
+            weigh=isinstance(settings, VerdictSettings) and settings.verdicts == "probabilities",
         )
         return replace(score, details={**score.details, **read}) if read else score
 
@@ -111,7 +119,7 @@ def _window(transcript: Transcript, companions: Mapping[str, Json]) -> ItemWindo
     )
 
 
-class ConversationRatio(ConversationSettings, Evaluator[Conversation]):
+class ConversationRatio(VerdictSettings, ConversationSettings, Evaluator[Conversation]):
     """The share of a conversation's items whose verdict counts. A kind of it says which spec it makes."""
 
     scope: ClassVar = "conversation"

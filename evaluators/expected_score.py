@@ -65,6 +65,12 @@ class Distribution:
         mean = math.fsum(value * mass for value, mass in self.masses.items()) / total
         return min(max(self.masses), max(min(self.masses), mean))  # rounding must not leave the scale
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of what was weighed, on the scale."""
+        total, mean = math.fsum(self.masses.values()), self.mean
+        return math.sqrt(math.fsum(mass * (value - mean) ** 2 for value, mass in self.masses.items()) / total)
+
 
 def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: str = "score") -> Distribution | None:
     """What the model weighed for a field of its answer, or None where that cannot be told.

@@ -6,22 +6,29 @@ too few is no answer: it is sent back, then fails. Nothing missing is ever count
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, create_model, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, create_model, field_validator
 
 from evaluators.cases import Json
-from evaluators.judge import Judge, Prompt
+from evaluators.evaluator import ADDED_LATER
+from evaluators.judge import Answer, Judge, Prompt
 from evaluators.prompts import fill, load
 from evaluators.results import Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
 from evaluators.windows import MAX_WINDOWS, WindowSample, draw_windows
+from evaluators.word_probabilities import as_written, word_distributions
 
 VerdictWord = Literal["yes", "no", "unclear"]
 """What a judge can say of an item."""
+
+WORDS: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
+"""The same, the most decisive first."""
 
 VERDICT_PROMPTS = ("items_form.txt", "verdicts_form.txt")
 """The templates of the forms of the answers: part of every version of an evaluator that takes a share."""
@@ -51,6 +58,30 @@ class ItemVerdicts(Reply):
     @classmethod
     def _in_order(cls, verdicts: tuple[ItemVerdict, ...]) -> tuple[ItemVerdict, ...]:
         return sort_by_number(verdicts)
+
+
+class VerdictSettings(BaseModel):
+    """How a verdict counts."""
+
+    verdicts: Annotated[Literal["words", "probabilities"], ADDED_LATER] = Field(
+        default="words",
+        description="Whether a verdict counts as the judge wrote it, or by the probabilities of yes, no and unclear "
+        "where the judge gives them.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedVerdict:
+    """A verdict, and the probabilities of yes, no and unclear where they are known."""
+
+    verdict: ItemVerdict
+    masses: Mapping[str, float] | None = None
+
+    def counts(self, counting: AbstractSet[str]) -> float:
+        """How much of the verdict counts: 0 or 1 for a word, between them for probabilities."""
+        if self.masses is None:
+            return float(self.verdict.verdict in counting)
+        return math.fsum(mass for word, mass in self.masses.items() if word in counting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,25 +118,47 @@ async def extract_items(judge: Judge, template: str, material: Mapping[str, Json
 
 
 async def ask_verdicts(
-    judge: Judge, template: str, window: ItemWindow, values: Mapping[str, str] | None = None
-) -> Sequence[ItemVerdict]:
-    """One verdict per item of a window. `items` are shown as the material's field `items`, numbered."""
+    judge: Judge,
+    template: str,
+    window: ItemWindow,
+    values: Mapping[str, str] | None = None,
+    *,
+    weigh: bool = False,
+) -> Sequence[WeighedVerdict]:
+    """One verdict per item of a window, with probabilities if they are to be weighed.
+
+    `items` are shown as the material's field `items`, numbered.
+    """
     instructions = fill(load(template), {"form": load("verdicts_form.txt"), **(values or {})})
     # One question for all items, not one each: it costs a fraction, and the judge sees what the items have in common.
     # The form demands as many verdicts as there are items, so that none is lost on the way.
     numbered: list[Json] = [{"number": number, "item": item} for number, item in enumerate(window.items, start=1)]
     form = verdicts_form(len(window.items))
-    rounds = [
-        (await judge.ask(Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS), form)).reply.verdicts
-        for material in window.materials
-    ]
+    rounds: list[Sequence[WeighedVerdict]] = []
+    for material in window.materials:
+        prompt = Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS)
+        answer = (await judge.ask(prompt, form, logprobs=weigh)).answers[0]
+        rounds.append(_weighed(answer) if weigh else [WeighedVerdict(each) for each in answer.reply.verdicts])
     return [_decisive(verdicts) for verdicts in zip(*rounds, strict=True)]
 
 
-def _decisive(verdicts: Sequence[ItemVerdict]) -> ItemVerdict:
+def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
+    """The verdicts of an answer with the probabilities of each, in the order of their items."""
+    distributions = word_distributions(answer, "verdict", WORDS)
+    verdicts = answer.reply.verdicts
+    if len(distributions) != len(verdicts):
+        return [WeighedVerdict(each) for each in verdicts]
+    written = as_written(answer.text, "verdicts")  # the reply has them in the order of their items
+    order = sorted(range(len(verdicts)), key=lambda at: written[at].get("number") or 0)
+    return [
+        WeighedVerdict(each, None if (weighed := distributions[at]) is None else weighed.shares)
+        for each, at in zip(verdicts, order, strict=True)
+    ]
+
+
+def _decisive(verdicts: Sequence[WeighedVerdict]) -> WeighedVerdict:
     """Of several verdicts on one item, by parts of the material: what one part says, others need not say."""
-    order: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
-    return min(verdicts, key=lambda each: order.index(each.verdict))
+    return min(verdicts, key=lambda each: WORDS.index(each.verdict.verdict))
 
 
 @cache
@@ -124,39 +177,58 @@ async def score_ratio(
     *,
     max_windows: int = MAX_WINDOWS,
     seed: str = "",
+    weigh: bool = False,
 ) -> Score:
-    """The share of the items whose verdict counts, on 0..1: of all windows, or of a sample drawn by `seed`."""
+    """The share of the items whose verdict counts, on 0..1: of all windows, or of a sample drawn by `seed`.
+
+    With `weigh` an item counts by the probability c that the judge gives to what counts, and `details.uncertainty` is
+    the standard deviation of the share, sqrt(sum of c (1 - c)) / items.
+    """
     if not any(window.items for window in windows):
         return Score(value=spec.empty_score, explanation=f"There are no {spec.noun}.", method="single")
     sample = draw_windows([len(window.items) for window in windows], max_windows, seed)
-    verdicts = {at: await ask_verdicts(judge, template, windows[at], values) for at in sample.judged}
-    counting = {at: [each.verdict in spec.counting_verdicts for each in verdicts[at]] for at in sample.judged}
+    verdicts = {at: await ask_verdicts(judge, template, windows[at], values, weigh=weigh) for at in sample.judged}
+    shares = {at: [each.counts(spec.counting_verdicts) for each in verdicts[at]] for at in sample.judged}
     details: dict[str, Json] = {
         "items": [
-            {"item": item, "verdict": each.verdict, "reason": each.reason}
+            _item_details(item, each)
             for at in sample.judged
             for item, each in zip(windows[at].items, verdicts[at], strict=True)
         ],
         **sample.details,
     }
+    weighed = [each.masses is not None for at in sample.judged for each in verdicts[at]]
+    if any(weighed):
+        details |= _doubt([share for at in sample.judged for share in shares[at]])
+        details |= {} if all(weighed) else {"fallback": "some_verdicts_as_written"}
     if any(windows[at].truncated for at in sample.judged):
         details["truncated"] = True
-    value = sample.share_of(counting)
-    explanation = _explanation(spec, sample, verdicts, counting)
-    return Score(value=value, raw_score=value, explanation=explanation, method="single", details=details)
+    value = min(1.0, max(0.0, sample.share_of(shares)))  # rounding must not leave the scale
+    explanation = _explanation(spec, sample, verdicts)
+    method = "logprobs" if any(weighed) else "single"
+    return Score(value=value, raw_score=value, explanation=explanation, method=method, details=details)
+
+
+def _item_details(item: Json, weighed: WeighedVerdict) -> Json:
+    said = {"item": item, "verdict": weighed.verdict.verdict, "reason": weighed.verdict.reason}
+    return said if weighed.masses is None else said | {"probabilities": dict(weighed.masses)}
+
+
+def _doubt(shares: Sequence[float]) -> dict[str, Json]:
+    return {"uncertainty": math.sqrt(math.fsum(max(0.0, each * (1 - each)) for each in shares)) / len(shares)}
 
 
 def _explanation(
     spec: RatioSpec,
     sample: WindowSample,
-    verdicts: Mapping[int, Sequence[ItemVerdict]],
-    counting: Mapping[int, Sequence[bool]],
+    verdicts: Mapping[int, Sequence[WeighedVerdict]],
 ) -> str:
     """Like: 2 of 3 statements are relevant. Item 2: it is about something else."""
+    counting = {at: [each.verdict.verdict in spec.counting_verdicts for each in verdicts[at]] for at in sample.judged}
     flags = [flag for at in sample.judged for flag in counting[at]]
     rarer = sum(flags) * 2 < len(flags)  # the reasons worth reading are those of the smaller side
     named = [
-        f"Item {sum(sample.lengths[:at]) + number}: {each.reason}"
+        f"Item {sum(sample.lengths[:at]) + number}: {each.verdict.reason}"
         for at in sample.judged
         for number, (each, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
         if counts == rarer

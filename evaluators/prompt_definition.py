@@ -64,7 +64,7 @@ class PromptDefinition(Rating):
     @property
     def templates(self) -> tuple[str, ...]:
         """See `Evaluator.templates`."""
-        return GUIDELINE_PROMPTS if self.prompt is None else PROMPT_PROMPTS
+        return GUIDELINE_PROMPTS if self.prompt is None else self.with_form(PROMPT_PROMPTS)
 
     @property
     def score_range(self) -> tuple[float, float]:

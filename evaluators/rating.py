@@ -9,12 +9,15 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings
 from evaluators.prompts import fill, load
+from evaluators.reasons import ReasonSettings
 from evaluators.results import Score
 from evaluators.scale import BINARY, Scale
 from evaluators.scoring import Mode, ask_score
+from evaluators.worked_examples import WorkedExample, examples_text
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 """A text that says something."""
@@ -51,14 +54,27 @@ class Rubric(BaseModel):
         return self
 
 
-class Rating(TextSettings):
+class RatedExample(WorkedExample):
+    """A worked example with its score on the scale."""
+
+    score: int = Field(description="What the case earns, on the scale.")
+
+
+class Rating(ReasonSettings, TextSettings):
     """How the judge is asked for a number, and how a score is made of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     default_scale: ClassVar[Scale] = Scale(0, 10)
+    prompts: ClassVar[tuple[str, ...]] = RATING_PROMPTS
 
     rubric: tuple[Rubric, ...] = Field(default=(), description="What ranges of the scale stand for.")
+    grades: Annotated[bool, ADDED_LATER] = Field(
+        default=False, description="Whether the judge reads what each part of the scale stands for, in general words."
+    )
+    examples: Annotated[tuple[RatedExample, ...], ADDED_LATER] = Field(
+        default=(), max_length=20, description="Worked examples: {case: {input: …}, score: …, reason: …}."
+    )
     scale: tuple[int, int] | None = Field(
         default=None, description="Lowest and highest raw score; the rubric's ends, else the kind's own, if left out."
     )
@@ -95,6 +111,12 @@ class Rating(TextSettings):
         scale = self.raw_scale  # also refuses a scale without length
         if ranges and not self.strict_mode and (ranges[0][0] < scale.lowest or ranges[-1][1] > scale.highest):
             raise ValueError("rubric and scale: a range goes beyond the scale")
+        if self.grades and (self.rubric or self.strict_mode):
+            raise ValueError(
+                "grades and rubric or strict_mode: they say what scores stand for themselves; leave it out"
+            )
+        if any(not scale.lowest <= each.score <= scale.highest for each in self.examples):
+            raise ValueError(f"examples: a score is off the scale of {scale.lowest} to {scale.highest}")
         return self
 
     @property
@@ -116,28 +138,59 @@ class Rating(TextSettings):
 
     @property
     def form(self) -> str:
-        """What the judge is told about the scale and the form of its answer."""
+        """What the judge is told about the scale and the form of its answer, with examples before it."""
         values = {
             "lowest": str(self.raw_scale.lowest),
             "highest": str(self.raw_scale.highest),
             "rubric": self._rubric_text(),
         }
-        return fill(load("rating_strict.txt" if self.strict_mode else "rating.txt"), values)
+        examples = examples_text([(each, {"score": each.score}) for each in self.examples], self.reason)
+        form = fill(load(self._form_template), values)
+        return "\n\n".join(part for part in (examples, self.language_sentence, form) if part)
+
+    @property
+    def _form_template(self) -> str:
+        return self.template("rating_strict" if self.strict_mode else "rating")
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        return self.with_form(self.prompts)
+
+    def with_form(self, templates: tuple[str, ...]) -> tuple[str, ...]:
+        """The templates of a kind, and those of the form that were added later, where they are used."""
+        grades = ("rating_grades.txt",) if self.grades else ()
+        later = (self._form_template,) if self.reason != "before" else ()
+        return (*templates, *later, *grades)
 
     async def rate(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a number on the scale. `instructions` end with the `form`."""
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens)
         mode = "single" if self.strict_mode else self.mode
-        score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples)
+        score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples, reason=self.reason)
         return replace(score, details={**score.details, "truncated": True}) if material.truncated else score
 
     def _rubric_text(self) -> str:
-        if not self.rubric:
+        rubric = grades_of(self.raw_scale) if self.grades else self.rubric
+        if not rubric:
             return ""
-        ordered = sorted(self.rubric, key=lambda each: each.score_range)
+        ordered = sorted(rubric, key=lambda each: each.score_range)
         lines = [f"- {range_text(each.score_range)}: {each.expected_outcome}" for each in ordered]
         about = "What would earn which grade, for orientation:" if self.strict_mode else "What earns which score:"
         return "\n".join(["", about, *lines, ""])
+
+
+def grades_of(scale: Scale) -> tuple[Rubric, ...]:
+    """What the parts of a scale stand for, in general words: five, or as many as it has numbers."""
+    words = load("rating_grades.txt").splitlines()[::-1]  # the worst first
+    count = min(len(words), scale.length + 1)
+    chosen = {5: words, 4: [*words[:2], *words[3:]], 3: words[::2], 2: words[::4]}[count]
+    numbers = range(scale.lowest, scale.highest + 1)
+    ends = [round(len(numbers) * part / count) for part in range(count + 1)]
+    return tuple(
+        Rubric(score_range=(numbers[start], numbers[end - 1]), expected_outcome=text)
+        for start, end, text in zip(ends, ends[1:], chosen, strict=False)
+    )
 
 
 def range_text(score_range: tuple[int, int]) -> str:

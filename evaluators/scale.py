@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
+
+ReasonPlace = Literal["before", "after", "none"]
+"""Where the reason stands in a judge's answer."""
 
 
 class Reply(BaseModel):
@@ -57,6 +60,27 @@ class RatedReply(Reply):
     score: int
 
 
+class ScoreThenReason(Reply):
+    """The same in the other order."""
+
+    score: int
+    reason: str
+
+
+class ScoreAlone(Reply):
+    """A whole number without a reason."""
+
+    score: int
+
+
+AnyRating = RatedReply | ScoreThenReason | ScoreAlone
+
+
+def reason_in(reply: Reply) -> str | None:
+    """The reason of a reply; None where its form has none."""
+    return getattr(reply, "reason", None)
+
+
 def reject_bool(value: Any) -> Any:
     """Refuse what is no number although Python would take it for one."""
     if isinstance(value, bool):
@@ -94,6 +118,18 @@ class Scale:
         """The form of an answer: a reason, then a whole number on this scale."""
         return _rated(self.lowest, self.highest)
 
+    def reply_with(self, place: ReasonPlace) -> type[AnyRating]:
+        """The form of an answer with its reason in another place, or without."""
+        if place == "before":
+            return self.reply
+        base = ScoreThenReason if place == "after" else ScoreAlone
+        return _rated_as(base, self.lowest, self.highest)
+
+    @property
+    def length(self) -> int:
+        """The distance of the ends."""
+        return self.highest - self.lowest
+
     @property
     def bounds(self) -> tuple[float, float]:
         """Lowest and highest."""
@@ -106,6 +142,12 @@ class Scale:
 
 
 BINARY = Scale(0, 1)
+
+
+@cache
+def _rated_as(base: type[AnyRating], lowest: int, highest: int) -> type[AnyRating]:
+    score = Annotated[int, Field(ge=lowest, le=highest), BeforeValidator(reject_bool)]
+    return create_model("Rated", __base__=base, __doc__="A score.", score=(score, ...))
 
 
 @cache

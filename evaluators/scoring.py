@@ -12,7 +12,7 @@ from evaluators.errors import MethodUnavailable
 from evaluators.expected_score import MIN_SCALE_MASS, score_distribution
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.results import Score
-from evaluators.scale import RatedReply, Scale
+from evaluators.scale import AnyRating, ReasonPlace, Scale, reason_in
 
 Mode = Literal["auto", "logprobs", "samples", "single"]
 """How a number is made of a judge's answer.
@@ -29,19 +29,27 @@ _SAMPLING_TEMPERATURE = 1.0
 
 
 async def ask_score(
-    judge: Judge, prompt: Prompt, scale: Scale, *, mode: Mode = "auto", n_samples: int | None = None
+    judge: Judge,
+    prompt: Prompt,
+    scale: Scale,
+    *,
+    mode: Mode = "auto",
+    n_samples: int | None = None,
+    reason: ReasonPlace = "before",
 ) -> Score:
     """Ask for a number on the scale.
 
-    The score's `value` is on 0..1; its `raw_score` the number as written (the mean of the numbers, for samples).
+    The score's `value` is on 0..1; its `raw_score` the number as written (the mean of the numbers, for samples). Where
+    the judge weighed several numbers or gave several answers, `details.uncertainty` is their standard deviation on
+    0..1.
 
     Raises:
         JudgeError: there is no usable answer.
         MethodUnavailable: `mode` is `logprobs` and there are no token probabilities to trust.
     """
     if mode == "samples":
-        return await _sampled(judge, prompt, scale, n_samples or SAMPLES)
-    verdict = await judge.ask(prompt, scale.reply, logprobs=mode != "single")
+        return await _sampled(judge, prompt, scale, n_samples or SAMPLES, reason)
+    verdict = await judge.ask(prompt, scale.reply_with(reason), logprobs=mode != "single")
     answer = verdict.answers[0]
     weighted = None if mode == "single" else _weighted(answer, scale)
     if weighted is not None and weighted.method == "logprobs":
@@ -50,7 +58,7 @@ async def ask_score(
         raise MethodUnavailable("the judge gave no token probabilities for the score that can be trusted")
     # Samples only where their number is configured: they multiply the price, which nobody expects of a default.
     if mode == "auto" and n_samples is not None and n_samples > 1:
-        return await _sampled(judge, prompt, scale, n_samples - 1, [answer])
+        return await _sampled(judge, prompt, scale, n_samples - 1, reason, [answer])
     return weighted or _single(answer, scale)
 
 
@@ -62,17 +70,17 @@ def weighed_mean(answer: Answer[Any], scale: Scale, field: str) -> float | None:
     return weighed.mean
 
 
-def _single(answer: Answer[RatedReply], scale: Scale) -> Score:
+def _single(answer: Answer[AnyRating], scale: Scale) -> Score:
     return Score(
         value=scale.normalize(answer.reply.score),
-        explanation=answer.reply.reason,
+        explanation=reason_in(answer.reply),
         method="single",
         raw_score=float(answer.reply.score),
         range=scale.bounds,
     )
 
 
-def _weighted(answer: Answer[RatedReply], scale: Scale) -> Score | None:
+def _weighted(answer: Answer[AnyRating], scale: Scale) -> Score | None:
     """By token probabilities; by the number alone where too little of them lay on the scale; None without any."""
     weighed = score_distribution(answer.text, answer.tokens, scale)
     if weighed is None:
@@ -87,24 +95,34 @@ def _weighted(answer: Answer[RatedReply], scale: Scale) -> Score | None:
         single,
         value=scale.normalize(weighed.mean),
         method="logprobs",
-        details={"expected": weighed.mean, "masses": masses},
+        details={"expected": weighed.mean, "masses": masses, "uncertainty": weighed.deviation / scale.length},
     )
 
 
 async def _sampled(
-    judge: Judge, prompt: Prompt, scale: Scale, samples: int, earlier: Sequence[Answer[RatedReply]] = ()
+    judge: Judge,
+    prompt: Prompt,
+    scale: Scale,
+    samples: int,
+    reason: ReasonPlace,
+    earlier: Sequence[Answer[AnyRating]] = (),
 ) -> Score:
     """The mean of several answers and earlier ones, which are paid for, explained by the one closest to it."""
     if prompt.temperature is None:
         prompt = replace(prompt, temperature=_SAMPLING_TEMPERATURE)
-    answers = [*earlier, *(await judge.ask(prompt, scale.reply, samples=samples)).answers]
+    answers = [*earlier, *(await judge.ask(prompt, scale.reply_with(reason), samples=samples)).answers]
     raw = math.fsum(answer.reply.score for answer in answers) / len(answers)
     closest = min(answers, key=lambda answer: abs(answer.reply.score - raw))
     single = _single(closest, scale)
+    deviation = math.sqrt(math.fsum((answer.reply.score - raw) ** 2 for answer in answers) / len(answers))
     return replace(
-        single, value=scale.normalize(raw), method="samples", raw_score=raw, details={"samples": _scores(answers)}
+        single,
+        value=scale.normalize(raw),
+        method="samples",
+        raw_score=raw,
+        details={"samples": _scores(answers), "uncertainty": deviation / scale.length},
     )
 
 
-def _scores(answers: Sequence[Answer[RatedReply]]) -> list[Json]:
+def _scores(answers: Sequence[Answer[AnyRating]]) -> list[Json]:
     return [answer.reply.score for answer in answers]

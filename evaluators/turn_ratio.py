@@ -9,7 +9,14 @@ from typing import ClassVar
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
-from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, extract_items, score_ratio
+from evaluators.item_verdicts import (
+    VERDICT_PROMPTS,
+    ItemWindow,
+    RatioSpec,
+    VerdictSettings,
+    extract_items,
+    score_ratio,
+)
 from evaluators.judge import Judge
 from evaluators.judge_input import build_judge_input, cut, longest_field, shorten, size_of, split_text
 from evaluators.results import Score
@@ -76,6 +83,7 @@ class TurnRatioSpec:
             windows,
             max_windows=max(1, settings.max_windows // len(parts)),
             seed=turn_id_of(case),
+            weigh=isinstance(settings, VerdictSettings) and settings.verdicts == "probabilities",
         )
         return replace(score, details={**score.details, **read}) if read else score
 
@@ -133,7 +141,7 @@ def _parts(
     return parts, visible != pieces or len(runs) > len(parts)
 
 
-class TurnRatio(WindowSettings, Evaluator[Turn]):
+class TurnRatio(VerdictSettings, WindowSettings, Evaluator[Turn]):
     """The share of a turn's items whose verdict counts. A kind of it says which spec it makes."""
 
     spec: ClassVar[TurnRatioSpec]

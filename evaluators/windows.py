@@ -89,8 +89,8 @@ class WindowSample:
         """Whether every window is judged."""
         return len(self.judged) == len(self.lengths)
 
-    def share_of(self, flags: Mapping[int, Sequence[bool]]) -> float:
-        """The share of all items that count, from whether each of the judged windows' does."""
+    def share_of(self, flags: Mapping[int, Sequence[float]]) -> float:
+        """The share of all items that count, from how much each of the judged windows' does, 0 to 1."""
         if self.complete:
             return sum(map(sum, flags.values())) / sum(map(len, flags.values()))
         return fmean(sum(flags[at]) / len(flags[at]) for at in self.picks)

@@ -63,6 +63,11 @@ def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) ->
     return [_distribution(answer.text, placed, span, words) for span in spans]
 
 
+def as_written(text: str, field: str) -> Sequence[Mapping[str, Any]]:
+    """The objects that an answer has in a list, in the order of the answer."""
+    return find_object(text, None).value[field]
+
+
 def _value_spans(text: str, field: str) -> Iterator[tuple[int, int]]:
     """Where the texts stand that are values of a name, on any level of the answer's object."""
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from evaluators.cases import Conversation
-from evaluators.classification import Classification, Labels, distinct_labels
+from evaluators.classification import Classification, Examples, Labels, check_examples, distinct_labels
 from evaluators.conversation_input import ConversationField, build_conversation_input, required_fields
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import ADDED_LATER, Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.judge_input import TurnField
 from evaluators.rating import NonBlank, UniqueNames
@@ -38,9 +38,15 @@ class ConversationalClassifier(Classification, TranscriptSettings, Evaluator[Con
 
     question: NonBlank = Field(description="What the judge is asked about a conversation.")
     labels: Annotated[Labels, AfterValidator(distinct_labels)]
+    examples: Annotated[Examples, ADDED_LATER] = ()
     evaluation_params: UniqueNames[TurnField | ConversationField] = Field(
         default=("input", "actual_output"), description="The fields that the judge is shown."
     )
+
+    @model_validator(mode="after")
+    def _known_labels(self) -> Self:
+        check_examples(self.examples, self.labels)
+        return self
 
     @property
     def requires(self) -> frozenset[str]:
@@ -58,6 +64,6 @@ class ConversationalClassifier(Classification, TranscriptSettings, Evaluator[Con
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        instructions = self.instructions(self.question, self.labels, self.evaluation_params)
+        instructions = self.instructions(self.question, self.labels, self.evaluation_params, self.examples)
         material = build_conversation_input(case, self.evaluation_params, self)
         return await self.classify(judge, instructions, self.labels, material)

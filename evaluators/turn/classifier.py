@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from evaluators.cases import Turn
-from evaluators.classification import Classification, Labels, distinct_labels
-from evaluators.evaluator import Evaluator, Example
+from evaluators.classification import Classification, Examples, Labels, check_examples, distinct_labels
+from evaluators.evaluator import ADDED_LATER, Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.judge_input import TurnField, build_judge_input
 from evaluators.rating import NonBlank, UniqueNames
@@ -36,9 +36,15 @@ class Classifier(Classification, Evaluator[Turn]):
 
     question: NonBlank = Field(description="What the judge is asked about a turn.")
     labels: Annotated[Labels, AfterValidator(distinct_labels)]
+    examples: Annotated[Examples, ADDED_LATER] = ()
     evaluation_params: UniqueNames[TurnField] = Field(
         default=("input", "actual_output"), description="The turn's fields that the judge is shown, and must have."
     )
+
+    @model_validator(mode="after")
+    def _known_labels(self) -> Self:
+        check_examples(self.examples, self.labels)
+        return self
 
     @property
     def requires(self) -> frozenset[str]:
@@ -56,6 +62,6 @@ class Classifier(Classification, Evaluator[Turn]):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        instructions = self.instructions(self.question, self.labels, self.evaluation_params)
+        instructions = self.instructions(self.question, self.labels, self.evaluation_params, self.examples)
         material = build_judge_input(case, self.evaluation_params, self.longest_text)
         return await self.classify(judge, instructions, self.labels, material)

@@ -10,7 +10,7 @@ from evaluators.classification import Classification, LabelDefinition
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.judge_input import build_judge_input
-from evaluators.prompts import load
+from evaluators.prompts import fill, load
 from evaluators.results import Score
 
 LABELS: Mapping[str, LabelDefinition] = {
@@ -30,7 +30,7 @@ class JudgedRefusal(Classification, Evaluator[Turn]):
     """
 
     kind: ClassVar[str] = "judged_refusal"
-    prompts: ClassVar[tuple[str, ...]] = ("judged_refusal.txt",)
+    prompts: ClassVar[tuple[str, ...]] = ("judged_refusal.txt", "classifier_form.txt")
 
     @property
     def requires(self) -> frozenset[str]:
@@ -49,4 +49,5 @@ class JudgedRefusal(Classification, Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         material = build_judge_input(case, _FIELDS, self.longest_text)
-        return await self.classify(judge, load("judged_refusal.txt"), LABELS, material)
+        instructions = fill(load("judged_refusal.txt"), {"form": self.label_form_text(LABELS)})
+        return await self.classify(judge, instructions, LABELS, material)

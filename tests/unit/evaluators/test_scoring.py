@@ -89,7 +89,7 @@ async def test_digit_by_digit_the_plain_number_is_better_than_the_mean_of_one_de
     with pytest.raises(MethodUnavailable):
         await ask_score(ScriptedJudge(torn), PROMPT, HUNDRED, mode="logprobs")
     sampled = await ask_score(ScriptedJudge(torn), PROMPT, HUNDRED, n_samples=3)
-    assert (sampled.method, sampled.details) == ("samples", {"samples": [85, 85, 85]})
+    assert (sampled.method, sampled.details) == ("samples", {"samples": [85, 85, 85], "uncertainty": 0.0})
 
 
 async def test_digit_by_digit_within_one_decade_is_weighed():
