@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluators.batch import evaluate_many
-    from evaluators.cases import Conversation, Feedback, Message, ToolCall, Turn
+    from evaluators.cases import Conversation, Feedback, Message, ToolCall, ToolDefinition, Turn
+    from evaluators.conversation.classifier import ConversationalClassifier
     from evaluators.conversation.completeness import Completeness
     from evaluators.conversation.frustration import Frustration
     from evaluators.conversation.g_eval import ConversationalGEval
     from evaluators.conversation.goal_accuracy import GoalAccuracy
     from evaluators.conversation.knowledge_retention import KnowledgeRetention
+    from evaluators.conversation.prompt import ConversationalPrompt
     from evaluators.conversation.role_adherence import RoleAdherence
+    from evaluators.conversation.task_cost import TaskCost
     from evaluators.conversation.topic_adherence import TopicAdherence
     from evaluators.conversation.turn_relevancy import TurnRelevancy
     from evaluators.errors import (
@@ -43,8 +46,11 @@ if TYPE_CHECKING:
     from evaluators.rating import Rubric
     from evaluators.results import Evaluation, Failure, Score, Skipped
     from evaluators.scoring import ask_score
+    from evaluators.turn.answer_language import AnswerLanguage
     from evaluators.turn.answer_relevancy import AnswerRelevancy
+    from evaluators.turn.argument_grounding import ArgumentGrounding
     from evaluators.turn.bias import Bias
+    from evaluators.turn.classifier import Classifier
     from evaluators.turn.contains import Contains
     from evaluators.turn.contextual_relevancy import ContextualRelevancy
     from evaluators.turn.exact_match import ExactMatch
@@ -53,6 +59,7 @@ if TYPE_CHECKING:
     from evaluators.turn.hallucination import Hallucination
     from evaluators.turn.json_schema import JsonSchema
     from evaluators.turn.json_similarity import JsonSimilarity
+    from evaluators.turn.judged_refusal import JudgedRefusal
     from evaluators.turn.latency import Latency
     from evaluators.turn.length import Length
     from evaluators.turn.llm_judge import LLMJudge
@@ -60,22 +67,34 @@ if TYPE_CHECKING:
     from evaluators.turn.llm_judge_trajectory import LLMJudgeTrajectory
     from evaluators.turn.pairwise_dimensions import PairwiseDimensions
     from evaluators.turn.pii_leakage import PiiLeakage
+    from evaluators.turn.plan_adherence import PlanAdherence
     from evaluators.turn.prompt import PromptEvaluator
     from evaluators.turn.refusal import Refusal
     from evaluators.turn.regex import Regex
+    from evaluators.turn.repeated_calls import RepeatedCalls
+    from evaluators.turn.result_use import ResultUse
+    from evaluators.turn.run_limits import RunLimits
     from evaluators.turn.task_completion import TaskCompletion
     from evaluators.turn.tool_calls import ToolCalls
+    from evaluators.turn.tool_errors import ToolErrors
+    from evaluators.turn.tool_policy import ToolPolicy
+    from evaluators.turn.tool_selection import ToolSelection
     from evaluators.turn.toxicity import Toxicity
 
 __all__ = [
     "AnswerCache",
+    "AnswerLanguage",
     "AnswerRelevancy",
+    "ArgumentGrounding",
     "Bias",
+    "Classifier",
     "Completeness",
     "Contains",
     "ContextualRelevancy",
     "Conversation",
+    "ConversationalClassifier",
     "ConversationalGEval",
+    "ConversationalPrompt",
     "DefinitionCache",
     "Evaluation",
     "EvaluationError",
@@ -97,6 +116,7 @@ __all__ = [
     "JudgeReplyInvalid",
     "JudgeUnavailable",
     "JudgeUnreachable",
+    "JudgedRefusal",
     "Jury",
     "KnowledgeRetention",
     "LLMJudge",
@@ -112,19 +132,28 @@ __all__ = [
     "OpenAIJudge",
     "PairwiseDimensions",
     "PiiLeakage",
+    "PlanAdherence",
     "Prompt",
     "PromptEvaluator",
     "Refusal",
     "Regex",
+    "RepeatedCalls",
     "Result",
+    "ResultUse",
     "Retrying",
     "RoleAdherence",
     "Rubric",
+    "RunLimits",
     "Score",
     "Skipped",
     "TaskCompletion",
+    "TaskCost",
     "ToolCall",
     "ToolCalls",
+    "ToolDefinition",
+    "ToolErrors",
+    "ToolPolicy",
+    "ToolSelection",
     "TopicAdherence",
     "Toxicity",
     "Turn",
@@ -204,6 +233,21 @@ _HOMES = {
     "Regex": "turn.regex",
     "TaskCompletion": "turn.task_completion",
     "ToolCalls": "turn.tool_calls",
+    "AnswerLanguage": "turn.answer_language",
+    "ArgumentGrounding": "turn.argument_grounding",
+    "Classifier": "turn.classifier",
+    "JudgedRefusal": "turn.judged_refusal",
+    "PlanAdherence": "turn.plan_adherence",
+    "RepeatedCalls": "turn.repeated_calls",
+    "ResultUse": "turn.result_use",
+    "RunLimits": "turn.run_limits",
+    "ToolErrors": "turn.tool_errors",
+    "ToolPolicy": "turn.tool_policy",
+    "ToolSelection": "turn.tool_selection",
+    "ConversationalClassifier": "conversation.classifier",
+    "ConversationalPrompt": "conversation.prompt",
+    "TaskCost": "conversation.task_cost",
+    "ToolDefinition": "cases",
     "Toxicity": "turn.toxicity",
 }
 """The module of each public name."""

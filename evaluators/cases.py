@@ -44,12 +44,30 @@ class ToolCall:
     """One call of a tool: what the model asked for and what came back.
 
     `arguments` and `result` are JSON values where the trace had JSON, else text; `result` is None where none was seen.
+    `error` is why the call failed, where the trace says that it did.
     """
 
     id: str | None = None
     name: str
     arguments: Json = None
     result: Json = None
+    error: str | None = None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
+        return as_in_records(handler(source))
+
+    def __post_init__(self) -> None:
+        if type(self.name) is not str:
+            repair(self, name=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """A tool that a model was offered: what it is called and what it is for."""
+
+    name: str
+    description: str | None = None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
@@ -114,6 +132,8 @@ class Turn:
     `conversation_id` is None where the trace names none: such a turn is a conversation of its own. Times are UTC.
     `trace_state` is the W3C tracestate, where the trace had one: samplers write into it what they let through. `events`
     are names of events of the application's own in the same part of the trace, each once, the latest last; at most 16.
+    `tools_offered` are the tools that its models could have called, and `model_calls` counts the calls of models; both
+    where the trace tells.
     """
 
     turn_id: str = ""
@@ -143,6 +163,8 @@ class Turn:
     feedback: tuple[Feedback, ...] = ()
     trace_state: str | None = None
     events: tuple[str, ...] = ()
+    tools_offered: tuple[ToolDefinition, ...] = ()
+    model_calls: int | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @classmethod
@@ -164,6 +186,7 @@ class Turn:
             or (self.context is not None and not _all(_STR, self.context))
             or (self.expected_tools is not None and not _all(_TOOL_CALL, self.expected_tools))
             or (self.feedback != () and not _all(_FEEDBACK, self.feedback))
+            or (self.tools_offered != () and not _all(_TOOL_DEFINITION, self.tools_offered))
             or (self.started_at is not None and getattr(self.started_at, "tzinfo", None) is None)
             or (self.ended_at is not None and getattr(self.ended_at, "tzinfo", None) is None)
         ):
@@ -179,6 +202,7 @@ _TURN_SHAPES = {
     "retrieval_context": texts,
     "context": optional(texts),
     "feedback": values(Feedback),
+    "tools_offered": values(ToolDefinition),
     "started_at": optional(zoned_time),
     "ended_at": optional(zoned_time),
     "attributes": mapping,
@@ -214,6 +238,7 @@ class Conversation:
 _STR = frozenset({str})
 _TEXT = frozenset({str, NoneType})
 _TOOL_CALL: frozenset[type] = frozenset({ToolCall})
+_TOOL_DEFINITION: frozenset[type] = frozenset({ToolDefinition})
 _MESSAGE: frozenset[type] = frozenset({Message})
 _FEEDBACK: frozenset[type] = frozenset({Feedback})
 _TURN: frozenset[type] = frozenset({Turn})

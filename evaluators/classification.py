@@ -125,7 +125,7 @@ class Classification(ReasonSettings, TextSettings):
         """Whether a score passes: by the threshold if there is one, else by what its label says."""
         if threshold is not None:
             return score.value >= threshold
-        return labels[score.label].passes if score.label in labels else None
+        return labels[score.label].passes if score.label is not None and score.label in labels else None
 
     async def classify(
         self, judge: Judge, instructions: str, labels: Mapping[str, LabelDefinition], material: JudgeInput
@@ -183,9 +183,9 @@ def label_form(names: tuple[str, ...], place: ReasonPlace = "before") -> type[An
     def as_written(value: Any) -> Any:
         return plain.get(plain_word(value), value) if isinstance(value, str) else value
 
-    label = Annotated[cast("Any", Literal[names]), BeforeValidator(as_written)]
+    fields: dict[str, Any] = {"label": (Annotated[cast("Any", Literal[names]), BeforeValidator(as_written)], ...)}
     base: Any = {"before": ChosenLabel, "after": LabelThenReason, "none": LabelAlone}[place]
-    return create_model("Chosen", __base__=base, __doc__="A label.", label=(label, ...))
+    return cast("type[AnyChoice]", create_model("Chosen", __base__=base, __doc__="A label.", **fields))
 
 
 def check_examples(examples: Sequence[LabelledExample], labels: Mapping[str, LabelDefinition]) -> None:

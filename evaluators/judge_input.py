@@ -21,6 +21,7 @@ TurnField = Literal[
     "retrieval_context",
     "tools_called",
     "expected_tools",
+    "tools_offered",
     "system_prompt",
     "history",
     "attributes",
@@ -45,6 +46,7 @@ MEANINGS: Mapping[str, str] = {
     "retrieval_context": "passages that the application retrieved before it answered",
     "tools_called": "the tools that the application called, with arguments and results, in order",
     "expected_tools": "the tools that it should have called",
+    "tools_offered": "the tools that the application's model could have called",
     "system_prompt": "the instructions that the application's model was given",
     "history": "the messages before the user's, oldest first",
     "attributes": "further facts about the request",
@@ -80,7 +82,9 @@ class TextSettings(BaseModel):
     )
 
 
-_ABSENT_IF_EMPTY = frozenset({"input", "expected_output", "context", "retrieval_context", "system_prompt"})
+_ABSENT_IF_EMPTY = frozenset(
+    {"input", "expected_output", "context", "retrieval_context", "system_prompt", "tools_offered"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from dataclasses import replace
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
-from collector.dialects.call import ChatMessage
+from collector.dialects.call import Call, ChatMessage
 from collector.dialects.decode import as_dict, decode, encode_compact
-from evaluators.cases import Json, ToolCall
+from collector.dialects.tool_definitions import find_tool_definitions
+from evaluators.cases import Json, ToolCall, ToolDefinition
 
 FINAL_ANSWER = "final_answer"
 """The tool of which smolagents makes an agent's answer."""
@@ -38,7 +39,18 @@ class ToolSpans:
             return []
         inside = self._below.get(draft.enclosing_span.span.span_id) if draft.enclosing_span is not None else None
         first, end = bisect_left(self._starts, draft.start), bisect_right(self._starts, draft.end)
-        return [each.call.tool for each in inside or self._outer[first:end] if each.call.tool]
+        return [_with_error(each.call, each.call.tool) for each in inside or self._outer[first:end] if each.call.tool]
+
+
+def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:
+    """Find the tools that the draft's models could have called, as far as their spans define them."""
+    spans = [each.span for call in draft.calls for each in call.parsed_spans]
+    spans += [draft.enclosing_span.span] if draft.enclosing_span is not None else []
+    return find_tool_definitions([span.attributes for span in spans])
+
+
+def _with_error(call: Call, tool: ToolCall) -> ToolCall:
+    return tool if call.error is None or tool.error is not None else replace(tool, error=call.error)
 
 
 def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...]:
@@ -180,4 +192,9 @@ def _merge(call: ToolCall, tool_result: ChatMessage | None, span: ToolCall | Non
     call_arguments = call.arguments
     if call_arguments in (None, {}, "") and span is not None and span.arguments is not None:
         call_arguments = span.arguments
-    return replace(call, result=result if result is not None else call.result, arguments=call_arguments)
+    return replace(
+        call,
+        result=result if result is not None else call.result,
+        arguments=call_arguments,
+        error=call.error or (span.error if span is not None else None),
+    )

@@ -18,7 +18,7 @@ from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
 from collector.assemble.read_spans import ParsedSpan
-from collector.assemble.tools import ToolSpans, find_tools_called
+from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call, ChatMessage
@@ -91,6 +91,8 @@ class TurnBuilder:
             input=question,
             actual_output=answer,
             tools_called=find_tools_called(draft, self._tools),
+            tools_offered=find_tools_offered(draft),
+            model_calls=len(draft.calls) or None,
             retrieval_context=passages,
             usage=_sum_usage(draft.calls),
             error=draft.error,

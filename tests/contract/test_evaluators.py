@@ -9,7 +9,7 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
-from evaluators.cases import Conversation, Message, ToolCall, Turn
+from evaluators.cases import Conversation, Message, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.contract import find_breaches
 from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
@@ -32,6 +32,8 @@ FULL_TURN = Turn(
     retrieval_context=(f"{SECRET} was found.", "Something else was found."),
     tools_called=(ToolCall(id="1", name="search", arguments={"q": SECRET}, result=SECRET),),
     expected_tools=(ToolCall(name="search", arguments={"q": SECRET}, result=SECRET),),
+    tools_offered=(ToolDefinition(name="search", description=f"Finds {SECRET}."), ToolDefinition(name="order")),
+    model_calls=2,
     system_prompt=f"You know {SECRET}.",
     history=(Message(role="user", content=f"Hello {SECRET}"), Message(role="assistant", content="Hello")),
     started_at=datetime(2026, 1, 1, tzinfo=UTC),
@@ -131,7 +133,7 @@ async def test_is_skipped_for_each_field_it_needs(cls):
         elif name.startswith("attributes."):
             case = dataclasses.replace(case, attributes={})
         else:
-            case = dataclasses.replace(case, **{name: () if name == "retrieval_context" else None})
+            case = dataclasses.replace(case, **{name: () if name in {"retrieval_context", "tools_offered"} else None})
         judge = ScriptedJudge(answer_any_form())
         assert await outcome_of(cls, judge, case) == Skipped(reason=f"missing_field: {name}")
         assert judge.questions == []

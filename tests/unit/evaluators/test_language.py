@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from collector.records.language import language_of
+from evaluators.language import language_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""What a completed task took."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.cases import Conversation
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.results import Score
+from evaluators.run_bounds import RunBounds
+
+
+class TaskCost(RunBounds, Evaluator[Conversation]):
+    """1 while the turns of a completed conversation together keep within all bounds, falling to 0 at twice a bound.
+
+    The bounds are those of `run_limits`: calls, tokens, money, seconds of work. A conversation whose last turn failed
+    or has no answer is not completed, and skipped (`not_completed`), so that the mean is that of tasks which were done.
+    """
+
+    kind: ClassVar[str] = "task_cost"
+    scope: ClassVar = "conversation"
+    needs_judge: ClassVar[bool] = False
+    needs_content: ClassVar[bool] = False
+    example: ClassVar[Example] = {"max_tool_calls": 20}
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Nothing that every conversation has: what is bounded is looked for."""
+        return frozenset()
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        if not case.turns:
+            raise NotApplicable("missing_field: turns")
+        last = case.turns[-1]
+        if last.error is not None or (not last.actual_output and last.incomplete is None):
+            raise NotApplicable("not_completed")
+        return self.score(case.turns)

@@ -1,0 +1,50 @@
+"""Whether the answer is in the language of the question."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Turn
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.language import language_of
+from evaluators.results import Score
+
+
+class AnswerLanguage(Evaluator[Turn]):
+    """1 if the answer is in the language of the question, or in the one that is configured; else 0.
+
+    Languages are told by script and by frequent words, in the first 2,000 characters and without code. Where a text has
+    too few of them, the turn is skipped (`unclear_language`): a wrong guess is worse than none.
+    """
+
+    kind: ClassVar[str] = "answer_language"
+    needs_judge: ClassVar[bool] = False
+
+    language: str | None = Field(
+        default=None,
+        pattern=r"^[a-z]{2}$",
+        description="The ISO 639-1 code of all answers; the question's if left out.",
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer, and the question unless a language is configured."""
+        return frozenset({"actual_output"} if self.language else {"input", "actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        wanted = self.language or language_of(case.input or "")
+        if wanted is None:
+            raise NotApplicable("unclear_language: input")
+        actual = language_of(case.actual_output or "")
+        if actual is None:
+            raise NotApplicable("unclear_language: actual_output")
+        return Score(
+            value=float(actual == wanted),
+            explanation=f"the answer is in {actual}, {wanted} is wanted",
+            details={"wanted": wanted, "actual": actual},
+        )

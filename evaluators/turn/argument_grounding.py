@@ -1,0 +1,33 @@
+"""Whether the arguments of an agent's tool calls come from what it was told."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec
+from evaluators.item_verdicts import RatioSpec
+
+
+class ArgumentGrounding(CallVerdicts):
+    """The share of the tool calls whose arguments come from the user, the instructions or earlier results.
+
+    The judge gives each call a verdict; those it cannot decide on count as grounded. A turn without tool calls gets 1.
+    """
+
+    kind: ClassVar[str] = "argument_grounding"
+    spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
+        "argument_grounding_verdicts.txt",
+        RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}),
+            empty_score=1.0,
+            noun="tool calls",
+            predicate="are grounded",
+        ),
+        ("input", "history", "system_prompt", "tools_called"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request."""
+        return frozenset({"input"})

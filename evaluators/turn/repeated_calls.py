@@ -1,0 +1,59 @@
+"""The same tool call made again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Turn
+from evaluators.errors import TooExpensive
+from evaluators.evaluator import Evaluator
+from evaluators.hashable_json import to_hashable
+from evaluators.judge import Judge
+from evaluators.paths import parse_json_or_text
+from evaluators.rating import NonBlank
+from evaluators.results import Score
+from evaluators.tool_outcomes import failure_of
+
+
+class RepeatedCalls(Evaluator[Turn]):
+    """The share of the tool calls that do not repeat an earlier one of the same tool with equal arguments.
+
+    The call after one that failed is another attempt, and no repetition. `allowed` repetitions of a call are free;
+    tools of `ignore`, such as one that waits, are not counted. Without tool calls the score is 1.
+    """
+
+    kind: ClassVar[str] = "repeated_calls"
+    needs_judge: ClassVar[bool] = False
+
+    allowed: int = Field(default=0, ge=0, description="How often the same call may be repeated.")
+    ignore: tuple[NonBlank, ...] = Field(default=(), description="Names of tools whose calls may be repeated.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Nothing: a turn without tools repeats none."""
+        return frozenset()
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        seen: Counter[object] = Counter()
+        repeated: Counter[str] = Counter()
+        calls = [call for call in case.tools_called if call.name not in self.ignore]
+        try:
+            for call in calls:
+                given = parse_json_or_text(call.arguments) if isinstance(call.arguments, str) else call.arguments
+                key = (call.name, to_hashable(given or {}))
+                repeated[call.name] += seen[key] > self.allowed
+                seen[key] += failure_of(call) is None
+        except RecursionError:
+            raise TooExpensive("repeated_calls: arguments are nested too deeply") from None
+        repeated = +repeated
+        most = ", ".join(f"{name} {count} times" for name, count in repeated.most_common(3))
+        return Score(
+            value=1 - repeated.total() / len(calls) if calls else 1.0,
+            explanation=f"{repeated.total()} of {len(calls)} calls repeat an earlier one"
+            + (f": {most}" if most else ""),
+            details={"repeated": dict(repeated.most_common(20))},
+        )

@@ -1,0 +1,41 @@
+"""What an agent made of the results of its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
+from evaluators.cases import Json, Turn
+from evaluators.item_verdicts import RatioSpec
+
+
+class ResultUse(CallVerdicts):
+    """The share of the tools' results that the agent made right use of.
+
+    The judge gives each call with a result or an error a verdict; those it cannot decide on count as right. A turn
+    without any gets 1.
+    """
+
+    kind: ClassVar[str] = "result_use"
+    spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
+        "result_use_verdicts.txt",
+        RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}),
+            empty_score=1.0,
+            noun="results",
+            predicate="are used rightly",
+        ),
+        ("input", "tools_called", "actual_output"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request and the answer."""
+        return frozenset({"input", "actual_output"})
+
+    def items(self, case: Turn) -> Sequence[Json]:
+        """Every call that something came of."""
+        calls = enumerate(case.tools_called, start=1)
+        return [dict(call_item(number, call)) for number, call in calls if call.error or call.result not in (None, "")]

@@ -1,0 +1,33 @@
+"""Limits of what a turn takes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.results import Score
+from evaluators.run_bounds import RunBounds
+
+
+class RunLimits(RunBounds, Evaluator[Turn]):
+    """1 while an agent's run keeps within all its bounds; beyond one it falls evenly, to 0 at twice the bound.
+
+    Bounds are on calls of tools and models, on both together (steps), on tokens, on what these cost at the prices that
+    are configured, and on seconds. The worst of them counts. A turn that does not tell what is bounded is skipped.
+    """
+
+    kind: ClassVar[str] = "run_limits"
+    needs_judge: ClassVar[bool] = False
+    needs_content: ClassVar[bool] = False
+    example: ClassVar[Example] = {"max_tool_calls": 8}
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Nothing that every turn has: what is bounded is looked for."""
+        return frozenset()
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        return self.score([case])

@@ -1,0 +1,49 @@
+"""Errors of tools, and whether the agent got over them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Json, Turn
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.results import Score
+from evaluators.tool_outcomes import failure_of
+
+
+class ToolErrors(Evaluator[Turn]):
+    """The share of the tool calls that succeeded, or whose tool succeeded in a later call.
+
+    A call failed where its span did, or where its result says so: a field `error`, `isError: true`, `success: false`, a
+    status of 400 and above, or a text that begins like an error. It is recovered if a later call of the same tool
+    succeeded; with `count_recovered: false` the first attempt counts. Without tool calls the score is 1.
+    """
+
+    kind: ClassVar[str] = "tool_errors"
+    needs_judge: ClassVar[bool] = False
+
+    count_recovered: bool = Field(default=True, description="Whether a failed call counts as good once its tool works.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Nothing: a turn without tools has no errors of tools."""
+        return frozenset()
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        calls = case.tools_called
+        failures = {at: why for at, call in enumerate(calls) if (why := failure_of(call)) is not None}
+        last_success = {call.name: at for at, call in enumerate(calls) if at not in failures}
+        recovered = {at for at in failures if last_success.get(calls[at].name, -1) > at}
+        lost = len(failures) - (len(recovered) if self.count_recovered else 0)
+        errors: list[Json] = [
+            {"call": at + 1, "tool": calls[at].name, "error": why[:200], "recovered": at in recovered}
+            for at, why in list(failures.items())[:50]
+        ]
+        return Score(
+            value=1 - lost / len(calls) if calls else 1.0,
+            explanation=f"{len(failures)} of {len(calls)} calls failed, {len(recovered)} of them recovered",
+            details={"failed": len(failures), "recovered": len(recovered), "errors": errors},
+        )

@@ -1,0 +1,68 @@
+"""Tools that an agent may and may not call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.rating import NonBlank
+from evaluators.results import Score
+
+
+class ToolPolicy(Evaluator[Turn]):
+    """1 if every tool that was called may be called, and none too often; else 0.
+
+    With `allowed` all other tools are forbidden. Without tool calls the score is 1. The explanation names the tools.
+    """
+
+    kind: ClassVar[str] = "tool_policy"
+    needs_judge: ClassVar[bool] = False
+    example: ClassVar[Example] = {"forbidden": ["delete_account"]}
+
+    allowed: tuple[NonBlank, ...] | None = Field(
+        default=None, description="Names of the only tools that may be called; all, if left out."
+    )
+    forbidden: tuple[NonBlank, ...] = Field(default=(), description="Names of tools that may not be called.")
+    most: dict[NonBlank, int] = Field(
+        default_factory=dict[str, int], description="How often a tool may be called in a turn, by its name."
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.allowed is None and not self.forbidden and not self.most:
+            raise ValueError("allowed, forbidden and most: give at least one of them; as it is, everything is allowed")
+        if both := sorted(set(self.allowed or ()) & set(self.forbidden)):
+            raise ValueError(f"allowed and forbidden: {', '.join(both)} is in both")
+        if wrong := sorted(name for name, count in self.most.items() if count < 1):
+            raise ValueError(f"most: {wrong[0]} may be called less than once; write it into forbidden")
+        return self
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Nothing: a turn without tools breaks no rule about them."""
+        return frozenset()
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        counts = Counter(call.name for call in case.tools_called)
+        forbidden = {name for name in counts if name in self.forbidden}
+        if self.allowed is not None:
+            forbidden |= counts.keys() - set(self.allowed)
+        too_often = {name for name, count in counts.items() if count > self.most.get(name, count)}
+        problems = [
+            *(f"{name} is not allowed" for name in sorted(forbidden)[:20]),
+            *(
+                f"{name} was called {counts[name]} times, {self.most[name]} are allowed"
+                for name in sorted(too_often)[:20]
+            ),
+        ]
+        return Score(
+            value=float(not problems),
+            explanation="; ".join(problems) or f"{counts.total()} calls, all of them allowed",
+            details={"forbidden": sorted(forbidden)[:20], "too_often": sorted(too_often)[:20]},
+        )

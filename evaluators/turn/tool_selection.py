@@ -1,0 +1,43 @@
+"""Whether an agent chose the right tools of those that it was offered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec
+from evaluators.cases import Json, Turn
+from evaluators.item_verdicts import RatioSpec
+
+NOTHING_LEFT_OUT = "no tool that was offered and needed was left out"
+
+
+class ToolSelection(CallVerdicts):
+    """The share of right choices of tools, of those that were offered: each call, and that none was left out.
+
+    The judge sees the tools that the trace says the model was offered, gives each call a verdict, and says whether a
+    tool that was needed was never called; those it cannot decide on count as right. A turn whose trace does not tell
+    the tools offered is skipped.
+    """
+
+    kind: ClassVar[str] = "tool_selection"
+    spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
+        "tool_selection_verdicts.txt",
+        RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}),
+            empty_score=1.0,
+            noun="choices of tools",
+            predicate="are right",
+        ),
+        ("input", "history", "system_prompt", "tools_offered", "tools_called", "actual_output"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request, and the tools that were offered."""
+        return frozenset({"input", "tools_offered"})
+
+    def items(self, case: Turn) -> Sequence[Json]:
+        """Every call, and that none was left out."""
+        return [*super().items(case), {"item": NOTHING_LEFT_OUT}]
