@@ -87,4 +87,4 @@ def _without(case: Turn | Conversation, name: str) -> Turn | Conversation:
 
 
 def _empty(field: str) -> dict[str, Any]:
-    return {field: () if field == "retrieval_context" else None}
+    return {field: () if field in {"retrieval_context", "tools_offered"} else None}
