@@ -40,6 +40,7 @@ def _plain(summary: ScoreSummary, lower_is_better: bool) -> dict[str, object]:
         "pass_share": summary.pass_share,
         "tokens": summary.tokens,
         "cost_usd": summary.cost_usd,
+        **({"labels": dict(summary.labels.most_common())} if summary.labels else {}),
     }
 
 
@@ -54,7 +55,15 @@ def as_table(by_evaluator: Mapping[str, ScoreSummary], lower: Collection[str] = 
     console = Console()
     with console.capture() as captured:
         console.print(table)
+        for name, summary in by_evaluator.items():
+            if summary.labels:
+                console.print(f"{name}: {_labels(summary)}", markup=False, highlight=False)
     return captured.get()
+
+
+def _labels(summary: ScoreSummary) -> str:
+    total = summary.labels.total()
+    return ", ".join(f"{label} {count} ({count / total:.0%})" for label, count in summary.labels.most_common())
 
 
 def _cells(summary: ScoreSummary) -> list[str]:

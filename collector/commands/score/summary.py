@@ -26,6 +26,8 @@ class ScoreSummary:
     """The first failure's message; never judged text."""
     cost_usd: float | None = None
     tokens: int = 0
+    labels: Counter[str] = field(default_factory=Counter[str])
+    """How often each label was chosen that says more than pass and fail."""
     clusters: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
 
     def add(self, evaluation: Evaluation) -> None:
@@ -40,6 +42,8 @@ class ScoreSummary:
             self.scored += 1
             self.judged += evaluation.passed is not None
             self.passed += evaluation.passed is True
+            if evaluation.label not in (None, "pass", "fail"):
+                self.labels[evaluation.label] += 1
         elif evaluation.outcome == "skipped":
             self.skipped += 1
         else:
