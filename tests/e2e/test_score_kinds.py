@@ -75,7 +75,7 @@ async def test_values_by_hand_through_score(tmp_path: Path) -> None:
             "evaluators": EVALUATORS,
             "monitors": {"all": {"evaluators": list(EVALUATORS)}},
         }
-        (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(config))
+        (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         (tmp_path / "turns.jsonl").write_text(json.dumps(TURN) + "\n")
         command = [sys.executable, "-m", "collector.cli", "score", "turns.jsonl", "--json", "-o", "out.jsonl"]
         done = await asyncio.to_thread(
