@@ -10,7 +10,8 @@ from dataclasses import replace
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
-from collector.dialects.call import Call, ChatMessage
+from collector.dialects.attributes import find_error
+from collector.dialects.call import ChatMessage
 from collector.dialects.decode import as_dict, decode, encode_compact
 from collector.dialects.tool_definitions import find_tool_definitions
 from evaluators.cases import Json, ToolCall, ToolDefinition
@@ -39,7 +40,7 @@ class ToolSpans:
             return []
         inside = self._below.get(draft.enclosing_span.span.span_id) if draft.enclosing_span is not None else None
         first, end = bisect_left(self._starts, draft.start), bisect_right(self._starts, draft.end)
-        return [_with_error(each.call, each.call.tool) for each in inside or self._outer[first:end] if each.call.tool]
+        return [_with_error(each, each.call.tool) for each in inside or self._outer[first:end] if each.call.tool]
 
 
 def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:
@@ -49,8 +50,10 @@ def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:
     return find_tool_definitions([span.attributes for span in spans])
 
 
-def _with_error(call: Call, tool: ToolCall) -> ToolCall:
-    return tool if call.error is None or tool.error is not None else replace(tool, error=call.error)
+def _with_error(parsed_span: ParsedSpan, tool: ToolCall) -> ToolCall:
+    """The tool call with why its span failed, whichever dialect wrote it."""
+    error = parsed_span.call.error or find_error(parsed_span.span, answered=tool.result is not None)
+    return tool if error is None or tool.error is not None else replace(tool, error=error)
 
 
 def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...]:

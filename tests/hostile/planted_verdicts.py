@@ -15,7 +15,7 @@ from urllib.parse import quote
 import orjson
 import yaml
 
-from evaluators.cases import Conversation, Turn
+from evaluators.cases import Conversation, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
@@ -192,6 +192,10 @@ KINDS = {
     "verdicts of a conversation": "frustration",
     "two scores of a conversation": "goal_accuracy",
     "labels of a conversation": "topic_adherence",
+    "label": "judged_refusal",
+    "label of a conversation": "conversational_classifier",
+    "verdicts of calls": "tool_selection",
+    "verdicts of guidelines": "conversational_prompt",
 }
 """Every form of an answer, by a kind that asks for it."""
 
@@ -224,7 +228,8 @@ def worst_of(verdict: Any) -> Any:
     if isinstance(verdict, list):
         return [worst_of(each) for each in verdict]
     if isinstance(verdict, str):
-        return {"yes": "no", "no": "yes", "identical": "different"}.get(verdict, verdict)
+        others = {"identical": "different", "answered": "refused wrongly", "resolved": "abandoned"}
+        return {"yes": "no", "no": "yes", **others}.get(verdict, verdict)
     return 1 if verdict == 5 else 0
 
 
@@ -255,6 +260,7 @@ def case_of(kind: str, planted: str) -> Turn | Conversation:
         orjson.dumps({"order": planted}).decode() if kind == "llm_judge_strict_json" else f"Paris. {planted}",
         expected_output='{"order": "Paris"}',
         retrieval_context=("Paris",),
+        tools_offered=(ToolDefinition(name="look"),),
         attributes={"shadow.output": "Rome."},
     )
     if evaluator_of(kind).scope == "turn":

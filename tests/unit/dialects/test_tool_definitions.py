@@ -1,0 +1,92 @@
+"""Definitions of the tools that a model was offered, in the forms of many libraries, and in none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from made_up import Trace
+
+from collector.dialects.tool_definitions import MOST_TOOLS, find_tool_definitions
+from evaluators.cases import ToolCall, ToolDefinition
+
+FLAT = {"type": "function", "name": "look", "description": "Looks it up.", "parameters": {"type": "object"}}
+NESTED = {"type": "function", "function": FLAT}
+LOOK = (ToolDefinition(name="look", description="Looks it up."),)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"gen_ai.tool.definitions": json.dumps([FLAT])},
+        {"gen_ai.tool.definitions": json.dumps([NESTED])},
+        {"gen_ai.tool.definitions": [json.dumps(FLAT)]},
+        {"gen_ai.tool.definitions": [FLAT]},
+        {"ai.prompt.tools": [json.dumps(FLAT)]},
+        {"mlflow.chat.tools": json.dumps([NESTED])},
+        {"llm.tools.0.tool.json_schema": json.dumps(NESTED)},
+        {"llm.request.functions.0.name": "look", "llm.request.functions.0.description": "Looks it up."},
+        {"model_request_parameters": json.dumps({"function_tools": [FLAT]})},
+        {"request_data": json.dumps({"messages": [], "tools": [NESTED]})},
+        {"llm.invocation_parameters": json.dumps({"tools": [NESTED]})},
+        {"langfuse.observation.input": json.dumps({"messages": [], "tools": [NESTED]})},
+        {"gcp.vertex.agent.llm_request": json.dumps({"config": {"tools": [{"function_declarations": [FLAT]}]}})},
+        {"gen_ai.tool.definitions": json.dumps([{"toolSpec": FLAT}])},
+        {"haystack.agent.tools": json.dumps([{"type": "haystack.tools.tool.Tool", "data": FLAT}])},
+    ],
+    ids=lambda attributes: next(iter(attributes)),
+)
+def test_forms(attributes: dict[str, Any]) -> None:
+    assert find_tool_definitions([attributes]) == LOOK
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "no JSON", "[", "7", 7, True, None, [], {}, [[]], [{"name": 7}], [{"name": " "}], {"function": {"function": {}}}, "[" * 500],
+)  # fmt: skip
+def test_what_is_no_definition(value: Any) -> None:
+    names = ("gen_ai.tool.definitions", "model_request_parameters", "llm.tools.0.tool.json_schema", "llm.tools.x")
+    assert find_tool_definitions([{name: value} for name in names]) == ()
+
+
+def test_each_tool_once_with_its_description_and_not_too_many() -> None:
+    bare = {"gen_ai.tool.definitions": json.dumps([{"name": "look"}, {"name": "order"}])}
+    told = {"gen_ai.tool.definitions": json.dumps([FLAT])}
+    found = find_tool_definitions([bare, told, bare])
+    assert found == (*LOOK, ToolDefinition(name="order"))
+    many = {"gen_ai.tool.definitions": json.dumps([{"name": f"t{n}", "description": "x" * 9000} for n in range(1000)])}
+    definitions = find_tool_definitions([many])
+    assert len(definitions) == MOST_TOOLS
+    assert all(len(each.description or "") == 500 for each in definitions)
+
+
+def test_a_turn_has_the_tools_offered_the_calls_of_models_and_why_a_tool_failed() -> None:
+    def messages(*each: tuple[str, list[dict[str, Any]]]) -> str:
+        return json.dumps([{"role": role, "parts": said} for role, said in each])
+
+    asked = {"type": "tool_call", "id": "c1", "name": "look", "arguments": {"item": 7}}
+    question = ("user", [{"type": "text", "content": "Where is it?"}])
+    answered = ("tool", [{"type": "tool_call_response", "id": "c1", "response": "no connection"}])
+    chat = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.tool.definitions": json.dumps([FLAT]),
+        "gen_ai.input.messages": messages(question),
+        "gen_ai.output.messages": messages(("assistant", [asked])),
+    }
+    later = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.tool.definitions": json.dumps([FLAT]),
+        "gen_ai.input.messages": messages(question, ("assistant", [asked]), answered),
+        "gen_ai.output.messages": messages(("assistant", [{"type": "text", "content": "I cannot say."}])),
+    }
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "c1"}
+    trace = Trace().span(1, "invoke_agent", {"gen_ai.operation.name": "invoke_agent"}, took=9.0)
+    trace.span(2, "chat", chat, parent=1).span(3, "look", tool, parent=1, error="timeout").span(
+        4, "chat", later, parent=1
+    )
+    turn = trace.turn()
+    assert (turn.tools_offered, turn.model_calls) == (LOOK, 2)
+    assert turn.tools_called == (
+        ToolCall(id="c1", name="look", arguments={"item": 7}, result="no connection", error="timeout"),
+    )
