@@ -180,6 +180,8 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         )
         own = f", sampled separately at {_share(use.sample)}" if use.sample is not None else ""
         yield f"           - {each} ({evaluator.kind}): {when}, {by}{threshold}{own}"
+        if evaluator.label_names:
+            yield f"             labels: {', '.join(evaluator.label_names)}"
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
         if configured.judge is not None and evaluator.scope == "turn":

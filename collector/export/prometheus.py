@@ -298,6 +298,7 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     telemetry.counter(JUDGE_MODEL_CHANGES, *work)
     if watched.threshold is not None:
         telemetry.gauge(TARGET_SCORE, *labels[:3]).set(watched.threshold)
+    if watched.threshold is not None or watched.labels:  # labels may pass or fail without a threshold
         for verdict in ("pass", "fail"):
             telemetry.counter(VERDICTS, *labels, verdict)
             telemetry.counter(VERDICT_WEIGHT, *labels, verdict)

@@ -11,11 +11,11 @@ from evaluation_samples import scored
 
 from collector.alerting.detection import DropDetector
 from collector.alerting.rules.detectability import alert_lines
-from collector.alerting.rules.formats import FORMATS
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule
 from collector.alerting.rules.targets import Target, detector, targets
 from collector.alerting.watch.stage import WatchStage
+from collector.commands.check import report
 from collector.config.loading import Config, check
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, MonitoredEvaluator
@@ -136,9 +136,6 @@ def test_rules_hold_the_share_to_its_target_and_ask_after_the_evaluator_itself()
     assert 'evaluator="outcome"' in doubt.expr
     assert SHARE not in doubt.expr
     assert not any(SHARE in str(rule) for rule in every if getattr(rule, "name", "") == "EvalstreamStale")
-    assert all(
-        SHARE in "".join(write(rules).values()) for write in FORMATS.values() if "evaluator" in str(write(rules))
-    )
 
 
 def test_a_configuration_without_shares_has_the_rules_that_it_had() -> None:
@@ -227,3 +224,7 @@ async def test_the_watcher_pages_when_a_share_rises(share: float, fires: bool) -
     for each in alerts:
         assert each.labels["evaluator"] == SHARE
         assert "the share of the label has left its target 0.05" in each.annotations["summary"]
+
+
+def test_check_lists_the_labels() -> None:
+    assert any("labels: resolved, escalated" in line for line in report(configured(AT_MOST)))
