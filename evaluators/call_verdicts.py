@@ -34,13 +34,13 @@ class CallVerdictSpec:
     ) -> Score:
         """The share of the items whose verdict counts."""
         fields = [name for name in self.fields if not is_missing(case, name)]
-        shown = build_judge_input(case, fields, settings.longest_text)
+        material = build_judge_input(case, fields, settings.longest_text)
         visible = [shorten(item, settings.longest_text) for item in items]
         windows = [
             ItemWindow(
                 items=visible[run.start : run.stop],
-                materials=(shown.content,),
-                truncated=shown.truncated or visible != list(items),
+                materials=(material.content,),
+                truncated=material.truncated or visible != list(items),
             )
             for run in split([size_of(item) for item in visible], longest_field(settings.longest_text))
         ]

@@ -110,9 +110,9 @@ class Classification(ReasonSettings, TextSettings):
 
     def label_form_text(self, labels: Mapping[str, LabelDefinition], examples: Sequence[LabelledExample] = ()) -> str:
         """What the judge is told about the form of its answer, with examples before it."""
-        shown = examples_text([(each, {"label": each.label}) for each in examples], self.reason)
+        examples_part = examples_text([(each, {"label": each.label}) for each in examples], self.reason)
         form = fill(load(self.template("classifier_form")), {"names": ", ".join(labels)})
-        return "\n\n".join(part for part in (shown, self.language_sentence, form.strip()) if part)
+        return "\n\n".join(part for part in (examples_part, self.language_sentence, form.strip()) if part)
 
     @property
     def templates(self) -> tuple[str, ...]:

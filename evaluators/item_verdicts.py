@@ -210,8 +210,8 @@ async def score_ratio(
 
 
 def _item_details(item: Json, weighed: WeighedVerdict) -> Json:
-    said = {"item": item, "verdict": weighed.verdict.verdict, "reason": weighed.verdict.reason}
-    return said if weighed.masses is None else said | {"probabilities": dict(weighed.masses)}
+    details: dict[str, Json] = {"item": item, "verdict": weighed.verdict.verdict, "reason": weighed.verdict.reason}
+    return details if weighed.masses is None else details | {"probabilities": dict(weighed.masses)}
 
 
 def _doubt(shares: Sequence[float]) -> dict[str, Json]:

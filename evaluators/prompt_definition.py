@@ -18,7 +18,7 @@ from evaluators.results import Score
 
 PROMPT_PROMPTS = ("prompt.txt", *RATING_PROMPTS)
 
-_SHOWN_WITH_GUIDELINES = ("input", "actual_output")
+_GUIDELINE_FIELDS = ("input", "actual_output")
 
 
 class PromptDefinition(Rating):
@@ -36,7 +36,7 @@ class PromptDefinition(Rating):
         description="Rules instead of a prompt, each judged by itself; the score is the share that is kept.",
     )
     guideline_params: Annotated[tuple[NonBlank, ...], ADDED_LATER] = Field(
-        default=_SHOWN_WITH_GUIDELINES, min_length=1, description="The fields that the judge is shown with guidelines."
+        default=_GUIDELINE_FIELDS, min_length=1, description="The fields that the judge is shown with guidelines."
     )
 
     @model_validator(mode="after")

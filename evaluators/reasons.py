@@ -29,7 +29,7 @@ class ReasonSettings(BaseModel):
 
     @property
     def language_sentence(self) -> str:
-        """What the judge is told of the reason's language; "" for nothing."""
+        """What the judge reads about the reason's language; "" for nothing."""
         if self.reason_language is None or self.reason == "none":
             return ""
         return f"Write the reason in {self.reason_language}, whatever language the case is in."

@@ -46,8 +46,10 @@ class RunBounds(BaseModel):
 
     def measure(self, turns: Sequence[Turn]) -> Mapping[str, float]:
         """What the turns took together, by measure; only what all of them tell."""
-        found = [self._measure(turn) for turn in turns]
-        return {name: sum(each[name] for each in found) for name in MEASURES if all(name in each for each in found)}
+        of_turns = [self._measure(turn) for turn in turns]
+        return {
+            name: sum(each[name] for each in of_turns) for name in MEASURES if all(name in each for each in of_turns)
+        }
 
     def _measure(self, turn: Turn) -> dict[str, float]:
         values: dict[str, float] = {"tool_calls": len(turn.tools_called)}

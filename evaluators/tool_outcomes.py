@@ -36,10 +36,10 @@ def failure_of(call: ToolCall) -> str | None:
         result = parse_json_or_text(result[:_LONGEST])
     if isinstance(result, str):
         return result[:200] if _SAYS_ERROR.match(result) else None
-    return _said_by(cast("Mapping[str, Json]", result)) if isinstance(result, Mapping) else None
+    return _failure_in(cast("Mapping[str, Json]", result)) if isinstance(result, Mapping) else None
 
 
-def _said_by(result: Mapping[str, Json]) -> str | None:
+def _failure_in(result: Mapping[str, Json]) -> str | None:
     for key in _ERROR_KEYS:
         if result.get(key) not in (None, "", False, [], {}, 0):
             return f"{key}: {result[key]}"[:200]

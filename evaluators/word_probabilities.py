@@ -17,7 +17,7 @@ from evaluators.judge import Answer, Token
 from evaluators.reply_parser import find_object
 from evaluators.scale import plain_word
 
-MIN_KEPT_MASS = 0.5
+MIN_WORD_MASS = 0.5
 """The least share of probability on the words that makes their distribution worth more than the word written."""
 
 _SANE, _CERTAIN = 0.01, 1.02  # as in evaluators.expected_score
@@ -133,8 +133,8 @@ def _distribution(
         fitting = list(_fitting(prefix + '"', plain))
     for word in fitting:
         masses[word] = masses.get(word, 0.0) + mass
-    found = WordDistribution(masses)
-    return found if found.kept_mass >= MIN_KEPT_MASS else None
+    weighed_words = WordDistribution(masses)
+    return weighed_words if weighed_words.kept_mass >= MIN_WORD_MASS else None
 
 
 def _fitting(written: str, plain: Mapping[str, str]) -> Iterable[str]:

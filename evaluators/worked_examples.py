@@ -34,8 +34,8 @@ def examples_text(examples: Sequence[tuple[WorkedExample, Mapping[str, Json]]], 
 
 
 def _in_order(reason: str, result: Mapping[str, Json], place: ReasonPlace) -> Mapping[str, Json]:
-    said = {"reason": reason} if reason and place != "none" else {}
-    return {**said, **result} if place == "before" else {**result, **said}
+    reasons = {"reason": reason} if reason and place != "none" else {}
+    return {**reasons, **result} if place == "before" else {**result, **reasons}
 
 
 def _json(value: Mapping[str, Json]) -> str:

@@ -86,9 +86,9 @@ def _indexed(attributes: Mapping[str, Any]) -> Iterator[ToolDefinition]:
                 number, _, rest = name.removeprefix(prefix).partition(".")
                 if number.isdecimal() and len(number) <= 4:
                     parts.setdefault((prefix, number), {})[rest] = value
-    for _, found in sorted(parts.items(), key=lambda item: (item[0][0], int(item[0][1]))):
-        schema = next((found[key] for key in ("tool.json_schema", "json_schema") if key in found), None)
-        yield from _of_value(found if schema is None else decode(schema))
+    for _, fields in sorted(parts.items(), key=lambda item: (item[0][0], int(item[0][1]))):
+        schema = next((fields[key] for key in ("tool.json_schema", "json_schema") if key in fields), None)
+        yield from _of_value(fields if schema is None else decode(schema))
 
 
 def _of_list(value: Json) -> Iterator[ToolDefinition]:

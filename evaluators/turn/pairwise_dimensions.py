@@ -52,7 +52,7 @@ class AnswerPair(Reply):
     b: Assessment
 
 
-class Comparison(Reply):
+class PairComparison(Reply):
     """Both answers in each dimension; the dimensions are fields that are added."""
 
 
@@ -150,7 +150,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     def _truncated(self, *texts: str) -> dict[str, Json]:
         return {"truncated": True} if any(len(text) > self.longest_text for text in texts) else {}
 
-    async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Comparison:
+    async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> PairComparison:
         names = tuple(self._questions)
         lines = "\n".join(self._line(name, question) for name, question in self._questions.items())
         form = _form(names, summary=self.summary)
@@ -160,10 +160,10 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         material = shorten_all({"input": request, "a": a, "b": b}, self.longest_text)
         return (await judge.ask(Prompt(instructions, material.content), _comparison(names, summary=self.summary))).reply
 
-    def _pairs(self, reply: Comparison) -> Mapping[str, AnswerPair]:
+    def _pairs(self, reply: PairComparison) -> Mapping[str, AnswerPair]:
         return {name: getattr(reply, name) for name in self._questions}
 
-    def _summary(self, reply: Comparison) -> dict[str, Json]:
+    def _summary(self, reply: PairComparison) -> dict[str, Json]:
         values = {name: getattr(reply, name) for name in SUMMARY if self.summary}
         return {name: value if isinstance(value, str) else list(value) for name, value in values.items()}
 
@@ -225,10 +225,10 @@ def _explanation(winner: Winner, means: Mapping[str, float], disagreed: bool) ->
 
 
 @cache
-def _comparison(dimensions: tuple[str, ...], *, summary: bool) -> type[Comparison]:
+def _comparison(dimensions: tuple[str, ...], *, summary: bool) -> type[PairComparison]:
     fields: dict[str, Any] = dict.fromkeys(dimensions, (AnswerPair, ...))
     fields |= {name: (kind, ...) for name, kind in SUMMARY.items() if summary}
-    return create_model("Comparison", __base__=Comparison, __doc__="Both answers in each dimension.", **fields)
+    return create_model("Comparison", __base__=PairComparison, __doc__="Both answers in each dimension.", **fields)
 
 
 def _form(dimensions: tuple[str, ...], *, summary: bool) -> str:

@@ -43,8 +43,8 @@ class RepeatedCalls(Evaluator[Turn]):
         calls = [call for call in case.tools_called if call.name not in self.ignore]
         try:
             for call in calls:
-                given = parse_json_or_text(call.arguments) if isinstance(call.arguments, str) else call.arguments
-                key = (call.name, to_hashable(given or {}))
+                arguments = parse_json_or_text(call.arguments) if isinstance(call.arguments, str) else call.arguments
+                key = (call.name, to_hashable(arguments or {}))
                 repeated[call.name] += seen[key] > self.allowed
                 seen[key] += failure_of(call) is None
         except RecursionError:

@@ -21,12 +21,16 @@ from evaluators.judge import NoJudge
 
 WITHOUT_DEFINITIONS = frozenset(
     {
+        "claude-agent-sdk",
         "langsmith-openai",
+        "mastra-otel",
+        "openinference-dspy",
         "openinference-openai-redacted",
         "openlit",
         "otel-genai-openai-event",
         "otel-openai-v2-events",
         "otel-openai-v2-latest-span",
+        "spring-ai-1.1-logs",
         "traceloop-openai-events",
     }
 )

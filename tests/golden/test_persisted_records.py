@@ -73,7 +73,7 @@ from collector.records.json import (
 from collector.service.app import running
 from collector.service.open_logs import open_logs
 from collector.telemetry.registry import Telemetry
-from evaluators.cases import Conversation, Feedback, Message, TokenCount, ToolCall, Turn
+from evaluators.cases import Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.identity import retry_id
 from evaluators.results import Retry, Sampling
@@ -120,8 +120,17 @@ WHOLE = Turn(
     events=("checkout", "goodbye"),
     attributes={"agent": "desk", "n": 3, "deep": {"a": [1.5, True, None]}},
 )
+AGENT = Turn(
+    turn_id="t4",
+    input="How much is a kayak?",
+    actual_output="I cannot say.",
+    tools_called=(ToolCall(id="call_1", name="prices", arguments={"boat": "kayak"}, error="timeout"),),
+    tools_offered=(ToolDefinition(name="prices", description="Looks prices up."), ToolDefinition(name="book")),
+    model_calls=2,
+)
 CASES: Mapping[str, Any] = {
     "turn: all there is": WHOLE,
+    "turn: of an agent": AGENT,
     "turn: as little as there can be": Turn(turn_id="t2"),
     "turn: usual": Turn(
         turn_id="t3", conversation_id="c", trace_id="5f" * 16, started_at=AT, input="Hi", actual_output="Hello",
@@ -245,7 +254,12 @@ def test_what_a_later_version_adds_is_no_hindrance(what: str) -> None:
 
 def test_nothing_of_a_turn_is_left_unpinned() -> None:
     bare = Turn(turn_id="t")
-    assert [each.name for each in fields(Turn) if getattr(WHOLE, each.name) == getattr(bare, each.name)] == []
+    pinned = (WHOLE, AGENT)
+    assert [
+        each.name
+        for each in fields(Turn)
+        if all(getattr(turn, each.name) == getattr(bare, each.name) for turn in pinned)
+    ] == []
 
 
 async def test_dead_letters_in_their_log() -> None:
