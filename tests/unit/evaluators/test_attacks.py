@@ -6,6 +6,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from evaluators.cases import ToolCall, ToolDefinition
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.evaluation import evaluate
@@ -49,6 +50,8 @@ def case_with(cls, planted):
         expected_output='{"order": "Paris"}',
         context=(planted,),
         retrieval_context=(planted,),
+        tools_called=(ToolCall(name="look", arguments={"place": planted}, result=planted),),
+        tools_offered=(ToolDefinition(name="look", description=planted),),
         attributes={"shadow.output": planted},
     )
     return (

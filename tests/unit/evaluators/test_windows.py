@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from evaluators.cases import ToolCall
+from evaluators.cases import ToolCall, ToolDefinition
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.evaluation import evaluate
 from evaluators.judge_input import split_text
@@ -251,6 +251,8 @@ async def test_a_judge_is_told_what_marks_mean_and_the_score_says_truncated(cls)
         expected_output=f'{{"order_id": "{long}y"}}',
         context=(long,),
         retrieval_context=(long,),
+        tools_called=(ToolCall(name="look", arguments={"q": long}, result=long),),
+        tools_offered=(ToolDefinition(name="look"),),
         attributes={"shadow.output": long},
     )
     case = turn if cls.scope == "turn" else a_conversation((long, long), chatbot_role="a clerk")
