@@ -30,15 +30,20 @@ BETWEEN_FAULTS = 8.0
 SAMPLE_EVERY = 2.0
 FLAT = 0.05
 SESSION = 10.0
+HORIZON = 150.0
 
 
 def evalstream_of_short_memory(arguments: Sequence[str], stderr: str) -> None:
-    """What the command `evalstream` does, with stores that are full within two minutes."""
+    """What the command `evalstream` does, with stores that are full within three minutes.
+
+    The ledger's horizon stays longer than the longest freeze and what follows it: turns that are assembled again after
+    a freeze would be beyond it, and judged again, which no freeze of a minute makes of a quarter of an hour.
+    """
     from collector.evaluate.recovery.ledger import Ledger
     from collector.export import stage
 
     assert Ledger.__init__.__kwdefaults__["horizon"] == 900.0
-    Ledger.__init__.__kwdefaults__["horizon"] = 60.0
+    Ledger.__init__.__kwdefaults__["horizon"] = HORIZON
     stage.REMEMBERED = 200
     evalstream(arguments, stderr)
 

@@ -145,7 +145,8 @@ class LogCopy:
         """Have every consumer continue where it was."""
         for name, groups in self._groups.items():
             for group in groups:
-                if name in self._writers and group not in (GROUP, "assemble"):
+                # The page makes its history of scores again, out of all evaluations: that log names offsets.
+                if name in self._writers and group not in (GROUP, "assemble", EVALUATIONS_GROUP):
                     await self._writers[name].commit(group, self._sources[name].commits[group])
         if self._sources["spans"].commits["assemble"]:
             await self._target["spans"].set_committed("assemble", self._assembled)

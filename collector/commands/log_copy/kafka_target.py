@@ -27,11 +27,13 @@ async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool) -> A
     topics = {name: f"{log.prefix}.{name}" for name in names}
     settings = settings_of_log(log)
     try:
-        before = await asyncio.to_thread(states, settings, list(topics.values()))
+        every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True)]
+        before = await asyncio.to_thread(states, settings, every)
         if any(each.records for each in before.values()):
             await _require_unfinished(settings, topics, before, where)
             await asyncio.to_thread(empty, settings, before)
-        await asyncio.to_thread(set_timestamps, settings, list(before), CREATE_TIME)
+        copied = [topic for topic in topics.values() if topic in before]
+        await asyncio.to_thread(set_timestamps, settings, copied, CREATE_TIME)
         opened = await KafkaLog.open(
             settings,
             topics,
