@@ -156,18 +156,20 @@ def _wait_until_ready(api: ApiServer, process: subprocess.Popen[bytes], log: Pat
 
 
 def _define(api: ApiServer) -> None:
-    """The definitions of the Prometheus operator and of KEDA; returns once objects of theirs are taken."""
+    """The definitions of the Prometheus operator and of KEDA; returns once all are served."""
     for path in sorted((BUILT / "crds").glob("*.yaml")):
         for definition in yaml.safe_load_all(path.read_text()):
             api.create(definition)
-            name = definition["metadata"]["name"]
-            give_up_at = time.monotonic() + 30
-            while not _established(api, name):
-                assert time.monotonic() < give_up_at, name
+            spec = definition["spec"]
+            give_up_at = time.monotonic() + 60
+            while not _served(api, f"/apis/{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"]):
+                assert time.monotonic() < give_up_at, path.name
                 time.sleep(0.1)
 
 
-def _established(api: ApiServer, name: str) -> bool:
-    found, _ = api.ask("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-    conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", [])}
-    return conditions.get("Established") == "True"
+def _served(api: ApiServer, group: str, kind: str) -> bool:
+    try:
+        found, _ = api.ask("GET", group)
+    except Refused:
+        return False  # nothing of the group is, yet
+    return kind in {each["kind"] for each in found["resources"]}

@@ -213,3 +213,18 @@ def test_a_running_release_gets_a_new_version_of_the_chart(api: ApiServer, tmp_p
     run("helm", "upgrade", "live", tmp_path / "evalstream-9.9.9.tgz", *where, "--values", values)
     found, _ = api.ask("GET", "/apis/apps/v1/namespaces/upgraded/statefulsets")
     assert {each["metadata"]["labels"]["helm.sh/chart"] for each in found["items"]} == {"evalstream-9.9.9"}
+
+
+def test_autoscaling_begins_with_the_pods_that_run_and_an_upgrade_leaves_them(api: ApiServer):
+    where = ("--namespace", api.namespace("scaled"), "--kubeconfig", api.kubeconfig)
+    path = "/apis/apps/v1/namespaces/scaled/statefulsets/live-evalstream-evaluate"
+
+    def upgraded(switches: str) -> int:
+        run("helm", "upgrade", "--install", "live", CHART, *where, "--set", switches)
+        return api.ask("GET", path)[0]["spec"]["replicas"]
+
+    assert upgraded("stages.evaluate.replicas=4") == 4
+    assert upgraded("stages.evaluate.replicas=4,autoscaling.enabled=true") == 4
+    api.ask("PATCH", path, {"spec": {"replicas": 7}}, "application/merge-patch+json")  # as KEDA does
+    assert upgraded("stages.evaluate.replicas=4,autoscaling.enabled=true,image.tag=v2") == 7
+    assert upgraded("stages.evaluate.replicas=4") == 4
