@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from collector.alerting.rules.detectability import alert_lines
 from collector.commands.capacity import capacity_lines
+from collector.config.attribute_names import receives_ready_made
 from collector.config.loading import Config
 from collector.config.settings import (
     BoostSettings,
@@ -20,6 +21,7 @@ from collector.config.settings import (
     LowScoreSettings,
     MonitorSettings,
 )
+from collector.evaluate.references.subject import referenced_fields
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.cases import read_cases
@@ -103,7 +105,8 @@ def _receivers(config: Config) -> Iterator[str]:
     for source in receive.kafka:
         turns = [f"{', '.join(source.turns)} (ready-made turns)"] if source.turns else []
         secured = _secured(security_of(source, config.settings.log))
-        topics = ", ".join([*source.traces, *source.logs, *turns])
+        references = [f"{', '.join(source.references)} (references)"] if source.references else []
+        topics = ", ".join([*source.traces, *source.logs, *turns, *references])
         yield f"Kafka at {', '.join(source.bootstrap_servers)}{secured}: {topics}"
     if receive.files:
         yield f"files: {', '.join(receive.files)}"
@@ -178,6 +181,8 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             if evaluator.scope == "turn"
             else f"each conversation, {_time(monitor.idle_timeout)} after its last turn"
         )
+        if monitor.references is not None and referenced_fields(evaluator):
+            when += f" (waits up to {_time(monitor.references.wait)} for references)"
         own = f", sampled separately at {_share(use.sample)}" if use.sample is not None else ""
         yield f"           - {each} ({evaluator.kind}): {when}, {by}{threshold}{own}"
         if evaluator.label_names:
@@ -245,6 +250,20 @@ def _warnings(config: Config) -> Iterator[str]:
     used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
     for name in sorted(set(config.evaluators) - used):
         yield f"note       no monitor uses the evaluator {name}, so it never runs"
+    for name, monitor in config.settings.monitors.items():
+        needs = {use.name: referenced_fields(config.evaluators[use.name].evaluator) for use in monitor.uses}
+        if monitor.references is not None and not any(needs.values()):
+            yield f"note       no evaluator of monitor {name} needs references: monitors.{name}.references does nothing"
+        if monitor.references is None and not receives_ready_made(config):
+            yield from (_unreferenced(name, each, fields) for each, fields in needs.items() if fields)
+
+
+def _unreferenced(monitor: str, evaluator: str, fields: Collection[str]) -> str:
+    needed = listed(sorted(each.removeprefix("attributes.") for each in fields))
+    return (
+        f"note       {evaluator} of monitor {monitor} needs {needed}, which traces do not have, so it skips all; "
+        f"write monitors.{monitor}.references: {{wait: 1h}} and send references"
+    )
 
 
 def _time(seconds: float) -> str:

@@ -19,6 +19,7 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
 from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import parse
+from collector.receive.reference_ingest import parse_references
 from collector.receive.turn_ingest import ArrivalTimes, message_location, parse_turns
 from collector.redact.open_redactor import open_redactor
 from collector.redact.redactor import Redactor
@@ -141,7 +142,7 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None, ow
     if record is None:
         return f"its value was not stored; send it again from its source, and to store values from now on: {_STORE}"
     try:
-        records = _received(letter, record, redactor, own) if letter.stage == "receive" else [record]
+        records = _received(letter, record, logs.turns, redactor, own) if letter.stage == "receive" else [record]
         if letter.stage in {"export", "watch", "page"}:
             return f"the {letter.source} log has it; `evalstream export --again` writes evaluations out again"
         target = _target(letter, logs)
@@ -161,10 +162,14 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None, ow
     return None
 
 
-def _received(letter: DeadLetter, record: Record, redactor: Redactor | None, own: OwnItems) -> Sequence[Record]:
+def _received(
+    letter: DeadLetter, record: Record, turns: Log, redactor: Redactor | None, own: OwnItems
+) -> Sequence[Record]:
     if letter.signal == "turns":
         place = message_location(letter.source, letter.partition, letter.position)
         return parse_turns(record.value, place, at=partial(ArrivalTimes().next, letter.at), redactor=redactor).records
+    if letter.signal == "references":
+        return parse_references(record.value, turns, tenant=None, redactor=redactor).records
     return parse(record.value, letter.signal or "traces", redactor=redactor, own=own).records
 
 
@@ -176,6 +181,6 @@ def _target(letter: DeadLetter, logs: Logs) -> Log | None:
         case "link":
             return logs.unlinked
         case "receive" | "assemble":
-            return logs.turns if letter.signal == "turns" else logs.spans
+            return logs.turns if letter.signal in ("turns", "references") else logs.spans
         case "export" | "watch" | "page":
             return None

@@ -17,7 +17,7 @@ from collector.wording import listed, plural
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
 
-_KINDS = ("traces", "logs", "turns")
+_KINDS = ("traces", "logs", "turns", "references")
 
 
 def kafka_lines(config: Config) -> Iterator[str]:

@@ -88,6 +88,11 @@ class KafkaSourceSettings(Section):
         default_factory=list,
         description="Topics with ready-made turns, conversations or chats: JSON, an array of it, or JSON lines.",
     )
+    references: list[str] = Field(
+        default_factory=list,
+        description="Topics with references (expected answers, context, tools, outcomes): JSON, an array of it, or "
+        "JSON lines.",
+    )
     encoding: Literal["auto", "otlp_proto", "otlp_json"] = Field(
         default="auto", description="Encoding of spans and log records; auto decides by the first byte of each value."
     )
@@ -115,8 +120,8 @@ class ReceiveSettings(Section):
     kafka: list[KafkaSourceSettings] = Field(default_factory=list[KafkaSourceSettings])
     files: list[str] = Field(
         default_factory=list,
-        description="Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), or ready-made turns, "
-        "conversations or chats (.json, .jsonl).",
+        description="Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), ready-made turns, "
+        "conversations or chats (.json, .jsonl), or references (.references.json, .references.jsonl).",
     )
     trust_tracestate: Literal["never", "always"] | list[str] = Field(
         default="never",
@@ -445,6 +450,18 @@ class UseSettings(Section):
     salt: str | None = Field(default=None, min_length=1, description="Another salt chooses another sample.")
 
 
+class MonitorReferenceSettings(Section):
+    """How references reach the turns of a monitor that come without them."""
+
+    wait: Seconds = Field(
+        default=3600.0,
+        gt=0,
+        le=7 * 86_400.0,
+        description="How long an evaluation waits for a reference; then it is skipped as reference_missing. A "
+        "reference is remembered as long for turns that come after it.",
+    )
+
+
 class MonitorSettings(Section):
     """Which traffic is watched, at what rate, by which evaluators."""
 
@@ -462,6 +479,10 @@ class MonitorSettings(Section):
     max_turns: int = Field(default=200, ge=1, description="Most turns of a conversation; then it is over.")
     max_bytes: int = Field(
         default=1 << 20, ge=1024, description="Most bytes of a conversation, as they are stored; then it is over."
+    )
+    references: MonitorReferenceSettings | None = Field(
+        default=None,
+        description="Evaluators wait for what their turns lack and references may bring; without this key they skip.",
     )
     end_markers: EndMarkerSettings = EndMarkerSettings()
     boost: BoostSettings = BoostSettings()

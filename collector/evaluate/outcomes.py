@@ -25,6 +25,8 @@ from collector.telemetry.series import (
     EVALUATIONS_ENDED,
     EVALUATIONS_STARTED,
     INCOMPLETE_CONVERSATIONS,
+    REFERENCES,
+    REFERENCES_MISSING,
     TURNS,
     UNMATCHED_TURNS,
     UPSTREAM_IGNORED,
@@ -32,6 +34,7 @@ from collector.telemetry.series import (
 
 Due = Literal["matched", "resumed", "retried", "backfilled"]
 End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned"]
+ReferenceOutcome = Literal["received", "duplicate", "joined"]
 TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate", "late"]
 
 
@@ -50,6 +53,14 @@ class OutcomeCounter(Protocol):
 
     def count_started(self, monitor: str, evaluator: str) -> None:
         """Count an evaluation that was started."""
+        ...
+
+    def count_reference(self, outcome: ReferenceOutcome) -> None:
+        """Count a reference: when it comes, again, or meets the first evaluation that waits for it."""
+        ...
+
+    def count_missing(self, monitor: str, evaluator: str) -> None:
+        """Count an evaluation that no reference came for."""
         ...
 
     def count_ignored_upstream(self, monitor: str) -> None:
@@ -77,6 +88,12 @@ class NullOutcomes:
         """Nothing."""
 
     def count_started(self, monitor: str, evaluator: str) -> None:
+        """Nothing."""
+
+    def count_reference(self, outcome: ReferenceOutcome) -> None:
+        """Nothing."""
+
+    def count_missing(self, monitor: str, evaluator: str) -> None:
         """Nothing."""
 
     def count_ignored_upstream(self, monitor: str) -> None:
@@ -112,6 +129,12 @@ class PrometheusOutcomes:
                     telemetry.counter(EVALUATIONS_ENDED, monitor.name, each.evaluator.name, "skipped", "over_budget")
             if monitor.of_scope("conversation"):
                 telemetry.counter(CONVERSATIONS, monitor.name)
+        waiting = [each for each in plan.monitors if each.reference_wait is not None]
+        for outcome in get_args(ReferenceOutcome) if waiting else ():
+            telemetry.counter(REFERENCES, outcome)
+        for monitor in waiting:
+            for each in monitor.assignments:
+                telemetry.counter(REFERENCES_MISSING, monitor.name, each.evaluator.name)
 
     def count_turn(self, monitor: str, outcome: TurnOutcome) -> None:
         """See `OutcomeCounter`."""
@@ -132,6 +155,14 @@ class PrometheusOutcomes:
     def count_started(self, monitor: str, evaluator: str) -> None:
         """See `OutcomeCounter`."""
         self._telemetry.counter(EVALUATIONS_STARTED, monitor, evaluator).inc()
+
+    def count_reference(self, outcome: ReferenceOutcome) -> None:
+        """See `OutcomeCounter`."""
+        self._telemetry.counter(REFERENCES, outcome).inc()
+
+    def count_missing(self, monitor: str, evaluator: str) -> None:
+        """See `OutcomeCounter`."""
+        self._telemetry.counter(REFERENCES_MISSING, monitor, evaluator).inc()
 
     def count_ignored_upstream(self, monitor: str) -> None:
         """See `OutcomeCounter`."""

@@ -92,6 +92,7 @@ class PartitionProcessor:
         self._budget = budget if budget is not None and budget.limited else None
         self._clock = clock
         self._waiting: deque[Job] = deque()
+        state.references.is_over = self._was_over
 
     @property
     def in_flight(self) -> int:
@@ -100,16 +101,17 @@ class PartitionProcessor:
 
     @property
     def due_at(self) -> float | None:
-        """When the next session window closes or is removed."""
-        conversations = self.state.conversations.values()
-        return min((each.due_at for each in conversations if each.due_at is not None), default=None)
+        """When the next session window closes or is removed, or a wait for a reference ends."""
+        times = [each.due_at for each in self.state.conversations.values()]
+        times.append(self.state.references.due_at)
+        return min((each for each in times if each is not None), default=None)
 
     def _low_replay_point(self) -> ReplayPoint:
-        """The replay point of the oldest record that a window, a retained offset or a pending job needs."""
+        """That of the oldest record that a window, a retained offset, a wait or a pending job needs."""
         # Not the delivered offset: open windows and pending jobs are only in memory, and a restart rebuilds them from
         # their records.
         needed = [each.low_watermark for each in self.state.conversations.values()]
-        needed += [self.jobs.low_watermark, self._retained.low_watermark]
+        needed += [self.jobs.low_watermark, self._retained.low_watermark, self.state.references.low_watermark]
         return min(
             (each for each in needed if each is not None),
             default=self.state.replay_point,
@@ -118,8 +120,11 @@ class PartitionProcessor:
 
     def _done_offset(self) -> int:
         """The offset below which everything that became due is done."""
+        # What waits for a reference is as much in flight as a job: else a replay from its record on would take parts of
+        # conversations for whole ones.
+        waiting = [*self.state.references.oldest_triggers.values()]
         oldest = self.jobs.oldest_trigger
-        return self.state.next_offset if oldest is None else oldest
+        return min([self.state.next_offset, *waiting] + ([] if oldest is None else [oldest]))
 
     @property
     def low_watermark(self) -> int | None:
@@ -133,7 +138,9 @@ class PartitionProcessor:
         done = self._done_offset()
         self._retained.release(done)
         low = self._low_replay_point()
-        pending = self.jobs.oldest_triggers
+        pending = dict(self.state.references.oldest_triggers)
+        for name, offset in self.jobs.oldest_triggers.items():
+            pending[name] = min(offset, pending.get(name, offset))
         drawing = self._drawing if pending else None
         return CommitMetadata(
             ledger_offset=self._ledger.start_offset,
@@ -146,8 +153,11 @@ class PartitionProcessor:
 
     def _is_done(self, job: Job) -> bool:
         """Whether a job that a replay makes was done before, perhaps by another definition of its evaluator."""
-        below = self._resumed.done_below_of(job.assignment.evaluator.name, self._delivered)
-        return job.trigger_offset < below or self.jobs.is_known(job)
+        return self._was_over(job) or self.jobs.is_known(job)
+
+    def _was_over(self, job: Job) -> bool:
+        """Whether it was neither pending nor waiting at the stop."""
+        return job.trigger_offset < self._resumed.done_below_of(job.assignment.evaluator.name, self._delivered)
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild the state; jobs that were pending at the stop are made again, unless a newer one supersedes them."""

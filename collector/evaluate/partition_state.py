@@ -22,6 +22,7 @@ from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.references.join import ReferenceJoin
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, is_retry_request, parse_request
 from collector.evaluate.sampling.population import Population
 from collector.evaluate.transfer.transfer_records import (
@@ -37,6 +38,7 @@ from collector.evaluate.transfer.transfer_records import (
 from collector.logs.log import StoredRecord
 from collector.records.attributes import with_declared
 from collector.records.json import turn_from_json
+from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate
@@ -63,7 +65,10 @@ class PartitionState:
         control_records: Iterable[ControlRecord] = (),
         former: Iterable[tuple[int, Plan]] = (),
     ) -> None:
-        self.outcomes: OutcomeCounter = NullOutcomes()
+        self._outcomes: OutcomeCounter = NullOutcomes()
+        self.references = ReferenceJoin(
+            {each.name: each.reference_wait for each in plan.monitors if each.reference_wait is not None}
+        )
         self.on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None
         self.on_demand: Callable[[Monitor, Assignment, float], None] = lambda _monitor, _assignment, _units: None
         self.time = start.time
@@ -86,6 +91,15 @@ class PartitionState:
         self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
         self._choose_plan(start.offset)
         self._apply_controls_up_to(start.offset)  # of earlier owners: those of this one come after
+
+    @property
+    def outcomes(self) -> OutcomeCounter:
+        """What counts; replace it to count what is applied from then on."""
+        return self._outcomes
+
+    @outcomes.setter
+    def outcomes(self, outcomes: OutcomeCounter) -> None:
+        self._outcomes = self.references.outcomes = outcomes
 
     @property
     def replay_point(self) -> ReplayPoint:
@@ -132,6 +146,8 @@ class PartitionState:
         replay_point = ReplayPoint(record.offset, self.time, self.rates)
         self.next_offset = record.offset + 1
         self._timestamp, self._size = record.timestamp, len(record.value)
+        if self.references.is_used:
+            jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
         if record.headers == SNAPSHOT_HEADERS:
             self._restore_snapshot(record, replay_point)
         elif record.is_tick:
@@ -140,6 +156,8 @@ class PartitionState:
             jobs += self._requested_jobs(record, replay_point)
         elif is_transfer(record):
             jobs += self._take_over(record, replay_point)
+        elif is_reference(record):
+            jobs += self._apply_reference(record, replay_point)
         elif record.headers != CONTROL_HEADERS:
             jobs += await self._apply_turn(record, replay_point)
         return jobs + self._apply_controls_up_to(self.next_offset)
@@ -210,6 +228,24 @@ class PartitionState:
                 for result in self.conversations[monitor.name].advance(self.time, offset):
                     yield from self._conversation_jobs(monitor, result, offset)
 
+    def _apply_reference(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
+        if not self.references.is_used:
+            return
+        try:
+            reference = parse_reference(record.value)
+        except BadInput as error:
+            self.on_bad_record(record, error)
+            return
+        home = record.headers[:1] == REFERENCE_HEADERS
+        completed = self.references.add(reference, home=home, point=replay_point, size=len(record.value))
+        yield from self._due_now(completed)
+
+    def _due_now(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Evaluations that have waited become due."""
+        for job in jobs:
+            self._count_due(job.monitor, job.assignment)
+            yield job
+
     def _observe(self, monitor: Monitor, key: str) -> None:
         if (population := self._populations.get(monitor.name)) is not None:
             population.observe(key, self.time)
@@ -224,12 +260,19 @@ class PartitionState:
             self.outcomes.count_ignored_upstream(monitor.name)
         boost, stratum = await _stratum(monitor, turn)
         jobs: list[Job] = []
+        selected = False
         for each in monitor.of_scope("turn"):
             job = self._turn_job(monitor, each, turn, key, boost, stratum, replay_point)
-            self._count_due(monitor, each, None if job else "sampled_out")
-            jobs += [job] if job else []
+            if job is None:
+                self._count_due(monitor, each, "sampled_out")
+                continue
+            selected = True
+            if self.references.awaits(job, turn):
+                jobs += self._due_now(self.references.admit(job, turn))
+            else:
+                jobs += self._due_now([job])
         outcome, more = self._add_to_window(monitor, turn, key, happened_at, boost, stratum, replay_point)
-        selected = jobs or outcome != "sampled_out"
+        selected = selected or outcome != "sampled_out"
         self.outcomes.count_turn(
             monitor.name, outcome if outcome in ("late", "duplicate") else "sampled" if selected else "sampled_out"
         )
@@ -321,19 +364,28 @@ class PartitionState:
                 if (sessions := self.conversations.get(snapshot.monitor)) is not None:
                     sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point)
             else:
-                yield self._transferred_job(parse_job(record.value), replay_point)
+                yield from self._transferred_jobs(parse_job(record.value), replay_point)
         except BadInput as error:
             self.on_bad_record(record, error)
 
+    def _transferred_jobs(self, due: TransferredJob, replay_point: ReplayPoint) -> Iterator[Job]:
+        """The job; nothing yet if it waits for a reference, from now on."""
+        job = self._transferred_job(due, replay_point)
+        if due.retry is None and due.happened_at is None and self.references.awaits(job, due.case):
+            yield from self._due_now(self.references.admit(job, due.case))
+            return
+        self.outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "resumed")
+        yield job
+
     def _restart(self, start: TransferStart) -> None:
         """Begin again: what was before is history."""
+        self.references.clear()
         self.time = start.time
         self.conversations = self._no_conversations(self._newest_plan)
         self._retries = OrderedDict(start.retries)
 
     def _transferred_job(self, due: TransferredJob, replay_point: ReplayPoint) -> Job:
         monitor, each = self._assignment_of(due)
-        self.outcomes.count_evaluation(monitor.name, each.evaluator.name, "resumed")
         fallback = due.fallback and each.fallback is not None
         return Job(
             evaluation_id=due.evaluation_id
@@ -404,9 +456,8 @@ class PartitionState:
         case = _unpacker(result, attributes, monitor.attributes)
         size = sum(len(packed.data) for _, packed in result.turns)
         for each in monitor.of_scope("conversation"):
-            selected = self._is_selected(monitor, each, result.conversation_id, result.closed_revision)
-            self._count_due(monitor, each, None if selected else "sampled_out")
-            if not selected:
+            if not self._is_selected(monitor, each, result.conversation_id, result.closed_revision):
+                self._count_due(monitor, each, "sampled_out")
                 continue
             earlier = [
                 _evaluation_id(each, result.conversation_id, revision)
@@ -416,7 +467,7 @@ class PartitionState:
             earlier += list(self._retries_of(earlier))
             chance = monitor.probability(each, result.closed_revision.rate, result.closed_revision.boost)
             self.on_demand(monitor, each, monitor.probability(each, 1.0, result.closed_revision.boost) / chance)
-            yield Job(
+            job = Job(
                 evaluation_id=_evaluation_id(each, result.conversation_id, result.closed_revision),
                 monitor=monitor,
                 assignment=each,
@@ -430,6 +481,10 @@ class PartitionState:
                 supersedes=tuple(earlier),
                 attributes=attributes,
             )
+            if monitor.reference_wait is not None and self.references.awaits(job, conversation := case()):
+                yield from self._due_now(self.references.admit(job, conversation))
+            else:
+                yield from self._due_now([job])
 
     def _is_selected(self, monitor: Monitor, each: Assignment, key: str, revision: ClosedRevision) -> bool:
         return self._plan.draw(each, key) < monitor.probability(each, revision.rate, revision.boost)

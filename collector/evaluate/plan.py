@@ -95,6 +95,8 @@ class Monitor:
     end_rule: EndRule = field(default_factory=EndRule)
     strata: Strata = field(default_factory=Strata)
     budget: Budget = field(default_factory=Budget)
+    reference_wait: float | None = None
+    """Seconds that an evaluation waits for what its subject lacks and a reference may bring; None: it does not."""
     attributes: tuple[str, ...] = ()
     """Names of the application's own attributes, which its evaluations have, too."""
 
@@ -183,6 +185,7 @@ class Job:
     evaluation is in the ledger. `trigger_offset` is the offset of the record that triggered it, `triggered_at` the time
     (s since the epoch) at which the log took that. `size` is about how many bytes its case takes while it waits.
     `supersedes` are evaluations of fewer turns of the same conversation, and a failed one of which this is the `retry`.
+    Where `skip` is there, the evaluation is not made, for this reason.
     `happened_at` is there for a backfill: when its subject ended. It is paid for apart from budgets, and not shed.
     """
 
@@ -199,6 +202,7 @@ class Job:
     supersedes: tuple[str, ...] = ()
     retry: Retry | None = None
     happened_at: datetime | None = None
+    skip: str | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @property

@@ -72,6 +72,11 @@ class EvaluateStage:
         )
 
     @property
+    def awaiting_reference(self) -> int:
+        """How many evaluations wait in this process for a reference."""
+        return sum(len(processor.state.references) for processor in self._processors.values())
+
+    @property
     def in_flight(self) -> int:
         """How many evaluations are due in this process and have not ended."""
         return sum(processor.in_flight for processor in self._processors.values())

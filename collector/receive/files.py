@@ -2,7 +2,8 @@
 
 A directory means its files in the order of their names. Whether a request is of traces or of logs is read off its keys
 (JSON), the file's name, or else the content. In the place of a request a `.json` file or a line may hold ready-made
-turns, conversations or chats, which go into the turns log.
+turns, conversations or chats, which go into the turns log. A file whose name ends in `.references.json` or
+`.references.jsonl` holds references.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
 from collector.redact.redactor import Redactor
@@ -87,9 +89,13 @@ def requests_in(path: Path) -> Iterator[FileRequest]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield FileRequest(f"{path}:{number}", _signal_of_json(line, path), "json", line)
+                    signal = "references" if _holds_references(path) else _signal_of_json(line, path)
+                    yield FileRequest(f"{path}:{number}", signal, "json", line)
         return
     body = path.read_bytes()
+    if _holds_references(path):
+        yield FileRequest(str(path), "references", "json", body)
+        return
     form: Form = "json" if path.suffix == ".json" else "protobuf"
     signal = _signal_of_json(body, path) if form == "json" else _signal_of_protobuf(body, path)
     yield FileRequest(str(path), signal, form, body)
@@ -132,7 +138,7 @@ class _Batch:
     def __init__(self, log: Log, unit: str, log_name: str, backoff: Backoff) -> None:
         self.too_large = f"the {unit} is larger than the {log_name} log accepts"
         self._action = f"writing to the {log_name} log"
-        self._log = log
+        self.log = log
         self._backoff = backoff
         self._records: list[tuple[str, Record]] = []
         self._bytes = 0
@@ -163,7 +169,7 @@ class _Batch:
 
     async def _append(self, records: list[Record]) -> None:
         if records:
-            await self._backoff.repeat(lambda: self._log.append(records), LogUnavailable, action=self._action)
+            await self._backoff.repeat(lambda: self.log.append(records), LogUnavailable, action=self._action)
 
 
 class _Reader:
@@ -198,13 +204,15 @@ class _Reader:
             return
         parsed.count(self._telemetry, "files", len(request.body))
         self.items += parsed.accepted
-        batch = self._turns if isinstance(parsed, ParsedTurns) else self._spans
+        batch = self._turns if isinstance(parsed, ParsedTurns | ParsedReferences) else self._spans
         batch.add(request.place, parsed.records)
         if isinstance(parsed, ParsedTurns):
             self._known.add(parsed.repeatable, self.requests)
             self._known.forget(self.requests)
 
-    def _parse(self, request: FileRequest) -> ParsedRequest | ParsedTurns:
+    def _parse(self, request: FileRequest) -> ParsedRequest | ParsedTurns | ParsedReferences:
+        if request.signal == "references":
+            return parse_references(request.body, self._turns.log, tenant=None, redactor=self._redactor)
         if request.signal != "turns":
             return parse(request.body, request.signal, request.form, redactor=self._redactor, own=self._own)
         known = self._known.__contains__
@@ -235,6 +243,10 @@ def _signal_of_json(body: bytes, path: Path) -> Incoming:
     if traces == logs:
         return _signal_of_name(path) or "traces"
     return "traces" if traces < logs else "logs"
+
+
+def _holds_references(path: Path) -> bool:
+    return path.name.endswith((".references.json", ".references.jsonl"))
 
 
 _KEYS: Mapping[Signal, tuple[bytes, ...]] = {

@@ -21,6 +21,7 @@ from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordToo
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
 from collector.redact.redactor import Redactor
@@ -31,6 +32,7 @@ Encoding = Literal["auto", "otlp_proto", "otlp_json"]
 OnUnreadableMessage = Callable[[StoredRecord, BadInput], Awaitable[None]]
 """Takes a message that cannot be read; the topic continues when it returns."""
 
+_UNITS: dict[Incoming, tuple[str, str]] = {"turns": ("turns", "turn"), "references": ("turns", "reference")}
 _FORMS: dict[Encoding, Form | None] = {"auto": None, "otlp_proto": "protobuf", "otlp_json": "json"}
 
 
@@ -57,9 +59,9 @@ Read = Callable[[StoredRecord], ParsedMessage]
 class KafkaReceiver:
     """Opens the folds of a source topic's partitions. `topic` is its name in messages.
 
-    `log` is the spans log, or for `turns` the turns log. `max_items` bounds the spans, log records or turns of one
-    message: more are dead-lettered, like what cannot be read. `where` returns the topic and its partition for a
-    record's partition.
+    `log` is the spans log, or for turns and references the turns log. `max_items` bounds the spans, log records, turns
+    or references of one message: more are dead-lettered, like what cannot be read. `where` returns the topic and its
+    partition for a record's partition.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class KafkaReceiver:
         where: Callable[[int], tuple[str, int]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        log_name, unit = ("turns", "turn") if signal == "turns" else ("spans", "trace")
+        log_name, unit = _UNITS.get(signal, ("spans", "trace"))
         self._action = f"writing {topic} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
         self._signal: Incoming = signal
@@ -103,6 +105,8 @@ class KafkaReceiver:
         del partition, committed
         if self._signal == "turns":
             yield TurnsFold(self, ArrivalTimes(self._clock))
+        elif self._signal == "references":
+            yield SourceFold(self, self._read_references)
         else:
             yield SourceFold(self, partial(self._read_otlp, self._signal))
 
@@ -146,6 +150,11 @@ class KafkaReceiver:
             known=known,
             max_items=self._max_items,
             redactor=self._redactor,
+        )
+
+    def _read_references(self, message: StoredRecord) -> ParsedReferences:
+        return parse_references(
+            message.value, self._log, tenant=None, max_items=self._max_items, redactor=self._redactor
         )
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:

@@ -1,9 +1,10 @@
-"""OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, protobuf or JSON, into the spans log.
+"""OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, protobuf or JSON, into the spans log; references beside it.
 
 200 means durable: the response is sent when the spans log has accepted everything. What cannot be accepted now gets 503
 with `Retry-After`, which every OTLP sender obeys; what can never be accepted 400, 413 or 415 with a sentence. Spans
 without a valid trace id are rejected as OTLP's partial success; log records without one belong to no trace and are
-ignored. `/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
+ignored. `/v1/references` takes JSON, into the turns log, under the same limits. `/v1/metrics` answers 404 with one
+sentence, so that a sender of all three signals keeps the other two.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from typing import Literal
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -53,12 +55,22 @@ class OtlpHttpReceiver:
         redactors: Redactors | None = None,
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
+        turns: Log | None = None,
     ) -> None:
         self._settings = settings
         self._guard = guard
         self._ssl_context = ssl_context_of(settings.tls, "receive.otlp_http") if settings.tls else None
         self._ingest = OtlpIngest(
-            "otlp_http", "200", settings, spans, telemetry, limits=limits, redactors=redactors, own=own, clock=clock
+            "otlp_http",
+            "200",
+            settings,
+            spans,
+            telemetry,
+            limits=limits,
+            redactors=redactors,
+            own=own,
+            clock=clock,
+            turns=turns,
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)
@@ -67,10 +79,11 @@ class OtlpHttpReceiver:
         )
 
     def routes(self) -> web.Application:
-        """A new application with the three routes. Its shutdown rejects new requests."""
+        """A new application with its routes. Its shutdown rejects new requests."""
         application = web.Application(middlewares=[_in_otlp_form])
         application.router.add_post("/v1/traces", partial(self._export, "traces"))
         application.router.add_post("/v1/logs", partial(self._export, "logs"))
+        application.router.add_post("/v1/references", partial(self._export, "references"))
         application.router.add_post("/v1/metrics", _no_metrics)
         application.on_shutdown.append(self._stop)
         return application
@@ -95,14 +108,17 @@ class OtlpHttpReceiver:
     async def _stop(self, _application: web.Application) -> None:
         self.stop_accepting()
 
-    async def _export(self, signal: Signal, request: web.Request) -> web.Response:
+    async def _export(self, signal: Signal | Literal["references"], request: web.Request) -> web.Response:
         """Answer one request and count it, whatever becomes of it."""
         started = self._ingest.clock()
         sender: Sender | None = None
         try:
             self._ingest.require_open()
             sender = await self._sender(request)
-            response = await self._accept(signal, request, sender)
+            if signal == "references":
+                response = await self._accept_references(request, sender)
+            else:
+                response = await self._accept(signal, request, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
             rejection = rejection_of(error, self._settings.retry_after) or internal_error(error)
             self._ingest.count_rejection(rejection, sender)
@@ -132,6 +148,13 @@ class OtlpHttpReceiver:
             body = await read_body(request, holding, limit=limit, deadline=deadline)
             parsed = await self._ingest.ingest(body, signal, form, sender, holding)
         return accepted(signal, form, rejected=parsed.rejected, message=parsed.error_message)
+
+    async def _accept_references(self, request: web.Request, sender: Sender) -> web.Response:
+        limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
+        with self._ingest.admit(sender) as holding:
+            body = await read_body(request, holding, limit=limit, deadline=deadline)
+            parsed = await self._ingest.ingest_references(body, sender, holding)
+        return web.json_response({"accepted": parsed.accepted})
 
 
 async def _no_metrics(_request: web.Request) -> web.Response:

@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable
 
 from collector.admission.fair_limit import Holding
-from collector.logs.log import Log
+from collector.errors import TooLarge
+from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.rejection import Rejected
 from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender
+from collector.records.ready_made import Incoming
 from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
@@ -48,10 +51,12 @@ class OtlpIngest:
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        turns: Log | None = None,
     ) -> None:
         self._source = source
         self._settings = settings
         self._spans = spans
+        self._turns = turns
         self._telemetry = telemetry
         self._redactors = redactors or Redactors()
         self._own = own
@@ -119,6 +124,35 @@ class OtlpIngest:
         parsed.count(self._telemetry, self._source, len(body), self._wall())
         return parsed
 
+    async def ingest_references(self, body: bytes, sender: Sender, holding: Holding) -> ParsedReferences:
+        """Append references to the turns log; they are durable on return.
+
+        Raises:
+            Rejected: 404, this receiver has no turns log.
+            BadInput: one cannot be read, or there are too many; then none is taken.
+            LogError: the turns log did not accept them.
+            TimeoutError: it did not answer in time.
+        """
+        if self._turns is None:
+            raise Rejected(404, "references are not accepted here")
+        tenant = sender.tenant.name if sender.tenant else ""
+        parsed = parse_references(
+            body,
+            self._turns,
+            tenant=tenant,
+            max_items=self._settings.max_items,
+            redactor=self._redactors.of(tenant),
+        )
+        self._limits.count_items(sender, parsed.accepted)
+        holding.add_bytes(sum(len(each.value) for each in parsed.records))
+        try:
+            async with asyncio.timeout(self._settings.log_deadline):
+                await self._turns.append(parsed.records)
+        except RecordTooLarge:
+            raise TooLarge("a reference is larger than the log accepts") from None
+        parsed.count(self._telemetry, self._source, len(body))
+        return parsed
+
     def count_rejection(self, rejection: Rejected, sender: Sender | None) -> None:
         """Count why a request was not accepted, and whose; None where it is not known."""
         label = sender.label if sender else UNNAMED
@@ -133,7 +167,7 @@ class OtlpIngest:
         """Count a token that is not valid."""
         self._telemetry.counter(WRONG_TOKENS, self._source).inc()
 
-    def count(self, signal: Signal, status: str, started: float) -> None:
+    def count(self, signal: Incoming, status: str, started: float) -> None:
         """Count the answer to a request that arrived at `started` (by `clock`)."""
         self._telemetry.counter(RECEIVE_REQUESTS, self._source, signal, status).inc()
         self._telemetry.histogram(RECEIVE_DURATION, self._source, signal).observe(self.clock() - started)

@@ -25,7 +25,7 @@ STANDARD = (*FIELDS, *RECORDED, *DERIVED)
 
 _OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain")
 OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", "replay_of")
-_NAMESPACES = ("evalstream.", "conversation.")
+_NAMESPACES = ("evalstream.", "conversation.", "outcome.")
 
 LONGEST_VALUE = 16_384
 """Characters of a declared attribute of a turn, which an evaluator may read; what is longer is cut."""

@@ -29,8 +29,8 @@ from collector.records.whole_conversation import with_conversation_fields
 from collector.wording import suggestion
 from evaluators.cases import Conversation, Json, Message, ToolCall, Turn
 
-Incoming: TypeAlias = Signal | Literal["turns"]
-"""What comes in: a signal of OTLP, or ready-made turns."""
+Incoming: TypeAlias = Signal | Literal["turns", "references"]
+"""What comes in: a signal of OTLP, ready-made turns, or references."""
 
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""

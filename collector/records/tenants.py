@@ -34,8 +34,8 @@ def tenant_of(turn: Turn) -> str:
 
 def in_tenant(turn: Turn, tenant: str) -> Turn:
     """The turn as one of this tenant, or of none: what the sender itself says about that is removed."""
-    turn_id = _scope(turn.turn_id, tenant)
-    conversation_id = _scope(turn.conversation_id, tenant) if turn.conversation_id else None
+    turn_id = id_in_tenant(turn.turn_id, tenant)
+    conversation_id = id_in_tenant(turn.conversation_id, tenant) if turn.conversation_id else None
     if not tenant and ATTRIBUTE not in turn.attributes and (turn_id, conversation_id) == _ids(turn):
         return turn
     attributes = {name: value for name, value in turn.attributes.items() if name != ATTRIBUTE}
@@ -52,7 +52,7 @@ def own_conversation(turn: Turn) -> str:
     """The id of a turn that is a conversation of its own."""
     own = turn.trace_id or turn.turn_id
     tenant = tenant_of(turn)
-    return _scope(own, tenant) if tenant and not own.startswith(_SCOPE) else own
+    return id_in_tenant(own, tenant) if tenant and not own.startswith(_SCOPE) else own
 
 
 def with_conversation(turn: Turn) -> Turn:
@@ -62,7 +62,8 @@ def with_conversation(turn: Turn) -> Turn:
     return replace(turn, conversation_id=own_conversation(turn))
 
 
-def _scope(id_: str, tenant: str) -> str:
+def id_in_tenant(id_: str, tenant: str) -> str:
+    """An id as that of a turn or conversation of this tenant, or of none."""
     if tenant:
         return f"{_SCOPE}{tenant}/{id_}"
     return f"{_FOREIGN}{id_}" if id_.startswith(_SCOPE) else id_

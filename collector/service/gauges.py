@@ -28,6 +28,7 @@ from collector.telemetry.series import (
     OPEN_CONVERSATIONS,
     OPEN_TRACES,
     PAUSED_PARTITIONS,
+    REFERENCES_AWAITED,
     RULES_INFO,
     STAGE_UP,
     TOTAL_BUDGET_SPENT,
@@ -56,6 +57,7 @@ def show_assemble(telemetry: Telemetry, stage: AssembleStage) -> None:
 def show_evaluate(telemetry: Telemetry, stage: EvaluateStage) -> None:
     """Conversations that are still open; evaluations in flight, and those of them that run."""
     telemetry.gauge(OPEN_CONVERSATIONS).set_function(lambda: stage.open_conversations)
+    telemetry.gauge(REFERENCES_AWAITED).set_function(lambda: stage.awaiting_reference)
     telemetry.gauge(EVALUATIONS_IN_FLIGHT).set_function(lambda: stage.in_flight)
     telemetry.gauge(EVALUATIONS_RUNNING).set_function(lambda: stage.running)
 

@@ -74,6 +74,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
         ),
         strata=_strata(settings.boost, config.evaluators),
         budget=_limits(settings.budget),
+        reference_wait=settings.references.wait if settings.references is not None else None,
         attributes=tuple(config.settings.assemble.declared_attributes),
     )
 

@@ -74,6 +74,7 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         limits=limits,
         redactors=process.resources.redactors,
         own=process.own,
+        turns=process.logs.turns,
     )
     try:
         return await process.stack.enter_async_context(receiver.serve())
@@ -112,6 +113,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
         ("traces", settings.traces, logs.spans),
         ("logs", settings.logs, logs.spans),
         ("turns", settings.turns, logs.turns),
+        ("references", settings.references, logs.turns),
     ]
     for kind, topics, log in sources:
         if topics:

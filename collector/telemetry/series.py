@@ -525,6 +525,24 @@ EVALUATIONS_ENDED = Series(
     "superseded, reassigned (unfinished; resumed by the partition's next owner). Due = ended + in flight.",
     ("monitor", "evaluator", "outcome", "reason"),
 )
+REFERENCES = Series(
+    "evalstream_references_total",
+    "counter",
+    "References by outcome: received (each once), duplicate (again), joined (with the first evaluation that needed "
+    "it). What was received and not joined within the wait came for nobody, or for what was not sampled.",
+    ("outcome",),
+)
+REFERENCES_MISSING = Series(
+    "evalstream_references_missing_total",
+    "counter",
+    "Evaluations that were skipped as no reference had come within the wait.",
+    ("monitor", "evaluator"),
+)
+REFERENCES_AWAITED = Series(
+    "evalstream_references_awaited",
+    "gauge",
+    "Evaluations that wait for a reference in this process; they are not due yet.",
+)
 EVALUATIONS_IN_FLIGHT = Series(
     "evalstream_evaluations_in_flight",
     "gauge",

@@ -38,7 +38,7 @@ FULL_TURN = Turn(
     history=(Message(role="user", content=f"Hello {SECRET}"), Message(role="assistant", content="Hello")),
     started_at=datetime(2026, 1, 1, tzinfo=UTC),
     ended_at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=4),
-    attributes={"shadow.output": f"Nothing about {SECRET}, sorry to say."},
+    attributes={"shadow.output": f"Nothing about {SECRET}, sorry to say.", "outcome.ticket_reopened": False},
 )
 
 FULL_CONVERSATION = Conversation(
@@ -47,6 +47,7 @@ FULL_CONVERSATION = Conversation(
     chatbot_role=f"A friend of {SECRET}.",
     scenario=f"{SECRET} is asked for.",
     expected_outcome=f"{SECRET} is found.",
+    attributes={"outcome.ticket_reopened": False},
 )
 
 EVERY = list(load_evaluators().values())

@@ -11,6 +11,7 @@ import asyncio
 import json
 import sqlite3
 from base64 import b64decode
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
@@ -70,6 +71,7 @@ from collector.records.json import (
     turn_from_json,
     turn_to_json,
 )
+from collector.records.references import parse_reference, reference_of, reference_records
 from collector.service.app import running
 from collector.service.open_logs import open_logs
 from collector.telemetry.registry import Telemetry
@@ -185,6 +187,16 @@ CASES: Mapping[str, Any] = {
         size=9, sampling=Sampling(), fallback=False, supersedes=(), retry=None, attributes={}, happened_at=AT,
     ),
     "transfer start": TransferStart(1777896000.25, {"1" * 32: "2" * 32}),
+    "reference: all there is": reference_of(
+        {
+            "turn_id": "t1", "span_id": "B7AD6B7169203331", "response_id": "chatcmpl-1", "trace_id": "5F" * 16,
+            "conversation_id": "visit-7", "expected_output": "84", "expected_outcome": "they know", "scenario": "s",
+            "chatbot_role": "clerk", "context": ["Prices are in euros."], "expected_tools": [{"name": "prices"}],
+            "outcomes": {"ticket_reopened": False, "refund_usd": 0},
+        },
+        tenant="acme",
+    ),
+    "reference: no tool is expected": reference_of({"trace_id": "5f" * 16, "expected_tools": []}, tenant=None),
     "label": label(),
     "dead letter: all there is": DeadLetter(
         letter_id="282cf92cf8614be0", stage="receive", source="chats", partition=3, position=41, at=1777896000.25,
@@ -204,6 +216,7 @@ WRITE: Mapping[str, Any] = {
     "retry request": lambda request: request.to_record(0).value,
     "transferred job": lambda job: job.to_record().value,
     "transfer start": lambda start: start.to_record(0).value,
+    "reference": lambda reference: next(reference_records(reference, MemoryLog("turns", 1))).value,
     "dead letter": letter_to_json,
 }
 READ: Mapping[str, Any] = {
@@ -214,6 +227,7 @@ READ: Mapping[str, Any] = {
     "retry request": parse_request,
     "transferred job": parse_job,
     "transfer start": parse_start,
+    "reference": parse_reference,
 }
 
 
@@ -272,6 +286,19 @@ async def test_dead_letters_in_their_log() -> None:
     ]
     assert [each async for each in letters_in(log)] == letters
     assert record_of(letters[0]) == Record(b"k", b"xyz", (("h", b"v"), ("attempts", b"2")))
+
+
+def test_references_in_the_turns_log() -> None:
+    log = MemoryLog("turns", 3)
+    of_a_trace = list(reference_records(CASES["reference: no tool is expected"], log))
+    assert [each.partition for each in of_a_trace] == [0, 1, 2]
+    assert Counter(each.headers for each in of_a_trace) == {
+        (("reference", b"1"),): 1, (("reference", b"copy"),): 2,
+    }  # fmt: skip
+    [of_a_conversation] = reference_records(CASES["reference: all there is"], log)
+    assert (of_a_conversation.key, of_a_conversation.headers) == (
+        b"evalstream.tenant/acme/visit-7", (("reference", b"1"),),
+    )  # fmt: skip
 
 
 async def test_labels_in_their_log() -> None:

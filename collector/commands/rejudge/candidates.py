@@ -10,12 +10,20 @@ from typing import Literal
 
 from collector.commands.rejudge.known_evaluations import KnownEvaluations
 from collector.commands.replay.past_evaluations import REPLAY_OF, subject_key
-from collector.evaluate.plan import Plan
+from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.references.join import MISSING
+from collector.evaluate.references.subject import (
+    ReferencesByKey,
+    awaited_fields,
+    references_in_log,
+    references_of,
+    with_references,
+)
 from collector.evaluate.retry.owed import OwedEvaluation, is_owed
 from collector.evaluate.retry.past_jobs import PastDueJob, Stretch, ended_at, past_jobs
 from collector.evaluate.retry.past_subjects import case_of, turns_in_log
-from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest
+from collector.evaluate.retry.request import BackfillRequest, PastRequest, RetryRequest, reason_of
 from collector.logs.log import Log
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation_record import subject_of
@@ -44,6 +52,7 @@ class LeftOut:
     """How many are not made, by why."""
 
     expired: int = 0
+    no_reference: int = 0
     unused: int = 0
     unsampled: int = 0
 
@@ -65,6 +74,7 @@ class Candidates:
     requested: frozenset[str]
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
+    _unreferenced: int = 0
     _superseded: set[str] = field(default_factory=set[str])
     _lived: dict[tuple[str, str], tuple[datetime, datetime]] = field(
         default_factory=dict[tuple[str, str], tuple[datetime, datetime]]
@@ -89,6 +99,7 @@ class Candidates:
     async def all(self) -> AsyncIterator[Candidate]:
         """What is to be made and was not requested yet, about in the order of time."""
         self.left_out.unsampled = 0
+        self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
         waiting: list[tuple[datetime, int, Candidate]] = []
@@ -111,6 +122,9 @@ class Candidates:
             job = each.job
             name = job.assignment.evaluation_id(*subject_id_of(each.case))
             if job.evaluation_id in self.known.ids or name in self.known.ids or job.evaluation_id in self._superseded:
+                continue
+            if job.skip is not None:
+                self.left_out.no_reference += 1
                 continue
             key = subject_key(_record_of(each))
             if self.what == "unscored" and key in self.known.by_subject:
@@ -140,11 +154,13 @@ class Candidates:
         owed = [each for each in self.known.owed.values() if self._is_wanted(each.evaluation)]
         usable = [each for each in owed if (each.evaluation.monitor, each.evaluation.evaluator) in used]
         self.left_out.unused = len(owed) - len(usable)
+        awaited = any(reason_of(each.evaluation) == MISSING for each in usable)
+        references: ReferencesByKey = await references_in_log(self.turns) if awaited else {}
         for start in range(0, len(usable), _AT_ONCE):
             batch = usable[start : start + _AT_ONCE]
             turns = await turns_in_log(self.turns, {each.evaluation.subject.conversation_id for each in batch})
             for each in batch:
-                self._add_owed(each, case_of(each.evaluation, turns))
+                self._add_owed(each, case_of(each.evaluation, turns), references)
         self._again.sort(key=lambda each: each.happened_at)
 
     def _is_wanted(self, evaluation: Evaluation) -> bool:
@@ -156,15 +172,29 @@ class Candidates:
         version = self.known.versions[evaluation.evaluator]
         return self.what != "all" or evaluation.evaluator_version == version
 
-    def _add_owed(self, owed: OwedEvaluation, case: Turn | Conversation | None) -> None:
+    def _add_owed(self, owed: OwedEvaluation, case: Turn | Conversation | None, references: ReferencesByKey) -> None:
         if case is None:
             self.left_out.expired += 1
             return
         failed = owed.evaluation
         happened_at = failed.happened_at or ended_at(case, failed.started_at.astimezone(UTC).timestamp())
+        if happened_at in self.stretch and reason_of(failed) == MISSING:
+            # What has come after its wait; what still lacks something would be skipped once more.
+            case = with_references(case, references_of(case, references))
+            assignment = self._assignment_of(failed)
+            if assignment is None or awaited_fields(assignment, case):
+                self._unreferenced += 1
+                return
         if happened_at in self.stretch:
             request = RetryRequest(failed, case, happened_at)
             self._again.append(Candidate(request, owed.partition, failed.monitor, failed.evaluator, happened_at))
+
+    def _assignment_of(self, evaluation: Evaluation) -> Assignment | None:
+        for monitor in self.plan.monitors:
+            for each in monitor.of_scope(evaluation.scope):
+                if (monitor.name, each.evaluator.name) == (evaluation.monitor, evaluation.evaluator):
+                    return each
+        return None
 
 
 async def _listed(candidates: Sequence[Candidate]) -> AsyncIterator[Candidate]:

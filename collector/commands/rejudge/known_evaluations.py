@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from collector.commands.replay.past_evaluations import subject_key
 from collector.errors import BadInput
-from collector.evaluate.retry.owed import UNMADE, OwedEvaluation, is_owed
+from collector.evaluate.retry.owed import OwedEvaluation, is_owed, is_unmade
 from collector.evaluate.retry.past_jobs import Stretch
 from collector.logs.log import Log
 from collector.records.epochs import valid_evaluations
@@ -71,5 +71,5 @@ class KnownEvaluations:
         if scored and evaluation.cost_usd is not None:
             total, number = self.costs.get(evaluation.evaluator, (0.0, 0))
             self.costs[evaluation.evaluator] = (total + evaluation.cost_usd, number + 1)
-        if is_owed(evaluation) or evaluation.reason in UNMADE:
+        if is_owed(evaluation) or is_unmade(evaluation):
             self.owed[evaluation.evaluation_id] = OwedEvaluation(evaluation, partition)

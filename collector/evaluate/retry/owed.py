@@ -15,6 +15,11 @@ UNMADE = frozenset({"shed", "over_budget", "reference_missing"})
 """Reasons for which an evaluation was skipped without being tried."""
 
 
+def is_unmade(evaluation: Evaluation) -> bool:
+    """Whether it was skipped without being tried."""
+    return (evaluation.reason or "").partition(":")[0] in UNMADE
+
+
 @dataclass(frozen=True, slots=True)
 class OwedEvaluation:
     """A failed evaluation, and the partition of the evaluations log that it is in."""
@@ -35,7 +40,7 @@ def is_owed(evaluation: Evaluation) -> bool:
     """Whether it failed, or is a retry that was not even tried."""
     if evaluation.outcome == "failed":
         return True
-    return evaluation.retry is not None and evaluation.reason in UNMADE
+    return evaluation.retry is not None and is_unmade(evaluation)
 
 
 async def read_owed(log: Log, wanted: Callable[[Evaluation], bool]) -> OwedEvaluations:

@@ -99,6 +99,8 @@ class Dispatcher:
         return BudgetReservation(self._budget, job, partition, self._clock)
 
     def _skip_reason(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
+        if job.skip is not None:
+            return job.skip
         if self.queue_timeout(job) == 0.0:
             return "shed"
         return None if reservation.reserve() else "over_budget"

@@ -53,6 +53,9 @@ async def read_transfer(
         ledger.control_records,
         [(until, plan.drawing_with(sampled)) for until, sampled in former],
     )
+    state.references.is_over = lambda job: (
+        job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
+    )
     jobs: dict[str, Job] = {}
     offset = committed.offset
     async for record in _records(turns, partition, committed):
@@ -64,6 +67,9 @@ async def read_transfer(
             for superseded in job.supersedes:
                 jobs.pop(superseded, None)
             jobs[job.evaluation_id] = job
+    for job in state.references.jobs:  # they wait in the other log, from then on
+        if job.evaluation_id not in ledger:
+            jobs.setdefault(job.evaluation_id, job)
     saved = None
     if budgets.limited:
         budgets.add_partition(partition, now, ledger.saved_budget, ledger.costs)

@@ -121,3 +121,16 @@ async def test_too_many_items_in_a_message_are_poison():
     source = Source(FailingLog(), max_items=2)
     await source.deliver(message(TRACES))
     assert len(source.poison) == 1
+
+
+async def test_references_go_into_the_turns_log_and_what_is_none_is_poison():
+    log = FailingLog()
+    source = Source(log, signal="references")
+    good = b'{"conversation_id": "c1", "expected_output": "a"}\n{"conversation_id": "c2", "outcomes": {"sold": true}}'
+    await source.deliver(message(good), message(b'{"expected_output": "a"}', 1), message(b"no", 2))
+    assert [(each.key, each.headers) for each in await stored(log)] == [
+        (b"c1", (("reference", b"1"),)),
+        (b"c2", (("reference", b"1"),)),
+    ]
+    assert [position for position, _ in source.poison] == [1, 2]
+    assert source.telemetry.counter(RECEIVE_ITEMS, "kafka", "references", "accepted")._value.get() == 2

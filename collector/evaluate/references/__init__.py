@@ -1,0 +1,1 @@
+"""References that come apart from their turns, and the evaluations that wait for them."""

@@ -1,0 +1,273 @@
+"""The join of references with the evaluations that need them: state of a partition, without clock, log or judge.
+
+An evaluation whose evaluator needs what its subject lacks waits: until references have brought all of it, or until the
+log is `wait` later. A reference is remembered as long, for subjects that come after it. Both are a function of the
+records read: a replay from `low_watermark` makes the same.
+
+Time is that at which the log took the records, and not that of the turns: a turn that comes late has its wait, too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
+from collector.evaluate.plan import Job
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.references.subject import awaited_fields, concerns, keys_of, provided_fields, with_references
+from collector.records.json import conversation_from_json, conversation_to_json, turn_from_json, turn_to_json
+from collector.records.references import Reference
+from evaluators.cases import Conversation, Turn
+
+MISSING = "reference_missing"
+"""The prefix of the reason of what was given up."""
+MOST_WAITING, MOST_WAITING_BYTES = 100_000, 256 << 20
+"""Evaluations of one partition that wait, and bytes of their subjects; beyond that the oldest is given up."""
+MOST_REFERENCES, MOST_REFERENCE_BYTES = 100_000, 128 << 20
+"""References of one partition that are remembered, and their bytes; beyond that the oldest is forgotten."""
+
+
+@dataclass(slots=True)
+class _WaitingJob:
+    """An evaluation that waits for `missing` until `deadline` (s of the log's time)."""
+
+    job: Job
+    keys: tuple[str, ...]
+    missing: frozenset[str]
+    deadline: float
+    size: int
+    replay_point: ReplayPoint
+    references: list[Reference] = field(default_factory=list[Reference])
+
+
+@dataclass(slots=True)
+class _Remembered:
+    reference: Reference
+    replay_point: ReplayPoint
+    until: float
+    size: int
+    joined: bool = False
+
+
+class ReferenceJoin:
+    """The waiting evaluations and the remembered references of a partition.
+
+    `waits` has the seconds by monitor; evaluators of others do not wait.
+    """
+
+    def __init__(self, waits: Mapping[str, float]) -> None:
+        self.outcomes: OutcomeCounter = NullOutcomes()
+        self.is_over: Callable[[Job], bool] = lambda _job: False
+        """Whether a replay makes an evaluation that was over before: perhaps from a part of its conversation alone."""
+        self._waits = waits
+        self._time = 0.0
+        self._memory = max(waits.values(), default=0.0)
+        self._waiting: OrderedDict[str, _WaitingJob] = OrderedDict()
+        self._waiting_by_key: dict[str, dict[str, None]] = {}
+        self._waiting_size = 0
+        self._triggers: dict[str, dict[str, int]] = {}  # by evaluator and evaluation, in growing order
+        self._deadlines: list[tuple[float, int, str]] = []
+        self._offsets: list[tuple[int, str]] = []
+        self._sequence = 0
+        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
+        self._remembered_by_key: dict[str, dict[str, None]] = {}
+        self._remembered_size = 0
+
+    def __len__(self) -> int:
+        """How many evaluations wait."""
+        return len(self._waiting)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any evaluator may wait."""
+        return bool(self._waits)
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next evaluation is given up, or the next reference forgotten."""
+        times = [self._deadlines[0][0]] if self._peek_deadline() else []
+        times += [each.until for each in list(self._remembered.values())[:1]]
+        return min(times, default=None)
+
+    @property
+    def low_watermark(self) -> ReplayPoint | None:
+        """That of the oldest record that is still needed."""
+        while self._offsets and self._current(self._offsets[0][1]) != self._offsets[0][0]:
+            heapq.heappop(self._offsets)
+        points = [self._waiting[self._offsets[0][1]].replay_point] if self._offsets else []
+        points += [each.replay_point for each in list(self._remembered.values())[:1]]
+        return min(points, default=None, key=lambda point: point.offset)
+
+    @property
+    def oldest_triggers(self) -> Mapping[str, int]:
+        """The offset of the oldest record that led to an evaluation that waits, by evaluator."""
+        return {name: next(iter(each.values())) for name, each in self._triggers.items() if each}
+
+    def _current(self, name: str) -> int | None:
+        waiting = self._waiting.get(name)
+        return None if waiting is None else waiting.replay_point.offset
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """The evaluations that wait, with what has come for them so far."""
+        return [_made(each) for each in self._waiting.values()]
+
+    def clear(self) -> None:
+        """Begin again, with nothing."""
+        for name in list(self._waiting):
+            self._release(name)
+        for name in list(self._remembered):
+            self._forget(name)
+
+    def awaits(self, job: Job, case: Turn | Conversation) -> bool:
+        """Whether an evaluation has to wait, or to look for what came before: its subject lacks what can come."""
+        return job.monitor.name in self._waits and bool(awaited_fields(job.assignment, case))
+
+    def admit(self, job: Job, case: Turn | Conversation) -> Iterator[Job]:
+        """Take an evaluation that `awaits`; gives it back if all that it lacks has come before, and what it crowds out.
+
+        What it supersedes does not wait any longer.
+        """
+        for name in job.supersedes:
+            self._release(name)
+        if job.evaluation_id in self._waiting or self.is_over(job):
+            return
+        waiting = _WaitingJob(
+            job=replace(job, case=_stored(case)),
+            keys=keys_of(case),
+            missing=awaited_fields(job.assignment, case),
+            deadline=self._time + self._waits[job.monitor.name],
+            size=job.size,
+            replay_point=job.replay_point,
+        )
+        for each in self._remembered_for(waiting.keys):
+            if concerns(each.reference, case):
+                self._merge(waiting, each)
+        if _is_complete(waiting):
+            yield _made(waiting)
+            return
+        self._hold(waiting)
+        while len(self._waiting) > MOST_WAITING or self._waiting_size > MOST_WAITING_BYTES:
+            yield self._give_up(next(iter(self._waiting)), job.trigger_offset)
+
+    def add(self, reference: Reference, *, home: bool, point: ReplayPoint, size: int) -> Iterator[Job]:
+        """A reference came with the record at `point`; gives what it completes.
+
+        `home` says whether this is the one copy that is counted.
+        """
+        if reference.reference_id in self._remembered:
+            if home:
+                self.outcomes.count_reference("duplicate")
+            return
+        if home:
+            self.outcomes.count_reference("received")
+        known = _Remembered(reference, point, self._time + self._memory, size)
+        self._remembered[reference.reference_id] = known
+        self._remembered_by_key.setdefault(reference.key, {})[reference.reference_id] = None
+        self._remembered_size += size
+        for name in list(self._waiting_by_key.get(reference.key, ())):
+            waiting = self._waiting[name]
+            if concerns(reference, waiting.job.case()):
+                self._merge(waiting, known)
+                if _is_complete(waiting):
+                    self._release(name)
+                    yield replace(_made(waiting), trigger_offset=point.offset, triggered_at=self._time)
+                else:
+                    heapq.heappush(self._offsets, (waiting.replay_point.offset, name))
+        while len(self._remembered) > MOST_REFERENCES or self._remembered_size > MOST_REFERENCE_BYTES:
+            self._forget(next(iter(self._remembered)))
+
+    def advance(self, time: float, offset: int) -> Iterator[Job]:
+        """The log took the record at `offset` at `time` (s): give up what has waited long enough, forget likewise."""
+        self._time = max(self._time, time)
+        while (deadline := self._peek_deadline()) is not None and deadline[0] <= self._time:
+            yield self._give_up(deadline[2], offset)
+        while self._remembered:
+            name, oldest = next(iter(self._remembered.items()))
+            if oldest.until > self._time:
+                break
+            self._forget(name)
+
+    def _peek_deadline(self) -> tuple[float, int, str] | None:
+        while self._deadlines:
+            deadline, _, name = self._deadlines[0]
+            if name in self._waiting and self._waiting[name].deadline == deadline:
+                return self._deadlines[0]
+            heapq.heappop(self._deadlines)
+        return None
+
+    def _remembered_for(self, keys: tuple[str, ...]) -> list[_Remembered]:
+        """What came before about any of these keys, in the order in which it came."""
+        names = {name for key in keys for name in self._remembered_by_key.get(key, ())}
+        return sorted((self._remembered[name] for name in names), key=lambda each: each.replay_point.offset)
+
+    def _merge(self, waiting: _WaitingJob, known: _Remembered) -> None:
+        waiting.references.append(known.reference)
+        if known.replay_point.offset < waiting.replay_point.offset:
+            waiting.replay_point = known.replay_point
+        if not known.joined:
+            known.joined = True
+            self.outcomes.count_reference("joined")
+
+    def _hold(self, waiting: _WaitingJob) -> None:
+        name = waiting.job.evaluation_id
+        self._waiting[name] = waiting
+        self._waiting_size += waiting.size
+        self._triggers.setdefault(waiting.job.assignment.evaluator.name, {})[name] = waiting.job.trigger_offset
+        for key in waiting.keys:
+            self._waiting_by_key.setdefault(key, {})[name] = None
+        self._sequence += 1
+        heapq.heappush(self._deadlines, (waiting.deadline, self._sequence, name))
+        heapq.heappush(self._offsets, (waiting.replay_point.offset, name))
+
+    def _release(self, name: str) -> _WaitingJob | None:
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None:
+            self._waiting_size -= waiting.size
+            del self._triggers[waiting.job.assignment.evaluator.name][name]
+            for key in waiting.keys:
+                _discard(self._waiting_by_key, key, name)
+        return waiting
+
+    def _give_up(self, name: str, offset: int) -> Job:
+        waiting = self._release(name)
+        assert waiting is not None
+        job = waiting.job
+        self.outcomes.count_missing(job.monitor.name, job.assignment.evaluator.name)
+        lacking = sorted(waiting.missing - provided_fields(waiting.references))
+        reason = f"{MISSING}: {', '.join(each.removeprefix('attributes.') for each in lacking)}"
+        return replace(_made(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)
+
+    def _forget(self, name: str) -> None:
+        known = self._remembered.pop(name)
+        self._remembered_size -= known.size
+        _discard(self._remembered_by_key, known.reference.key, name)
+
+
+def _is_complete(waiting: _WaitingJob) -> bool:
+    return waiting.missing <= provided_fields(waiting.references)
+
+
+def _made(waiting: _WaitingJob) -> Job:
+    case, references = waiting.job.case, tuple(waiting.references)
+    return replace(waiting.job, replay_point=waiting.replay_point, case=lambda: with_references(case(), references))
+
+
+def _stored(case: Turn | Conversation):  # noqa: ANN202
+    """A function that gives the case again: as JSON it takes a third of the memory."""
+    if isinstance(case, Turn):
+        turn = turn_to_json(case)
+        return lambda: turn_from_json(turn)
+    conversation = conversation_to_json(case)
+    return lambda: conversation_from_json(conversation)
+
+
+def _discard(index: dict[str, dict[str, None]], key: str, name: str) -> None:
+    names = index.get(key)
+    if names is not None:
+        names.pop(name, None)
+        if not names:
+            del index[key]

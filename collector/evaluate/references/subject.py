@@ -1,0 +1,110 @@
+"""What an evaluator waits for, which references concern a subject, and the subject with what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from collector.errors import BadInput
+from collector.evaluate.plan import Assignment, conversation_key
+from collector.logs.log import Log
+from collector.records.references import IDS, Reference, is_reference, parse_reference
+from collector.records.tenants import tenant_of
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluator import Evaluator
+from evaluators.judge_input import is_missing
+
+ReferencesByKey: TypeAlias = Mapping[str, Sequence[Reference]]
+"""References by their keys, in the order in which they came."""
+OUTCOME = "attributes.outcome."
+"""The path of an outcome: an attribute of the turn or the conversation."""
+_OF_TURNS = ("expected_output", "context", "expected_tools")
+_OF_CONVERSATIONS = ("expected_outcome", "scenario", "chatbot_role")
+
+
+def referenced_fields(evaluator: Evaluator[Any]) -> frozenset[str]:
+    """What an evaluator needs, as far as a reference can bring it."""
+    fields = _OF_TURNS if evaluator.scope == "turn" else _OF_CONVERSATIONS
+    return frozenset(each for each in evaluator.requires if each in fields or each.startswith(OUTCOME))
+
+
+def awaited_fields(assignment: Assignment, case: Turn | Conversation) -> frozenset[str]:
+    """What of that a case lacks."""
+    return frozenset(each for each in referenced_fields(assignment.evaluator) if is_missing(case, each))
+
+
+def keys_of(case: Turn | Conversation) -> tuple[str, ...]:
+    """The keys of references that may concern a case."""
+    if isinstance(case, Conversation):
+        return (f"conversation_id:{case.conversation_id}",)
+    values = _ids(case)
+    return tuple(f"{name}:{value}" for name, value in values.items() if value)
+
+
+def concerns(reference: Reference, case: Turn | Conversation) -> bool:
+    """Whether a reference is about a case: it names nothing that the case has otherwise."""
+    if isinstance(case, Conversation):
+        ids: dict[str, str | None] = {"conversation_id": case.conversation_id}
+        tenant = next((tenant_of(turn) for turn in case.turns), "")
+    else:
+        ids, tenant = _ids(case), tenant_of(case)
+    if reference.tenant is not None and reference.tenant != tenant:
+        return False
+    named = {name: value for name in IDS if (value := getattr(reference, name)) is not None}
+    return all(ids.get(name) == value for name, value in named.items())
+
+
+def _ids(turn: Turn) -> dict[str, str | None]:
+    return {
+        "turn_id": turn.turn_id,
+        "span_id": turn.span_id,
+        "response_id": turn.response_id,
+        "trace_id": turn.trace_id,
+        "conversation_id": conversation_key(turn),
+    }
+
+
+def provided_fields(references: Iterable[Reference]) -> frozenset[str]:
+    """What references bring."""
+    fields: set[str] = set()
+    for each in references:
+        fields.update(name for name in (*_OF_TURNS, *_OF_CONVERSATIONS) if getattr(each, name) not in (None, ""))
+        fields.update(f"{OUTCOME}{name}" for name in each.outcomes)
+    return frozenset(fields)
+
+
+def with_references(case: Turn | Conversation, references: Iterable[Reference]) -> Turn | Conversation:
+    """The case with what it lacks; of two references that say the same thing differently the first counts."""
+    changes: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
+    fields = _OF_TURNS if isinstance(case, Turn) else _OF_CONVERSATIONS
+    for each in references:
+        for name in fields:
+            value = getattr(each, name)
+            if value not in (None, "") and name not in changes and is_missing(case, name):
+                changes[name] = value
+        for name, value in each.outcomes.items():
+            outcomes.setdefault(f"outcome.{name}", value)
+    if outcomes:
+        changes["attributes"] = {**outcomes, **case.attributes}
+    return replace(case, **changes)
+
+
+async def references_in_log(turns: Log) -> ReferencesByKey:
+    """All references of the turns log, each once."""
+    known: dict[str, dict[str, Reference]] = {}
+    for partition in range(turns.partitions):
+        async for batch in turns.read(partition, 0):
+            for record in filter(is_reference, batch):
+                try:
+                    reference = parse_reference(record.value)
+                except BadInput:
+                    continue  # the evaluate stage dead-lettered it
+                known.setdefault(reference.key, {})[reference.reference_id] = reference
+    return {key: tuple(each.values()) for key, each in known.items()}
+
+
+def references_of(case: Turn | Conversation, references: ReferencesByKey) -> list[Reference]:
+    """Those that concern a case."""
+    return [each for key in keys_of(case) for each in references.get(key, ()) if concerns(each, case)]

@@ -1,0 +1,169 @@
+"""References: what is known of a turn or a conversation apart from it, as JSON from outside and in the turns log."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+
+from collector.errors import BadInput
+from collector.logs.log import Headers, Log, Record, StoredRecord
+from collector.records.json import record_of
+from collector.records.ready_made import LONGEST_ID
+from collector.records.tenants import id_in_tenant
+from collector.wording import suggestion
+from evaluators.cases import Json, ToolCall
+from evaluators.records import to_dict, to_json
+
+REFERENCE_HEADERS: Headers = (("reference", b"1"),)
+COPY_HEADERS: Headers = (("reference", b"copy"),)
+"""Those of a reference in the turns log, and of its copies in the other partitions: not a turn."""
+
+IDS = ("turn_id", "span_id", "response_id", "trace_id", "conversation_id")
+"""By what a reference says whom it concerns, the most exact first."""
+MOST_OUTCOMES = 32
+LONGEST_NAME = 100
+"""Outcomes of one reference, and characters of an outcome's name."""
+
+_TEXTS = ("expected_output", "expected_outcome", "scenario", "chatbot_role")
+_CONTENT = (*_TEXTS, "context", "expected_tools", "outcomes")
+_KEYS = frozenset({*IDS, *_CONTENT})
+_LOWER = frozenset({"trace_id", "span_id"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What is known of every turn that has all of these ids, or of a conversation if only its id is there.
+
+    `outcomes` are what came of it, by name: numbers, texts, true or false. `tenant` is that of the sender; None for one
+    who may say something of every tenant's turns. `reference_id` stands for all of it: the same, sent twice, is one.
+    """
+
+    reference_id: str
+    tenant: str | None = None
+    turn_id: str | None = None
+    span_id: str | None = None
+    response_id: str | None = None
+    trace_id: str | None = None
+    conversation_id: str | None = None
+    expected_output: str | None = None
+    expected_outcome: str | None = None
+    scenario: str | None = None
+    chatbot_role: str | None = None
+    context: tuple[str, ...] | None = None
+    expected_tools: tuple[ToolCall, ...] | None = None
+    outcomes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def key(self) -> str:
+        """The most exact of its ids, with its kind."""
+        return next(f"{name}:{value}" for name in IDS if (value := getattr(self, name)) is not None)
+
+
+def is_reference(record: StoredRecord) -> bool:
+    """Whether a record of the turns log is a reference, or a copy of one."""
+    return record.headers[:1] in (REFERENCE_HEADERS, COPY_HEADERS)
+
+
+def reference_of(document: object, *, tenant: str | None) -> Reference:
+    """Read a reference as a sender writes it.
+
+    Raises:
+        BadInput: it names nobody, says nothing, or has keys that nobody knows; names the path, not the content.
+    """
+    if not isinstance(document, Mapping):
+        raise BadInput("not a reference: an object is needed, like {turn_id, expected_output}")
+    fields = cast("Mapping[str, Any]", document)
+    for name in fields:
+        if name not in _KEYS:
+            key = str(name)[:LONGEST_NAME]
+            raise BadInput(f"not a reference: unknown key {key!r}; {suggestion(key, sorted(_KEYS))}")
+    named_fields = {name: value for name, value in fields.items() if value is not None}
+    if not any(name in named_fields for name in IDS):
+        raise BadInput(f"a reference names a turn or a conversation: one of {', '.join(IDS)} is needed")
+    if not any(name in named_fields for name in _CONTENT):
+        raise BadInput(f"a reference says something: one of {', '.join(_CONTENT)} is needed")
+    if isinstance(named_fields.get("context"), str):
+        named_fields["context"] = [named_fields["context"]]
+    outcomes = named_fields.setdefault("outcomes", {})
+    _check_outcomes(outcomes)
+    for name in IDS:
+        if name in named_fields:
+            named_fields[name] = _id(name, named_fields[name], tenant)
+    digest = hashlib.sha256(orjson.dumps([tenant, named_fields], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+    return record_of({**named_fields, "reference_id": digest, "tenant": tenant}, Reference)
+
+
+def _check_outcomes(outcomes: object) -> None:
+    if not isinstance(outcomes, Mapping):
+        raise BadInput("outcomes: an object of names and values is needed, like {ticket_reopened: true}")
+    named = cast("Mapping[object, object]", outcomes)
+    if len(named) > MOST_OUTCOMES:
+        raise BadInput(f"outcomes: at most {MOST_OUTCOMES} are taken")
+    for name, value in named.items():
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise BadInput(f"outcomes: a name has 1 to {LONGEST_NAME} characters")
+        if not isinstance(value, bool | int | float | str):
+            raise BadInput("outcomes: a value is a number, a text, true or false")
+
+
+def _id(name: str, value: object, tenant: str | None) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
+        raise BadInput(f"{name}: a text of 1 to {LONGEST_ID} characters is needed")
+    if name in _LOWER:
+        return value.lower()
+    return id_in_tenant(value, tenant) if tenant is not None and name in ("turn_id", "conversation_id") else value
+
+
+def reference_records(reference: Reference, log: Log) -> Iterator[Record]:
+    """What to append to the turns log."""
+    value = _to_json(reference)
+    if reference.conversation_id is not None:
+        yield Record(reference.conversation_id.encode("utf-8", "replace"), value, REFERENCE_HEADERS)
+        return
+    home = int(reference.reference_id[:8], 16) % log.partitions
+    for partition in range(log.partitions):
+        headers = REFERENCE_HEADERS if partition == home else COPY_HEADERS
+        yield Record(reference.key.encode("utf-8", "replace"), value, headers, partition)
+
+
+def _to_json(reference: Reference) -> bytes:
+    if reference.expected_tools == ():  # no tool is expected: that is something
+        return orjson.dumps({**to_dict(reference), "expected_tools": []})
+    return to_json(reference)
+
+
+def parse_reference(value: bytes) -> Reference:
+    """Read a reference of the turns log.
+
+    Raises:
+        BadInput: it is not one that this version can read.
+    """
+    try:
+        plain: Any = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        raise BadInput("not a reference: not JSON") from None
+    reference = record_of(plain, Reference)
+    if all(getattr(reference, name) is None for name in IDS):
+        raise BadInput("not a reference: it names nobody")
+    return reference
+
+
+def references_in(documents: Sequence[object], *, tenant: str | None) -> list[Reference]:
+    """The references of documents: all of them, or none.
+
+    Raises:
+        BadInput: one is none; says which.
+    """
+    references: list[Reference] = []
+    for number, document in enumerate(documents, 1):
+        try:
+            references.append(reference_of(document, tenant=tenant))
+        except BadInput as error:
+            if len(documents) == 1:
+                raise
+            raise BadInput(f"reference {number} of {len(documents)}: {error}") from None
+    return references
