@@ -160,7 +160,7 @@ def built() -> Iterator[Store]:
     finally:
         if not kept:
             subprocess.run(["umount", store.folder / "root" / "overlay"], capture_output=True, check=False)
-            shutil.rmtree(store.folder)
+            shutil.rmtree(store.folder, ignore_errors=True)
 
 
 def _make_base() -> None:
