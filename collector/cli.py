@@ -22,7 +22,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
     "Run the service": ("run", "rules", "dead-letters", "retry", "rejudge", "export", "audit", "trace", "log"),
-    "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate", "diagnose"),
+    "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate", "diagnose", "compare", "targets"),
 }
 """The commands by heading, in the order of `evalstream --help`."""
 
@@ -614,6 +614,75 @@ def diagnose(
         evaluators=tuple(evaluator or ()),
     )
     raise typer.Exit(asyncio.run(explain(_load(config), options, print, as_json=json)))
+
+
+@app.command()
+def compare(
+    monitor: Annotated[str, typer.Option(help="The monitor whose versions are compared.")],
+    config: ConfigFile = DEFAULT_CONFIG,
+    attribute: Annotated[
+        str | None, typer.Option(help="The attribute that tells versions apart; those of monitors.<name>.compare.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Compare this value, of service_version unless --attribute is named,")
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="with this one.")] = None,
+    since: Annotated[
+        str, typer.Option("--from", help="Releases since then: a time (UTC), or a duration before now like 6h.")
+    ] = "7d",
+    until: Annotated[
+        str | None, typer.Option("--to", help="The end (exclusive), written in the same way; now.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare a new version of the application with the one before it.
+
+    Side by side while both ran, else before and after, each evaluator's means with the interval of their difference,
+    which may be looked at at any time.
+    """
+    import asyncio
+
+    from collector.commands.compare import CompareOptions
+    from collector.commands.compare import compare as compare_versions
+
+    options = CompareOptions(
+        monitor=monitor,
+        since=_parse_moment("--from", since) or datetime.now(UTC),
+        until=_parse_moment("--to", until) or datetime.now(UTC),
+        attribute=attribute,
+        baseline=baseline,
+        version=version,
+    )
+    raise typer.Exit(asyncio.run(compare_versions(_load(config), options, print, as_json=json)))
+
+
+@app.command()
+def targets(
+    config: ConfigFile = DEFAULT_CONFIG,
+    monitor: Annotated[str | None, typer.Option(help="Only this monitor.")] = None,
+    since: Annotated[
+        str, typer.Option("--from", help="Start of the history: a time (UTC), or a duration before now like 7d.")
+    ] = "14d",
+    until: Annotated[
+        str | None, typer.Option("--to", help="Its end (exclusive), written in the same way; now.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Propose targets for alerts from past scores.
+
+    Each evaluator's mean, how alike the scores of a conversation are, its daily wave, a target below all that; and what
+    alerts with it would have done: when they would have paged, and how soon they would have found a fall.
+    """
+    import asyncio
+
+    from collector.commands.targets.targets import TargetsOptions, propose
+
+    options = TargetsOptions(
+        since=_parse_moment("--from", since) or datetime.now(UTC),
+        until=_parse_moment("--to", until) or datetime.now(UTC),
+        monitor=monitor,
+    )
+    raise typer.Exit(asyncio.run(propose(_load(config), options, print, as_json=json)))
 
 
 def _parse_moment(option: str, text: str | None) -> datetime | None:

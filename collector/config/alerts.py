@@ -101,7 +101,9 @@ class WatcherSettings(Section):
     )
 
 
-_OURS = frozenset({"alertname", "severity", "evaluator", "evaluator_version", "monitor", "segment", "window", "judge"})
+_OF_SCORES = frozenset({"evaluator", "evaluator_version", "monitor", "segment", "window", "judge"})
+_OF_RELEASES = frozenset({"attribute", "within", "baseline", "version"})
+_OURS = frozenset({"alertname", "severity"}) | _OF_SCORES | _OF_RELEASES
 
 
 class AlertSettings(Section):
@@ -121,6 +123,13 @@ class AlertSettings(Section):
         default=30.0, ge=2, description="Effective number of conversations that a mean needs."
     )
     by_segment: bool = Field(default=False, description="Alert on each segment of the traffic by itself.")
+    release_error_rate: Share = Field(
+        default=0.01, description="Share of releases that change nothing of which it is ever said that they are worse."
+    )
+    release_drift: Mean = Field(
+        default=0.03,
+        description="How far a mean may move with time alone: what is compared before and after has to fall further.",
+    )
     judge_shift_tolerance: float = Field(
         default=0.02,
         ge=0,

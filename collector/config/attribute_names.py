@@ -41,6 +41,9 @@ def _mistakes(config: Config) -> Iterator[str]:
     for name, monitor in config.settings.monitors.items():
         for where, path in _paths(name, monitor):
             yield from _path_mistake(where, path, declared, config)
+        for attribute in monitor.compare:
+            if attribute not in {*STANDARD, *OF_EVALUATIONS, *declared}:
+                yield f"monitors.{name}.compare: {_unknown(attribute, {*STANDARD, *OF_EVALUATIONS, *declared})}"
     if not receives_ready_made(config):
         yield from _evaluator_mistakes(config, declared)
     prometheus = config.exporters.get("prometheus")

@@ -487,6 +487,12 @@ class MonitorSettings(Section):
     end_markers: EndMarkerSettings = EndMarkerSettings()
     boost: BoostSettings = BoostSettings()
     budget: BudgetSettings = BudgetSettings()
+    compare: list[str] | dict[str, list[str]] = Field(
+        default_factory=lambda: ["service_version", "model", "prompt_version"],
+        max_length=8,
+        description="Attributes whose new values are compared with the value before; or for each its values, which are "
+        "compared with the first of them (a canary, an A/B test).",
+    )
 
     alerts: MonitorAlertSettings = MonitorAlertSettings()
 

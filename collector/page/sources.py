@@ -50,10 +50,34 @@ class TrafficView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseView:
+    """A version compared with its baseline by one evaluator. `started` in seconds since the epoch.
+
+    Means and effective numbers of conversations are those of the baseline and of the version.
+    """
+
+    monitor: str
+    evaluator: str
+    attribute: str
+    within: str
+    baseline: str
+    version: str
+    started: float
+    means: tuple[float | None, float | None]
+    conversations: tuple[float, float]
+    difference: float | None
+    low: float | None
+    high: float | None
+    method: str | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Functions that return the current values; None where this process has none."""
 
     alerts: Callable[[], Sequence[AlertView]] | None = None
+    releases: Callable[[], Sequence[ReleaseView]] | None = None
     budgets: Callable[[], Sequence[BudgetView]] | None = None
     dead_letters: Callable[[], Sequence[DropView]] | None = None
     traffic: Callable[[], Sequence[TrafficView]] | None = None

@@ -8,6 +8,7 @@ from functools import partial
 
 from prometheus_client import Counter
 
+from collector.alerting.releases.releases import Release
 from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.service import JUDGE_UNAVAILABLE
 from collector.config.alerts import AlertSettings
@@ -20,6 +21,7 @@ from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
 from collector.service.process import Process
+from collector.service.releases import release_alerts, release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page
 from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
 
@@ -41,12 +43,17 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
         return budget_views(usage_from_view(plan, page.view, now) if budgets is None else budgets.usages(now))
 
     watched = alerts_for_page(process, watching)
+    comparing = watching.releases or start_releases(process, "page.releases")
+
+    def current_releases() -> Sequence[Release]:
+        return comparing.current if comparing is not None else ()
 
     def current_alerts() -> Sequence[AlertView]:
-        firing = (*judge_alerts(process.telemetry, JUDGE_UNAVAILABLE), *watched())
+        firing = (*judge_alerts(process.telemetry, JUDGE_UNAVAILABLE), *watched(), *release_alerts(current_releases()))
         return [with_links(each, process.config.settings.alerts) for each in firing]
 
     sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
+    sources = replace(sources, releases=lambda: [release_view(each) for each in current_releases()])
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
     page = Page(
         settings,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
+from collector.alerting.releases.stage import ReleaseStage
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
 from collector.alerting.watch.stage import ActiveAlert, ExplainedMiss, Targets, WatchStage
@@ -27,6 +28,7 @@ from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView
 from collector.records.epochs import fenced
 from collector.service.process import Process
+from collector.service.releases import start_releases, worse_releases
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 """Seconds between two evaluations of the page's own watcher, and how far back it remembers."""
@@ -37,6 +39,7 @@ class Watching:
     """What runs of the watch stage: the watcher, if there is one, and what shifts of judges explain."""
 
     watcher: WatchStage | None = None
+    releases: ReleaseStage | None = None
     explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
 
 
@@ -56,15 +59,16 @@ async def start_watch(process: Process) -> Watching:
     explained = golden.explained_miss if golden is not None else Watching().explained
     watcher = settings.alerts.watcher
     if watcher is None:
-        return Watching(None, explained)
+        return Watching(explained=explained)
     stage = _stage(process, interval=watcher.interval, memory=watcher.history, explained=explained)
     session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     tasks.follow(
         evaluations, "watch", process.guarded("watch", "watch", evaluations, fenced(evaluations, stage.open_fold))
     )
-    tasks.start(stage.run(notifier))
-    return Watching(stage, explained)
+    releases = start_releases(process, "watch.releases")
+    tasks.start(stage.run(notifier, lambda: worse_releases(releases.current if releases else (), settings.alerts)))
+    return Watching(stage, releases, explained)
 
 
 def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[AlertView]]:

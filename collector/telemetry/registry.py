@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from collector.telemetry.series import DROPS, LABEL_OVERFLOW, OTHER, Series, all_series
@@ -38,6 +40,14 @@ class Telemetry:
         child = self._child(of, labels)
         assert isinstance(child, Histogram), of.name
         return child
+
+    def replace(self, of: Series, values: Mapping[tuple[str, ...], float]) -> None:
+        """Give a gauge these values by labels, and none but them; who calls it bounds their number."""
+        parent = self._parents[of.name]
+        assert isinstance(parent, Gauge), of.name
+        parent.clear()
+        for labels, value in values.items():
+            parent.labels(*labels).set(value)
 
     def drop(self, stage: str, reason: str, count: float = 1) -> None:
         """Count a loss."""

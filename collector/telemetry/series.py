@@ -599,6 +599,31 @@ WATCH_NOTIFICATIONS = Series(
     "Notifications of the watch stage to Alertmanager or a webhook, by result: ok or failed.",
     ("result",),
 )
+_RELEASE = ("monitor", "attribute", "within", "baseline", "version")
+RELEASE_STARTED = Series(
+    "evalstream_release_started_timestamp_seconds",
+    "gauge",
+    "When a version came that is compared with its baseline, to the hour, in seconds since the epoch.",
+    _RELEASE,
+)
+RELEASE_DIFFERENCE = Series(
+    "evalstream_release_difference",
+    "gauge",
+    "Mean score of a version less that of its baseline, side by side or, if it replaced it at once, before and after.",
+    ("evaluator", "evaluator_version", *_RELEASE),
+)
+RELEASE_BOUND = Series(
+    "evalstream_release_difference_bound",
+    "gauge",
+    "Bounds of that difference's 95 % interval, which holds at all times at once: low or high.",
+    ("evaluator", "evaluator_version", *_RELEASE, "bound"),
+)
+RELEASE_WORSE = Series(
+    "evalstream_release_worse",
+    "gauge",
+    "1 for a version that is worse than its baseline for sure (alerts.release_error_rate), else 0.",
+    ("evaluator", "evaluator_version", *_RELEASE),
+)
 # --- the service ---
 CONSUMER_LAG_RECORDS = Series(
     "evalstream_consumer_lag_records",

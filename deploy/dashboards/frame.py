@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders import dashboard as boards
 from grafana_foundation_sdk.builders import prometheus
 from grafana_foundation_sdk.models import dashboard as models
 
-from collector.telemetry.series import BUILD_INFO, CONFIG_INFO, ESTIMATOR_W
+from collector.telemetry.series import BUILD_INFO, CONFIG_INFO, ESTIMATOR_W, RELEASE_STARTED
 from deploy.dashboards.panels import SOURCE
 
 NEW = "sum by ({by}) ({name}{where}) unless sum by ({by}) ({name}{where} offset 5m)"
@@ -97,6 +97,8 @@ def _marks() -> Iterator[boards.AnnotationQuery]:
     )
     configuration = NEW.format(by="hash", name=CONFIG_INFO.name, where="")
     yield _mark("Configuration", configuration, "blue", "configuration {{hash}}", "a process runs it from here on")
+    releases = NEW.format(by="attribute, version", name=RELEASE_STARTED.name, where='{monitor=~"$monitor"}')
+    yield _mark("Releases", releases, "orange", "{{attribute}} {{version}}", "a new version of the application")
     deploys = NEW.format(by="version", name=BUILD_INFO.name, where="")
     yield _mark("Deploys", deploys, "green", "evalstream {{version}}", "a process of this version runs from here on")
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.alerting.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
-from collector.telemetry.series import LABEL_WEIGHT, SCORE, TARGET_SCORE, VERDICT_WEIGHT, VERDICTS
+from collector.telemetry.series import (
+    LABEL_WEIGHT,
+    RELEASE_BOUND,
+    RELEASE_DIFFERENCE,
+    RELEASE_WORSE,
+    SCORE,
+    TARGET_SCORE,
+    VERDICT_WEIGHT,
+    VERDICTS,
+)
 from deploy.dashboards.frame import filled, frame, segment, window
 from deploy.dashboards.panels import Look, Query, band, levels, lines, number, rows
 from deploy.dashboards.queries import RATE, SEGMENTS, WATCHED, Selected, increase, rate, share
@@ -14,7 +23,7 @@ NOW = Selected(by="monitor, evaluator", version_in_force=True)
 ONE = Selected(by="evaluator", version_in_force=True)
 PASSED = SEGMENTS.replace("}", ',verdict="pass"}')
 FAILED = SEGMENTS.replace("}", ',verdict="fail"}')
-ABOUT = "monitor, evaluator, segment, judge, stage"
+ABOUT = "monitor, evaluator, segment, version, judge, stage"
 """Labels that say what an alert is about; each has some of them."""
 FIRING = f'max by (alertname, severity, {ABOUT}) (ALERTS{{alertname=~"Evalstream.*",alertstate="firing"}})'
 CHOSEN = (
@@ -46,6 +55,7 @@ def quality() -> boards.Dashboard:
         "Verdicts": _verdicts(),
         "Labels": [_labels()],
         "Where is it bad?": _where(),
+        "Did a release change it?": [_releases()],
     }
     return filled(board, parts)
 
@@ -198,6 +208,27 @@ def _where() -> list[object]:
             Query(by_version.mean(), "{{evaluator}} {{evaluator_version}}"),
         ),
     ]
+
+
+def _releases() -> object:
+    by = "evaluator, attribute, within, baseline, version"
+    shown = (RELEASE_DIFFERENCE.name + WATCHED, *(RELEASE_BOUND.name + _bound(each) for each in ("low", "high")))
+    return rows(
+        Look(
+            "Releases",
+            "Each version against the one before it, side by side where both run: the difference of the means and its"
+            " 95 % interval, which may be looked at at any time. Worse is 1 where it is for sure. Computed by the"
+            " process with the page or the watch stage.",
+            width=24,
+        ),
+        ("difference", "low", "high", "worse"),
+        *(Query(f"max by ({by}) ({each})", "{{evaluator}} {{version}}") for each in shown),
+        Query(f"max by ({by}) ({RELEASE_WORSE.name}{WATCHED})", "{{evaluator}} {{version}}"),
+    )
+
+
+def _bound(which: str) -> str:
+    return WATCHED.replace("}", f',bound="{which}"}}')
 
 
 def _pass_share(by: str) -> str:

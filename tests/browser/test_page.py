@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chromium import browsing, need_chromium
@@ -15,7 +17,7 @@ from shown import a_busy_hour, showing
 from collector.config.alerts import AlertSettings
 from collector.page.links import TraceLinkSettings
 from collector.page.settings import PageSettings
-from collector.page.sources import AlertView, BudgetView, DropView, Sources, TrafficView
+from collector.page.sources import AlertView, BudgetView, DropView, ReleaseView, Sources, TrafficView
 from collector.service.page import with_links
 from evaluators.results import Retry
 
@@ -314,6 +316,29 @@ async def test_a_version_is_found_by_the_search_and_shown_with_its_environment()
             facts = await tab.locator("#detail .facts").inner_text()
             for text in ("service version\n1.42", "environment\ncanary", "service\nshop", "model\nm-7"):
                 assert text in re.sub(r"\s*\n\s*", "\n", facts), facts
+
+
+async def test_releases_are_shown_with_their_intervals() -> None:
+    known: dict[str, Any] = {
+        "monitor": "helpdesk", "evaluator": "grounded", "attribute": "service_version", "within": "shop",
+        "baseline": "1.41", "started": time.time() - 7200, "means": (0.81, 0.74), "conversations": (961.2, 402.0),
+    }  # fmt: skip
+    worse = ReleaseView(
+        **known, version="1.42", difference=-0.071, low=-0.112, high=-0.03, method="side by side", state="worse"
+    )
+    waiting = ReleaseView(**known, version="1.43", difference=None, low=None, high=None, method=None, state="waiting")
+    async with showing(sources=Sources(releases=lambda: [worse, waiting])) as shown:
+        for width in (1360, 400):
+            async with browsing(shown.url(), width=width) as tab:
+                first, second = await tab.locator("#releases tbody tr").all_inner_texts()
+                for text in ("1.42", "after 1.41", "service version of shop", "961 conversations", "−0.071", "worse"):
+                    assert text in first, first
+                assert "−0.112 to −0.030, side by side" in first
+                assert "too few scores" in second
+                assert await tab.evaluate(CONTRAST) == []
+                assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    async with showing(sources=Sources(releases=list)) as shown, browsing(shown.url()) as tab:
+        assert not await tab.locator("#releases").is_visible()
 
 
 CONTRAST = """() => {

@@ -41,7 +41,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy" / "docs").glob("*.md"))]
 LANGUAGES = {"sh", "yaml", "json", "python", "promql", "toml"}
 COVERED_ELSEWHERE = {
+    "compare": "integration/test_compare_command.py",
     "demo": "test_demo.py",
+    "targets": "integration/test_targets_command.py",
     "diagnose": "integration/test_diagnose_command.py",
     "trace": "integration/test_trace_command.py",
 }

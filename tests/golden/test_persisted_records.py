@@ -674,7 +674,7 @@ FOLLOWING = {
     "spans": {"assemble"},
     "unlinked": {"link"},
     "turns": {"evaluate", "page.turns"},
-    "evaluations": {"export.jsonl", "export.prometheus", "page.evaluations", "watch"},
+    "evaluations": {"export.jsonl", "export.prometheus", "page.evaluations", "watch", "watch.releases"},
     "labels": {"page.labels"},
 }
 """The groups under which each log is followed, each with cursors of its own."""

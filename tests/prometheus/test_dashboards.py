@@ -101,7 +101,7 @@ def _marks(name: str) -> dict[str, Any]:
     return {each["name"]: each for each in BOARDS[name]["annotations"]["list"]}
 
 
-@pytest.mark.parametrize("mark", ["Configuration", "Deploys"])
+@pytest.mark.parametrize("mark", ["Configuration", "Deploys", "Releases"])
 @pytest.mark.parametrize("name", BOARDS)
 def test_deploys_and_changes_of_the_configuration_are_marked_once(prometheus: Prometheus, name: str, mark: str):
     expr = _filled_in(_marks(name)[mark]["expr"])
@@ -163,6 +163,24 @@ def test_an_alert_in_the_table_says_whose_it_is_and_leads_there(prometheus: Prom
     (links,) = [each["value"] for each in override["properties"] if each["id"] == "links"]
     columns = re.findall(r"__data\.fields\.(\w+)", " ".join(each["url"] for each in links))
     assert set(columns) == {"monitor", "evaluator", "alertname"} <= set(firing["EvalstreamTest"])
+
+
+def test_a_worse_release_alerts_with_its_difference(prometheus: Prometheus):
+    (rule,) = [
+        rule
+        for group in prometheus.get("rules")["groups"]
+        for rule in group["rules"]
+        if rule["name"] == "EvalstreamReleaseWorse"
+    ]
+    told = {each["labels"]["monitor"]: each["annotations"]["description"] for each in rule["alerts"]}
+    assert set(told) == {"chatbot", "search"}
+    assert re.search(
+        r"with some some differs from that with some by [\d.]+, between [\d.]+ and [\d.]+\.", told["search"]
+    )
+    panel = _panel("evalstream-quality", "Releases")
+    assert [set(_values(prometheus, each["expr"], "evaluator")) for each in panel["targets"]] == [
+        {("helpful",), ("grounded",)}
+    ] * 4
 
 
 def test_the_variables_offer_what_is_watched(prometheus: Prometheus):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from collector.alerting.detection import DropDetector
@@ -28,6 +28,7 @@ def alert_lines(config: Config) -> Iterator[str]:
             continue
         detectable = _describe(target, detector(target, every, alerts, segments), alerts.page_standard_errors)
         yield f"alerts     {name}: target {_two_decimals(target.mean)}; {detectable}"
+    yield from _threshold_lines(every, config)
     if any(each.mean is not None and each.monitor in _limited(config) for each in every):
         yield (
             "alerts     a budget may leave fewer evaluations than that: from a quarter of them a drop must be twice as "
@@ -43,6 +44,24 @@ def alert_lines(config: Config) -> Iterator[str]:
             f"           false alarms of the mean test (at {alerts.page_standard_errors:g} standard errors): "
             "expect one per 1–20 months when a mean is exactly at target, practically none at +0.03"
         )
+
+
+def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
+    """Targets that nobody chose: a mean that falls to the threshold, from wherever, does not alert."""
+    named = {name: monitor.alerts.targets for name, monitor in config.settings.monitors.items()}
+    scored = [each for each in every if each.mean is not None and each.label is None]
+    unnamed = [each for each in scored if each.evaluator not in named[each.monitor]]
+    if not unnamed:
+        return
+    first = unnamed[0]
+    assert first.mean is not None
+    verb = "rises" if first.lower_is_better else "falls"
+    names = ", ".join(f"{each.monitor}/{each.evaluator}" for each in unnamed)
+    yield f"alerts     targets of {names}: pass thresholds, as none are set;"
+    yield (
+        f"           a mean that {verb} to {_two_decimals(first.mean)}, from wherever, never alerts: "
+        "`evalstream targets` proposes some"
+    )
 
 
 def _limited(config: Config) -> frozenset[str]:

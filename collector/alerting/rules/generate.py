@@ -9,6 +9,7 @@ from collector.alerting.rules import series
 from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
 from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleGroup, RuleSet, Timing
 from collector.alerting.rules.process import process_group
+from collector.alerting.rules.releases import release_group
 from collector.alerting.rules.scores import BELOW, BURN, score_groups
 from collector.alerting.rules.service import DOWN, NO_TRAFFIC, SHIFT, STALE, UNSCORED, WEIGHTS, service_group
 from collector.alerting.rules.targets import detector, segment_count, targets
@@ -66,6 +67,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         *score_groups(configured, alerts, timing, by),
         delta_group(timing, by, drops),
         service_group([each for each in configured if each.label is None], alerts, timing, limited=_limited(config)),
+        release_group(_compared(config), alerts, timing),
     )
     by_segment = _by_segment(config)
     return RuleSet(
@@ -100,6 +102,11 @@ def _within_segments(inhibition: Inhibition) -> Inhibition:
     if set(inhibition.sources) <= set(_SCORES):
         return replace(inhibition, equal=(*inhibition.equal, "segment"))
     return inhibition
+
+
+def _compared(config: Config) -> list[str]:
+    """The monitors whose versions are compared, and alerted on."""
+    return [name for name, each in config.settings.monitors.items() if each.compare and each.alerts.enabled]
 
 
 def _limited(config: Config) -> bool:

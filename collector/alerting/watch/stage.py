@@ -106,14 +106,16 @@ class WatchStage:
             del self._folds[partition]
             self._drops.clear()
 
-    async def run(self, notifier: Notifier | None = None) -> None:
-        """Evaluate every interval, and notify if there is a notifier."""
+    async def run(
+        self, notifier: Notifier | None = None, others: Callable[[], Sequence[AlertInstance]] = lambda: ()
+    ) -> None:
+        """Evaluate every interval, and notify if there is a notifier: of what fires here, and of `others`."""
         while True:
             await asyncio.sleep(self._interval)
             now = self._clock()
             active = self.update(now)
             if notifier is not None:
-                await notifier.notify(active, now)
+                await notifier.notify([*active, *others()], now)
 
     def update(self, now: float) -> list[AlertInstance]:
         """Evaluate, and remember what fires."""

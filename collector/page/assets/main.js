@@ -6,6 +6,7 @@ import { showDetail, showNothing, showProblem } from "./detail.js";
 import { byId, h } from "./dom.js";
 import { showFigures } from "./figures.js";
 import { showMonitors } from "./monitors.js";
+import { showReleases } from "./releases.js";
 import { Stream, buildFilters, showFilters } from "./stream.js";
 
 const PORTION = 60;
@@ -37,6 +38,7 @@ async function look({ now = false } = {}) {
     if (Object.keys(wanted).some((key) => key !== "evaluation" && wanted[key] !== state[key])) return; // asked anew meanwhile
     showFilters(overview, state);
     showMonitors(overview, state, (track) => change(track ? { monitor: track.monitor, evaluator: track.evaluator } : { monitor: "", evaluator: "" }));
+    showReleases(overview);
     showFigures(overview);
     stream.take(list, state, { now });
     document.body.dataset.ready = "yes";

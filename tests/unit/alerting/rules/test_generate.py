@@ -55,6 +55,13 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
     assert all(f"{name}.md" in listed for name in named)
 
 
+def test_no_alert_of_grafana_reads_what_only_prometheus_writes():
+    """Prometheus writes ALERTS of its own rules; alerts that Grafana manages are in no series."""
+    files = render(configured(objectives={"exact": 0.9}), ["grafana"])
+    assert "EvalstreamScoreDropped" in files["evalstream.grafana-alerts.yml"]
+    assert "ALERTS" not in files["evalstream.grafana-alerts.yml"]
+
+
 def test_texts_show_labels_that_the_rule_itself_adds():
     """Prometheus fills texts in from the labels of the expression: those of the rule would be empty."""
     rules = rules_of(configured(objectives={"exact": 0.9}))
@@ -228,7 +235,11 @@ def test_check_says_what_alerts_see():
     )
     assert lines[0].endswith("where conversations of 3 turns are good or bad as a whole, one to 0.74")
     assert "chatbot/free: no score alert" in lines[1]
-    assert "90 days over 1 series" in lines[2]
+    assert lines[2] == "alerts     targets of chatbot/exact: pass thresholds, as none are set;"
+    assert "a mean that falls to 0.77, from wherever, never alerts: `evalstream targets` proposes some" in lines[3]
+    assert "90 days over 1 series" in lines[4]
+    chosen = "\n".join(alert_lines(configured(targets={"exact": 0.8})))
+    assert "evalstream targets" not in chosen
 
 
 def test_more_judging_sees_smaller_drops():

@@ -1,0 +1,130 @@
+"""Two versions compared: how much better or worse the new one is, with an interval that holds at any time.
+
+While both run, side by side: time is cut into blocks with at least 20 effective conversations of each (an hour or
+more, a day at most), so that the daily wave and a changing share of the traffic do no harm. With d the difference of a
+block's means, n and m its effective numbers, h = n m / (n + m), and s², t² the variances of one conversation, pooled
+over the blocks,
+
+    Σ h d / Σ h,   V = Σ h² (s² / n + t² / m)
+
+is the estimate and the variance of its sum, and `confidence.radius(V, α) / Σ h` the half width of its interval. Means
+and variances are those of the estimator: weights 1 / p, conversations as clusters.
+
+Without a block, where the new version has replaced the old one at once: the new mean less that of the day before. Its
+interval adds the error of both, and says nothing of what time alone has changed: the alert wants more than `drift`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from collector.alerting.detection import EstimatorSums
+from collector.alerting.releases.confidence import fixed_radius, radius
+from collector.alerting.releases.hourly_scores import total
+from collector.export.estimator import residual_squares
+
+BLOCK = 20.0
+"""Effective conversations of each version in a block: with fewer, variances and weighted means are too uncertain."""
+LONGEST_BLOCK = 24
+"""Hours after which a block that has too few of a version begins again."""
+BEFORE = 24
+"""Hours before a release that it is compared with, where both did not run side by side."""
+_PRIOR, _PRIOR_VARIANCE = 10.0, 0.1
+"""Conversations, and their variance, that are added to those that are known: few scores that agree are no certainty."""
+_OF_REFERENCE = 0.1
+"""The share of the error rate for the mean before; the rest is for that after."""
+INTERVAL_ERROR = 0.05
+"""Of the intervals that are shown."""
+
+Method = Literal["side by side", "before and after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The mean of the new version less that of the old one, within the interval from `low` to `high`."""
+
+    estimate: float
+    low: float
+    high: float
+    method: Method
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """The variance of one conversation, from those of several groups."""
+
+    squares: float = _PRIOR * _PRIOR_VARIANCE
+    count: float = _PRIOR
+
+    def and_of(self, sums: EstimatorSums) -> _Spread:
+        n = sums.n_eff
+        squares = residual_squares(sums.mean, sums.w2, sums.w2y, sums.w2y2) / sums.w**2 * n**3 / (n - 1.0)
+        return _Spread(self.squares + squares, self.count + n)
+
+    @property
+    def variance(self) -> float:
+        return self.squares / self.count
+
+
+Hourly = Mapping[int, EstimatorSums]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The hours of a new version, and of the old one from a day before it came."""
+
+    old: Hourly
+    new: Hourly
+    started: int
+    """The hour in which the new version came."""
+
+    def difference(self, error_rate: float) -> Difference | None:
+        """The difference, wrong in a share `error_rate` of all releases at any time; None of too few scores."""
+        blocks = list(self._blocks())
+        return _side_by_side(blocks, error_rate) if blocks else self._before_and_after(error_rate)
+
+    def _blocks(self) -> list[tuple[EstimatorSums, EstimatorSums]]:
+        blocks: list[tuple[EstimatorSums, EstimatorSums]] = []
+        old = new = EstimatorSums()
+        began = None
+        for hour in sorted(each for each in {*self.old, *self.new} if each >= self.started):
+            if began is not None and hour - began >= LONGEST_BLOCK:
+                old = new = EstimatorSums()
+                began = None
+            began = hour if began is None else began
+            old += self.old.get(hour, EstimatorSums())
+            new += self.new.get(hour, EstimatorSums())
+            if min(old.n_eff, new.n_eff) >= BLOCK:
+                blocks.append((old, new))
+                old = new = EstimatorSums()
+                began = None
+        return blocks
+
+    def _before_and_after(self, error_rate: float) -> Difference | None:
+        before = range(self.started - BEFORE, self.started)
+        old = total(sums for hour, sums in self.old.items() if hour in before)
+        new = total(self.new.values())
+        if min(old.n_eff, new.n_eff) < BLOCK:
+            return None
+        of_old = _Spread().and_of(old).variance / old.n_eff
+        of_new = _Spread().and_of(new).variance
+        half = fixed_radius(of_old, _OF_REFERENCE * error_rate)
+        half += radius(of_new * new.n_eff, (1.0 - _OF_REFERENCE) * error_rate) / new.n_eff
+        estimate = new.mean - old.mean
+        return Difference(estimate, estimate - half, estimate + half, "before and after")
+
+
+def _side_by_side(blocks: list[tuple[EstimatorSums, EstimatorSums]], error_rate: float) -> Difference:
+    of_old, of_new = _Spread(), _Spread()
+    for old, new in blocks:
+        of_old, of_new = of_old.and_of(old), of_new.and_of(new)
+    summed = weight = variance = 0.0
+    for old, new in blocks:
+        h = old.n_eff * new.n_eff / (old.n_eff + new.n_eff)
+        weight += h
+        summed += h * (new.mean - old.mean)
+        variance += h * h * (of_old.variance / old.n_eff + of_new.variance / new.n_eff)
+    estimate, half = summed / weight, radius(variance, error_rate) / weight
+    return Difference(estimate, estimate - half, estimate + half, "side by side")

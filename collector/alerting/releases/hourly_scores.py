@@ -1,0 +1,163 @@
+"""Scores by version and hour: the state of comparisons, a pure function of the evaluations that were read.
+
+Bounded: so many values of an attribute, within so many others, for so many hours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from collector.alerting.detection import EstimatorSums
+from collector.export.bounded_sums import BoundedSums, Weight
+from collector.export.segments import text_of
+from evaluators.cases import Json
+from evaluators.results import Evaluation
+
+HOUR = 3600.0
+VALUES = 16
+"""Values of an attribute that are remembered; the rarest make room."""
+SCOPES = 20
+"""Services, or prompts, whose versions are told apart for a monitor."""
+RARE = 20
+"""Scores below which a value makes room for another one."""
+_VALUE = re.compile(r"[\w .:/@+-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedAttribute:
+    """An attribute whose values are compared, within each value of another one where it has a meaning only there.
+
+    `values`: those to compare, the first of them being the one that the others are compared with. Without them, a value
+    that is new is compared with the most frequent one before it.
+    """
+
+    name: str
+    within: str | None = None
+    values: tuple[str, ...] = ()
+
+
+class ComparedPlace(NamedTuple):
+    """What is compared: an attribute of a monitor, within a value of another one ("" where there is none)."""
+
+    monitor: str
+    attribute: str
+    within: str
+
+
+class Judged(NamedTuple):
+    """By what."""
+
+    evaluator: str
+    version: str
+
+
+Hours = dict[int, EstimatorSums]
+"""Sums over scores by the hour since the epoch."""
+Versions = dict[str, dict[Judged, Hours]]
+"""By the attribute's value."""
+
+
+class HourlyScores:
+    """The scores of one partition, for `memory` (s)."""
+
+    def __init__(self, compared: Mapping[str, Sequence[ComparedAttribute]], memory: float) -> None:
+        """`compared` by monitor."""
+        self._compared = compared
+        self._memory = int(memory // HOUR)
+        self._sums = BoundedSums()
+        self._numbers: dict[ComparedPlace, Counter[str]] = {}
+        self.places: dict[ComparedPlace, Versions] = {}
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Count a score, if there is one."""
+        attributes = self._compared.get(evaluation.monitor)
+        if evaluation.score is None or not attributes:
+            return
+        time = evaluation.ended_at.timestamp()
+        judged = Judged(evaluation.evaluator, evaluation.evaluator_version)
+        grown = self._sums.add(
+            (evaluation.monitor, judged),
+            evaluation.subject.conversation_id,
+            weight=Weight.of(evaluation.sampling),
+            score=evaluation.score,
+            time=time,
+        ).mean
+        sums = EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
+        for each in attributes:
+            value = text_of(evaluation.attributes.get(each.name))
+            versions = self._versions(each, evaluation, value)
+            if versions is not None:
+                hours = versions.setdefault(value, {}).setdefault(judged, {})
+                hour = int(time // HOUR)
+                hours[hour] = hours.get(hour, _NOTHING) + sums
+
+    def forget(self, now: float) -> None:
+        """Drop the hours that are older than the memory."""
+        oldest = int(now // HOUR) - self._memory
+        for place, versions in list(self.places.items()):
+            for value, judged in list(versions.items()):
+                for by, hours in list(judged.items()):
+                    for hour in [each for each in hours if each < oldest]:
+                        del hours[hour]
+                    if not hours:
+                        del judged[by]
+                if not judged:
+                    del versions[value]
+                    del self._numbers[place][value]
+            if not versions:
+                del self.places[place]
+                self._numbers.pop(place, None)
+
+    def _versions(self, attribute: ComparedAttribute, evaluation: Evaluation, value: str) -> Versions | None:
+        """Where a value is remembered, and its score counted; None where there is no room for it."""
+        place = ComparedPlace(evaluation.monitor, attribute.name, _scope(attribute, evaluation.attributes))
+        known = self.places.get(place)
+        if known is None:
+            if sum(each[:2] == place[:2] for each in self.places) >= SCOPES:
+                return None
+            known = self.places[place] = {}
+        numbers = self._numbers.setdefault(place, Counter())
+        if value not in numbers:
+            if not (value in attribute.values if attribute.values else _VALUE.fullmatch(value)):
+                return None
+            if len(numbers) >= VALUES:
+                rarest = min(numbers, key=numbers.__getitem__)
+                if numbers[rarest] >= RARE:
+                    return None
+                del numbers[rarest]
+                known.pop(rarest, None)
+        numbers[value] += 1
+        return known
+
+
+_NOTHING = EstimatorSums()
+
+
+def _scope(attribute: ComparedAttribute, attributes: Mapping[str, Json]) -> str:
+    value = text_of(attributes.get(attribute.within)) if attribute.within else ""
+    return value if _VALUE.fullmatch(value) else ""
+
+
+def total(sums: Iterable[EstimatorSums]) -> EstimatorSums:
+    """Several sums as one."""
+    whole = _NOTHING
+    for each in sums:
+        whole += each
+    return whole
+
+
+def merge(parts: Iterable[HourlyScores]) -> Iterator[tuple[ComparedPlace, Versions]]:
+    """The places of all partitions, with what all of them have of each."""
+    merged: dict[ComparedPlace, Versions] = {}
+    for part in parts:
+        for place, versions in part.places.items():
+            for value, judged in versions.items():
+                for by, hours in judged.items():
+                    into = merged.setdefault(place, {}).setdefault(value, {}).setdefault(by, {})
+                    for hour, sums in hours.items():
+                        into[hour] = into.get(hour, _NOTHING) + sums
+    yield from merged.items()

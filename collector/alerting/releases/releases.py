@@ -1,0 +1,173 @@
+"""Which versions are compared with which, and what came out.
+
+A version that comes when others have been there for an hour is a release. It is compared with the one that had most
+scores in the day before, until it is a week old or has not been seen for a day; of each place the newest five are.
+Versions that the configuration names are compared with the first of them as soon as both are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from collector.alerting.releases.comparison import BEFORE, INTERVAL_ERROR, Difference, Pair
+from collector.alerting.releases.hourly_scores import (
+    HOUR,
+    ComparedAttribute,
+    ComparedPlace,
+    HourlyScores,
+    Hours,
+    Judged,
+    Versions,
+    merge,
+    total,
+)
+
+FEWEST = 5
+"""Conversations before a version is one."""
+NEWEST = 5
+"""Releases of one place that are compared at one time."""
+LASTS = 7 * 24
+"""Hours for which a release is compared."""
+_UNSEEN = 24
+"""Hours without a score after which a version is gone."""
+_SETTLING = 1
+"""Hours in which what comes first is no release."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRules:
+    """What is compared, and when it is said to be worse.
+
+    `error_rate` is the share of releases without a change of which it is ever said, over all evaluators of a monitor;
+    `drift` is how much a mean may change with time alone. `lower` are the evaluators where lower is better.
+    """
+
+    attributes: Mapping[str, Sequence[ComparedAttribute]]
+    evaluators: Mapping[str, Sequence[str]]
+    lower: frozenset[str] = frozenset()
+    error_rate: float = 0.01
+    drift: float = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A version compared with another by one evaluator. `started` in seconds since the epoch.
+
+    `difference` is None while there are too few scores. `is_worse`: for sure, that is at the rules' error rate.
+    `means` and `conversations` (effective numbers) are of the old and of the new one.
+    """
+
+    place: ComparedPlace
+    baseline: str
+    version: str
+    judged: Judged
+    started: float
+    difference: Difference | None
+    is_worse: bool
+    lower_is_better: bool
+    means: tuple[float | None, float | None]
+    conversations: tuple[float, float]
+
+    @property
+    def state(self) -> str:
+        """What can be said: worse, better, alike (the difference is surely small), open, or waiting."""
+        if self.difference is None:
+            return "waiting"
+        if self.is_worse:
+            return "worse"
+        low, high = self.difference.low, self.difference.high
+        if self.lower_is_better:
+            low, high = -high, -low
+        margin = 0.03 if self.difference.method == "before and after" else 0.0
+        if low > margin:
+            return "better"
+        return "alike" if low > -0.05 and high < 0.05 else "open"
+
+
+def releases(parts: Iterable[HourlyScores], rules: ReleaseRules, now: float) -> list[Release]:
+    """The comparisons that run at `now` (s), the newest first."""
+    comparisons: list[Release] = []
+    hour = int(now // HOUR)
+    for place, versions in merge(parts):
+        (attribute,) = (each for each in rules.attributes[place.monitor] if each.name == place.attribute)
+        for baseline, version, started in _chosen(attribute, versions, hour):
+            comparisons += _compared(place, versions, (baseline, version, started), rules)
+    return sorted(comparisons, key=lambda each: (-each.started, each.place, each.version, each.judged))
+
+
+def _chosen(attribute: ComparedAttribute, versions: Versions, now: int) -> Iterator[tuple[str, str, int]]:
+    """Baseline, version and the hour since which they are compared."""
+    seen = {each: _seen(judged) for each, judged in versions.items()}
+    if attribute.values:
+        first = attribute.values[0]
+        for each in attribute.values[1:]:
+            if first in seen and each in seen and _is_fresh(seen[each], now):
+                yield first, each, max(seen[first][0], seen[each][0])
+        return
+    begin = min(first for first, _ in seen.values())
+    new = [each for each, span in seen.items() if span[0] > begin + _SETTLING and _is_fresh(span, now)]
+    new = [each for each in new if _number(versions[each]) >= FEWEST]
+    for each in sorted(new, key=lambda name: -seen[name][0])[:NEWEST]:
+        started = seen[each][0]
+        before = {
+            other: _number(versions[other], range(started - BEFORE, started))
+            for other, span in seen.items()
+            if span[0] < started
+        }
+        baseline = max(before, key=lambda name: before[name], default=None)
+        if baseline is not None and before[baseline] >= FEWEST:
+            yield baseline, each, started
+
+
+def _is_fresh(span: tuple[int, int], now: int) -> bool:
+    return span[1] > now - _UNSEEN and span[0] > now - LASTS
+
+
+def _seen(judged: Mapping[Judged, Hours]) -> tuple[int, int]:
+    """The first and the last hour of a version."""
+    hours = [hour for each in judged.values() for hour in each]
+    return min(hours), max(hours)
+
+
+def _number(judged: Mapping[Judged, Hours], within: range | None = None) -> float:
+    """The effective number of conversations, of the evaluator with most."""
+    chosen = ([sums for hour, sums in hours.items() if within is None or hour in within] for hours in judged.values())
+    return max((total(each).n_eff for each in chosen), default=0.0)
+
+
+def _compared(
+    place: ComparedPlace, versions: Versions, chosen: tuple[str, str, int], rules: ReleaseRules
+) -> Iterator[Release]:
+    baseline, version, started = chosen
+    for judged, new in versions[version].items():
+        known = versions[baseline].get(judged, {})
+        old = {hour: sums for hour, sums in known.items() if hour >= started - BEFORE}
+        pair = Pair(old, new, started)
+        lower = judged.evaluator in rules.lower
+        yield Release(
+            place=place,
+            baseline=baseline,
+            version=version,
+            judged=judged,
+            started=started * HOUR,
+            difference=pair.difference(INTERVAL_ERROR),
+            is_worse=_is_worse(pair, rules, len(rules.evaluators[place.monitor]), lower_is_better=lower),
+            lower_is_better=lower,
+            means=(_mean(old), _mean(new)),
+            conversations=(total(old.values()).n_eff, total(new.values()).n_eff),
+        )
+
+
+def _mean(hours: Hours) -> float | None:
+    whole = total(hours.values())
+    return whole.mean if whole.w else None
+
+
+def _is_worse(pair: Pair, rules: ReleaseRules, evaluators: int, *, lower_is_better: bool) -> bool:
+    # An end of an interval of error rate 2 a is passed in a share a; half of it is for each of the two methods.
+    difference = pair.difference(rules.error_rate / evaluators)
+    if difference is None:
+        return False
+    margin = rules.drift if difference.method == "before and after" else 0.0
+    return difference.low > margin if lower_is_better else difference.high < -margin

@@ -1,0 +1,134 @@
+"""The fold that compares releases: hours of scores out of the evaluations log, and what they show, as metrics.
+
+Its state is what the log held within its memory, read back at a start, in whatever order partitions come. One process
+runs it: of two, each would see a part of the scores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from collector.alerting.releases.hourly_scores import HOUR, HourlyScores
+from collector.alerting.releases.releases import LASTS, Release, ReleaseRules, releases
+from collector.errors import BadInput
+from collector.export.stage import REMEMBERED
+from collector.logs.log import Committed, StoredRecord
+from collector.records.json import evaluation_from_json
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_STARTED, RELEASE_WORSE
+
+MEMORY = (LASTS + 24) * HOUR
+"""How far back scores are remembered: a release is compared for a week, with the day before it."""
+OF_RETENTION = 0.4
+"""The share of the log's retention that is read back at most: half of it alerts, as what is needed is soon deleted."""
+_EVERY = 60.0
+
+
+class ReleaseStage:
+    """Opens the folds, and compares over all of them."""
+
+    def __init__(
+        self,
+        rules: ReleaseRules,
+        telemetry: Telemetry,
+        *,
+        retention: float = math.inf,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`retention` (s) is the log's: how far back a start can read."""
+        self.rules = rules
+        self.current: Sequence[Release] = ()
+        """The comparisons as they were last made."""
+        self._reread = min(MEMORY, OF_RETENTION * retention)
+        self._telemetry = telemetry
+        self._clock = clock
+        self._folds: dict[int, ReleaseFold] = {}
+
+    @asynccontextmanager
+    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ReleaseFold]:
+        """Open the fold of a partition; it is given the memory's records again."""
+        del committed
+        self._folds[partition] = fold = ReleaseFold(HourlyScores(self.rules.attributes, MEMORY), self._reread)
+        try:
+            yield fold
+        finally:
+            del self._folds[partition]
+
+    async def run(self) -> None:
+        """Compare once a minute."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            self.compare(self._clock())
+
+    def compare(self, now: float) -> None:
+        """Compare at `now` (s), and show what came out."""
+        for fold in self._folds.values():
+            fold.scores.forget(now)
+        self.current = releases((fold.scores for fold in self._folds.values()), self.rules, now)
+        starts: dict[tuple[str, ...], float] = {}
+        differences: dict[tuple[str, ...], float] = {}
+        bounds: dict[tuple[str, ...], float] = {}
+        worse: dict[tuple[str, ...], float] = {}
+        for each in self.current:
+            place = (each.place.monitor, each.place.attribute, each.place.within, each.baseline, each.version)
+            labels = (each.judged.evaluator, each.judged.version, *place)
+            starts[place] = each.started
+            worse[labels] = float(each.is_worse)
+            if each.difference is not None:
+                differences[labels] = each.difference.estimate
+                bounds[(*labels, "low")] = each.difference.low
+                bounds[(*labels, "high")] = each.difference.high
+        self._telemetry.replace(RELEASE_STARTED, starts)
+        self._telemetry.replace(RELEASE_DIFFERENCE, differences)
+        self._telemetry.replace(RELEASE_BOUND, bounds)
+        self._telemetry.replace(RELEASE_WORSE, worse)
+
+
+class ReleaseFold:
+    """One partition of it."""
+
+    due_at = None
+    metadata = ""
+
+    def __init__(self, scores: HourlyScores, reread: float = MEMORY) -> None:
+        """`reread` (s) is how far back a restart reads."""
+        self.scores = scores
+        self._reread = reread
+        self._offsets: deque[tuple[float, int]] = deque()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The oldest evaluation that a restart reads, to the hour."""
+        return self._offsets[0][1] if self._offsets else None
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Read the memory back."""
+        await self.deliver(records)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Count the scores."""
+        for record in records:
+            if not self._offsets or record.timestamp - self._offsets[-1][0] >= HOUR:
+                self._offsets.append((record.timestamp, record.offset))
+            while len(self._offsets) > 1 and self._offsets[1][0] < record.timestamp - self._reread:
+                self._offsets.popleft()
+            if not record.headers:  # a tick, a label, or a decision of the evaluate stage
+                self._count(record)
+
+    def _count(self, record: StoredRecord) -> None:
+        try:
+            evaluation = evaluation_from_json(record.value)
+        except BadInput:
+            return  # the exporters count it
+        if evaluation.evaluation_id in self._seen:
+            return  # an append that was made twice
+        self._seen[evaluation.evaluation_id] = None
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        self.scores.add(evaluation)

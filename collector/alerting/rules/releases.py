@@ -1,0 +1,37 @@
+"""The rule on releases: a version is worse than the one before it, for sure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from collector.alerting.rules.model import AlertingRule, Fact, RuleGroup, Timing, quoted
+from collector.config.alerts import AlertSettings
+from collector.telemetry.series import RELEASE_BOUND, RELEASE_DIFFERENCE, RELEASE_WORSE
+
+WORSE = "EvalstreamReleaseWorse"
+
+
+def release_group(monitors: Sequence[str], alerts: AlertSettings, timing: Timing) -> RuleGroup:
+    """The alert on the releases of monitors; the comparison itself is the service's."""
+    by = RELEASE_WORSE.labels
+    chosen = quoted("|".join(re.escape(each).replace("\\-", "-") for each in monitors))
+    rule = AlertingRule(
+        name=WORSE,
+        board="quality",
+        expr=f"max by ({', '.join(by)}) ({RELEASE_WORSE.name}{{monitor=~{chosen}}}) > 0",
+        severity="warning",
+        summary="{label:evaluator} of {label:monitor}: {label:version} is worse than {label:baseline}",
+        description=(
+            "The mean of {label:evaluator} ({label:monitor}) with {label:attribute} {label:version} differs from that "
+            "with {label:baseline} by {difference}, between {low} and {high}. An interval that may be looked at at any "
+            f"time; of {1 / alerts.release_error_rate:.0f} releases that change nothing, at most one is ever said to "
+            "be worse. The two may have had different traffic: see the runbook."
+        ),
+        facts={
+            "difference": Fact(RELEASE_DIFFERENCE.name, by),
+            "low": Fact(RELEASE_BOUND.name, by, {"bound": "low"}),
+            "high": Fact(RELEASE_BOUND.name, by, {"bound": "high"}),
+        },
+    )
+    return RuleGroup("evalstream-releases", timing.seconds(60.0), (rule,) if monitors else ())

@@ -1,0 +1,154 @@
+"""`evalstream compare`: versions of the application side by side, from the scores in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from collector.alerting.releases.comparison import BEFORE
+from collector.alerting.releases.hourly_scores import HOUR, ComparedAttribute, HourlyScores
+from collector.alerting.releases.releases import Release, ReleaseRules, releases
+from collector.commands.replay.past_evaluations import REPLAY_OF
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError
+from collector.logs.log import Log
+from collector.records.attributes import OF_EVALUATIONS, STANDARD
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import open_logs
+from collector.service.releases import WITHIN, release_rules, release_view
+from collector.wording import plural, unknown
+from evaluators.results import Evaluation
+
+DONE = 0
+_STATES = {
+    "worse": "worse for sure",
+    "better": "better",
+    "alike": "alike within 0.05",
+    "open": "not known yet",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """The command's options: releases from `since` to `until`, of one attribute, or of two of its values."""
+
+    monitor: str
+    since: datetime
+    until: datetime
+    attribute: str | None = None
+    baseline: str | None = None
+    version: str | None = None
+
+
+async def compare(config: Config, options: CompareOptions, say: Callable[[str], None], *, as_json: bool) -> int:
+    """Print what came out of the releases of a monitor; returns the exit status.
+
+    Raises:
+        ConfigError: there is no such monitor or attribute, or no log.
+    """
+    rules = _rules(config, options)
+    log = config.settings.log
+    if log.kind == "memory":
+        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
+    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
+        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+    first = options.since.timestamp() - BEFORE * HOUR
+    scores = HourlyScores(rules.attributes, options.until.timestamp() - first)
+    async with open_logs(log) as logs:
+        async for each in _scores(logs.evaluations, options, first):
+            scores.add(each)
+    compared = releases([scores], rules, options.until.timestamp() - 1.0)
+    if as_json:
+        views = [asdict(release_view(each)) for each in compared]
+        say(orjson.dumps({"monitor": options.monitor, "releases": views}, option=orjson.OPT_INDENT_2).decode())
+        return DONE
+    for line in _lines(compared, options, rules):
+        say(line)
+    return DONE
+
+
+def _rules(config: Config, options: CompareOptions) -> ReleaseRules:
+    rules, monitors = release_rules(config), config.settings.monitors
+    if options.monitor not in monitors:
+        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(monitors))}")
+    if options.since >= options.until:
+        raise ConfigError("--from and --to: the window must begin before it ends")
+    if (options.baseline is None) != (options.version is None):
+        raise ConfigError("--baseline and --version belong together; name both, or neither")
+    attributes = rules.attributes[options.monitor]
+    name = options.attribute
+    if options.baseline is not None and options.version is not None:
+        name = name or "service_version"
+        attributes = (ComparedAttribute(name, values=(options.baseline, options.version)),)
+    elif name is not None:
+        attributes = tuple(each for each in attributes if each.name == name) or (
+            ComparedAttribute(name, WITHIN.get(name)),
+        )
+    known = sorted({*STANDARD, *OF_EVALUATIONS, *config.settings.assemble.declared_attributes})
+    if name is not None and name not in known:
+        raise ConfigError(f"--attribute: {unknown('attribute', name, known)}")
+    if not attributes:
+        raise ConfigError(f"monitors.{options.monitor}.compare names no attribute; name one with --attribute")
+    return replace(rules, attributes={options.monitor: attributes})
+
+
+async def _scores(log: Log, options: CompareOptions, first: float) -> AsyncIterator[Evaluation]:
+    """The scores of the monitor in the window, each once, without those that replays made."""
+    seen: set[str] = set()
+    for partition in range(log.partitions):
+        async for record in valid_evaluations(log, partition):
+            try:
+                evaluation = evaluation_from_json(record.value)
+            except BadInput:
+                continue  # the exporters report it
+            if (
+                evaluation.monitor == options.monitor
+                and evaluation.score is not None
+                and first <= evaluation.ended_at.timestamp() < options.until.timestamp()
+                and REPLAY_OF not in evaluation.attributes
+                and evaluation.evaluation_id not in seen
+            ):
+                seen.add(evaluation.evaluation_id)
+                yield evaluation
+
+
+def _lines(compared: Sequence[Release], options: CompareOptions, rules: ReleaseRules) -> Iterator[str]:
+    names = ", ".join(each.name for each in rules.attributes[options.monitor])
+    if not compared:
+        remedy = "name two with --baseline and --version"
+        yield f"monitor {options.monitor}: no new version of {names} in this time; {remedy}"
+        return
+    above = None
+    for each in compared:
+        of = f" of {each.place.within}" if each.place.within else ""
+        heading = f"{each.place.attribute}{of}: {each.version} after {each.baseline}, since {_time(each.started)}"
+        if heading != above:
+            yield heading
+            above = heading
+        yield f"  {each.judged.evaluator}: {_levels(each)}"
+    yield (
+        f"intervals of 95 % that may be looked at at any time; of {1 / rules.error_rate:.0f} releases that change "
+        "nothing, at most one is ever said to be worse for sure"
+    )
+
+
+def _levels(release: Release) -> str:
+    before, now = (
+        "–" if mean is None else f"{mean:.3f} ({plural(round(count), 'conversation')})"
+        for mean, count in zip(release.means, release.conversations, strict=True)
+    )
+    difference = release.difference
+    if difference is None:
+        return f"{before}, then {now}: too few scores to compare"
+    interval = f"{difference.estimate:+.3f}, between {difference.low:+.3f} and {difference.high:+.3f}"
+    return f"{before}, then {now}: {interval} ({difference.method}), {_STATES[release.state]}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes").replace("+00:00", "Z")

@@ -1,0 +1,132 @@
+"""What alerts would have done on past scores, as they were and with a fall planted into them.
+
+The service's own sums, bets and tests, minute by minute: the drop detector of the rules, and the test of the mean over
+every window. Pages within a day of each other belong together.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from collector.alerting.detection import DropDetector, EstimatorSums, evidence
+from collector.alerting.watch.alert_evaluation import WINDOWS
+from collector.commands.targets.score_history import DAY, PastScore
+from collector.export.bounded_sums import BoundedSums
+from collector.export.estimator import EstimatorIncrements
+
+MINUTE = 60.0
+LONGEST = 7 * DAY
+"""How long a planted fall is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """The sums of a minute's scores, for the mean and for the detector."""
+
+    mean: EstimatorSums
+    evidence: EstimatorSums
+
+
+@dataclass(frozen=True, slots=True)
+class PastAlerts:
+    """The two alerts on a mean: `errors` standard errors page, from `least` effective conversations on."""
+
+    detector: DropDetector
+    errors: float
+    least: float
+
+    def pages(self, scores: Iterable[PastScore]) -> list[float]:
+        """When they would have paged (s), the first page of each day."""
+        pages: list[float] = []
+        for time in self._pages(scores):
+            if not pages or time - pages[-1] >= DAY:
+                pages.append(time)
+        return pages
+
+    def delay(self, scores: Iterable[PastScore], start: float) -> float | None:
+        """Seconds from `start` to the first page after it."""
+        return next((time - start for time in self._pages(scores) if time > start), None)
+
+    def _pages(self, scores: Iterable[PastScore]) -> Iterator[float]:
+        detector, bets = self.detector, self.detector.bets
+        states = detector.start()
+        numbers: list[int] = []
+        totals = [EstimatorSums()]
+        starts = dict.fromkeys(WINDOWS, 0)
+        for number, minute in minutes_of(scores):
+            numbers.append(number)
+            totals.append(totals[-1] + minute.mean)
+            gains = [detector.log_gain_bound(bet, minute.evidence) for bet in bets]
+            states = detector.advance(states, gains)
+            dropped = evidence(states) > detector.threshold
+            if dropped:
+                states = detector.start()
+            for window, length in WINDOWS.items():
+                while numbers[starts[window]] <= number - length / MINUTE:
+                    starts[window] += 1
+            if dropped or any(self._misses(totals[-1], totals[first]) for first in starts.values()):
+                yield (number + 1) * MINUTE
+
+    def _misses(self, until: EstimatorSums, before: EstimatorSums) -> bool:
+        sums = EstimatorSums(
+            until.w - before.w,
+            until.wy - before.wy,
+            until.w2 - before.w2,
+            until.w2y - before.w2y,
+            until.w2y2 - before.w2y2,
+        )
+        if sums.w <= 0.0 or sums.n_eff < self.least:
+            return False
+        return self.detector.shortfall(1.0, sums.mean) > self.errors * sums.stderr
+
+
+def minutes_of(scores: Iterable[PastScore]) -> Iterator[tuple[int, Minute]]:
+    """Each minute with scores, which are in order of time, and its sums."""
+    sums = BoundedSums()
+    for number, group in groupby(scores, key=lambda each: int(each.time // MINUTE)):
+        mean = evidence_ = EstimatorSums()
+        for each in group:
+            grown = sums.add(None, each.conversation, weight=each.weight, score=each.score, time=each.time)
+            mean += _sums(grown.mean)
+            evidence_ += _sums(grown.evidence)
+        yield number, Minute(mean, evidence_)
+
+
+def _sums(of: EstimatorIncrements) -> EstimatorSums:
+    return EstimatorSums(of.w, of.wy, of.w2, of.w2y, of.w2y2)
+
+
+def with_fall(
+    scores: Sequence[PastScore], start: float, fall: float, mean: float, *, lower_is_better: bool, seed: int = 0
+) -> Iterator[PastScore]:
+    """Past scores as they would have been, had their mean got worse by `fall` at `start` (s).
+
+    A share of the conversations is as bad as can be from then on. They begin a day before, and go round at their end.
+    """
+    chance = random.Random(seed)
+    room = 1.0 - mean if lower_is_better else mean
+    share = min(1.0, fall / room) if room > 0.0 else 0.0
+    bad: dict[str, bool] = {}
+    for each in _round(scores, start - DAY, start + LONGEST):
+        if each.time < start:
+            yield each
+            continue
+        if each.conversation not in bad:
+            bad[each.conversation] = chance.random() < share
+        yield each._replace(score=float(lower_is_better)) if bad[each.conversation] else each
+
+
+def _round(scores: Sequence[PastScore], begin: float, end: float) -> Iterator[PastScore]:
+    """Scores of a time span: where there are none left, those of whole days earlier or later again."""
+    first, last = scores[0].time, scores[-1].time
+    span = max(1.0, (last - first) // DAY + ((last - first) % DAY > 0)) * DAY
+    lap = int((begin - first) // span)
+    while first + lap * span < end:
+        for each in scores:
+            time = each.time + lap * span
+            if begin <= time < end:
+                yield each._replace(time=time, conversation=f"{lap}/{each.conversation}")
+        lap += 1

@@ -1,0 +1,97 @@
+"""Figures of past scores: their mean, how alike those of a conversation are, and the daily wave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import cos, hypot, pi, sin, sqrt
+from typing import NamedTuple
+
+from collector.alerting.detection import EstimatorSums
+from collector.export.bounded_sums import BoundedSums, Weight
+
+HOUR = 3600.0
+DAY = 86_400.0
+_WHOLE_DAYS = 2.0
+"""Days of scores that a daily wave needs to be told from chance."""
+
+
+class PastScore(NamedTuple):
+    """One score: when (s), of which conversation, its weight, and the score itself."""
+
+    time: float
+    conversation: str
+    weight: Weight
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreHistory:
+    """The figures of past scores.
+
+    `clustering` is the variance of the mean over what it would be if all scores were independent; `wave` how far the
+    mean of an hour of the day is from that of all at most (its first harmonic's amplitude, less what chance makes).
+    """
+
+    scores: int
+    conversations: float
+    begin: float
+    end: float
+    mean: float
+    error: float
+    clustering: float
+    wave: float
+
+    @property
+    def hours(self) -> float:
+        """How long it is."""
+        return (self.end - self.begin) / HOUR
+
+    @property
+    def per_hour(self) -> float:
+        """Scores an hour."""
+        return self.scores / max(self.hours, 1.0)
+
+
+def history_of(scores: Sequence[PastScore]) -> ScoreHistory:
+    """The figures of scores in order of time, of which there is at least one."""
+    sums, hourly = BoundedSums(), dict[int, EstimatorSums]()
+    independent = 0.0
+    for each in scores:
+        grown = sums.add(None, each.conversation, weight=each.weight, score=each.score, time=each.time).mean
+        hour = int(each.time // HOUR)
+        added = EstimatorSums(grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2)
+        hourly[hour] = hourly.get(hour, EstimatorSums()) + added
+    whole = sum(hourly.values(), EstimatorSums())
+    for each in scores:
+        independent += (each.weight.full * (each.score - whole.mean)) ** 2
+    clustered = (whole.stderr * whole.w) ** 2
+    return ScoreHistory(
+        scores=len(scores),
+        conversations=whole.n_eff,
+        begin=scores[0].time,
+        end=scores[-1].time,
+        mean=whole.mean,
+        error=whole.stderr,
+        clustering=max(1.0, clustered / independent) if independent > 0.0 else 1.0,
+        wave=_wave(hourly, whole) if scores[-1].time - scores[0].time >= _WHOLE_DAYS * DAY else 0.0,
+    )
+
+
+def _wave(hourly: dict[int, EstimatorSums], whole: EstimatorSums) -> float:
+    """The amplitude of mean = a sin + b cos over the hour of the day: weighted least squares around the mean."""
+    ss = sc = cc = sy = cy = 0.0
+    for hour, sums in hourly.items():
+        angle = 2.0 * pi * (hour % 24) / 24.0
+        s, c, residual = sin(angle), cos(angle), sums.wy - whole.mean * sums.w
+        ss += sums.w * s * s
+        sc += sums.w * s * c
+        cc += sums.w * c * c
+        sy += s * residual
+        cy += c * residual
+    determinant = ss * cc - sc * sc
+    if determinant <= 1e-9 * (ss + cc) ** 2:
+        return 0.0
+    a, b = (cc * sy - sc * cy) / determinant, (ss * cy - sc * sy) / determinant
+    by_chance = 4.0 * whole.stderr**2  # two coefficients, each of variance 2 / n
+    return sqrt(max(0.0, hypot(a, b) ** 2 - by_chance))

@@ -1,0 +1,251 @@
+"""`evalstream targets`: proposes each evaluator's target from its own history, with what alerts would have done."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from collector.alerting.rules.targets import Target, detector, segment_count, targets
+from collector.commands.replay.past_evaluations import REPLAY_OF
+from collector.commands.targets.past_alerts import LONGEST, PastAlerts, with_fall
+from collector.commands.targets.score_history import DAY, HOUR, PastScore, ScoreHistory, history_of
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.export.bounded_sums import Weight
+from collector.logs.log import Log
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import open_logs
+from collector.wording import plural, unknown
+
+DONE = 0
+FEWEST = 200
+"""Scores without which nothing is proposed."""
+FALLS = (0.05, 0.1, 0.2)
+MARGIN = 0.02
+"""How far a target is from the worst hour of the day, at least: means move a little."""
+_ERRORS = 3.0
+"""Standard errors of the mean by which it may be worse than it looks."""
+_STARTS = 8
+"""Times at which each fall is planted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetsOptions:
+    """The command's options: the history from `since` to `until`."""
+
+    since: datetime
+    until: datetime
+    monitor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FallDelay:
+    """How long a fall takes to page, in half and in nine of ten cases (h); None is longer than a week."""
+
+    fall: float
+    half: float | None
+    most: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What alerts with a target would have done: the times of pages, and how soon they would have found falls."""
+
+    target: float
+    pages: tuple[float, ...]
+    delays: tuple[FallDelay, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A target that is proposed for an evaluator, beside the one that it has, if any."""
+
+    of: Target
+    history: ScoreHistory
+    proposed: Trial
+    present: Trial | None
+
+
+async def propose(config: Config, options: TargetsOptions, say: Callable[[str], None], *, as_json: bool) -> int:
+    """Print a proposal for every evaluator of every monitor that alerts; returns the exit status.
+
+    Raises:
+        ConfigError: there is no such monitor, or no log.
+        EvalstreamError: there are too few scores.
+    """
+    every = targets(config)
+    chosen = _chosen(every, options)
+    log = config.settings.log
+    if log.kind == "memory":
+        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
+    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
+        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+    async with open_logs(log) as logs:
+        scores = await _read(logs.evaluations, options)
+    made: list[Proposal] = []
+    for each in chosen:
+        known = scores.get((each.monitor, each.evaluator), [])
+        if len(known) >= FEWEST:
+            made.append(_propose(each, known, config, every))
+    if not made:
+        raise EvalstreamError(
+            f"no evaluator has {FEWEST} scores in this time; name an earlier --from, or come back when there are more"
+        )
+    if as_json:
+        say(orjson.dumps({"targets": [_document(each) for each in made]}, option=orjson.OPT_INDENT_2).decode())
+        return DONE
+    for line in _lines(made, chosen, scores):
+        say(line)
+    return DONE
+
+
+def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
+    monitors = sorted({each.monitor for each in every})
+    if options.monitor is not None and options.monitor not in monitors:
+        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, monitors)}")
+    if options.since >= options.until:
+        raise ConfigError("--from and --to: the time must begin before it ends")
+    return [each for each in every if each.label is None and options.monitor in (None, each.monitor)]
+
+
+async def _read(log: Log, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:
+    """The scores of each monitor's evaluators in order of time: those of the version that scored last."""
+    scored: dict[str, tuple[tuple[str, str], str, PastScore]] = {}
+    for partition in range(log.partitions):
+        async for record in valid_evaluations(log, partition):
+            try:
+                each = evaluation_from_json(record.value)
+            except BadInput:
+                continue  # the exporters report it
+            if (
+                each.score is not None
+                and options.since <= each.ended_at < options.until
+                and REPLAY_OF not in each.attributes
+            ):
+                weight = Weight.of(each.sampling)
+                past = PastScore(each.ended_at.timestamp(), each.subject.conversation_id, weight, each.score)
+                scored[each.evaluation_id] = ((each.monitor, each.evaluator), each.evaluator_version, past)
+    newest: dict[tuple[str, str], tuple[float, str]] = {}
+    for key, version, past in scored.values():
+        newest[key] = max(newest.get(key, (0.0, "")), (past.time, version))
+    scores: dict[tuple[str, str], list[PastScore]] = {}
+    for key, version, past in scored.values():
+        if newest[key][1] == version:
+            scores.setdefault(key, []).append(past)
+    return {key: sorted(each) for key, each in scores.items()}
+
+
+def _propose(of: Target, scores: Sequence[PastScore], config: Config, every: Sequence[Target]) -> Proposal:
+    history = history_of(scores)
+    away = history.wave + max(MARGIN, _ERRORS * history.error)
+    level = history.mean + away if of.lower_is_better else history.mean - away
+    # to two decimals, away from the mean
+    rounded = math.ceil(level * 100.0 - 1e-9) if of.lower_is_better else math.floor(level * 100.0 + 1e-9)
+    proposed = min(0.99, max(0.01, rounded / 100.0))
+    return Proposal(
+        of=of,
+        history=history,
+        proposed=_try(of, proposed, scores, history, config, every),
+        present=None if of.mean in (None, proposed) else _try(of, of.mean, scores, history, config, every),
+    )
+
+
+def _try(
+    of: Target,
+    mean: float | None,
+    scores: Sequence[PastScore],
+    history: ScoreHistory,
+    config: Config,
+    every: Sequence[Target],
+) -> Trial:
+    assert mean is not None
+    alerts = config.settings.alerts
+    watching = [each for each in every if each.mean is not None or each is of]
+    detecting = detector(replace(of, mean=mean), watching, alerts, segment_count(config))
+    past = PastAlerts(detecting, alerts.page_standard_errors, alerts.min_conversations)
+    after: list[FallDelay] = []
+    for fall in FALLS:
+        delays = sorted(_delay(past, scores, history, fall, number) for number in range(_STARTS))
+        half, most = delays[(_STARTS - 1) // 2], delays[-(-9 * _STARTS // 10) - 1]
+        after.append(FallDelay(fall=fall, half=_hours(half), most=_hours(most)))
+    return Trial(target=mean, pages=tuple(past.pages(scores)), delays=tuple(after))
+
+
+def _delay(past: PastAlerts, scores: Sequence[PastScore], history: ScoreHistory, fall: float, number: int) -> float:
+    start = history.begin + (history.end - history.begin) * (number + 0.5) / _STARTS
+    lower = past.detector.lower_is_better
+    end = history.mean + fall if lower else history.mean - fall
+    if past.detector.shortfall(1.0, end) <= 0.0:
+        return math.inf  # no worse than the target
+    fallen = with_fall(scores, start, fall, history.mean, lower_is_better=lower, seed=number)
+    delay = past.delay(fallen, start)
+    return math.inf if delay is None or delay > LONGEST else delay
+
+
+def _hours(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds / HOUR
+
+
+def _document(made: Proposal) -> dict[str, Any]:
+    return {
+        "monitor": made.of.monitor,
+        "evaluator": made.of.evaluator,
+        "history": asdict(made.history),
+        "proposed": asdict(made.proposed),
+        "present": asdict(made.present) if made.present else None,
+    }
+
+
+def _lines(
+    made: Sequence[Proposal], chosen: Sequence[Target], scores: Mapping[tuple[str, str], Sequence[PastScore]]
+) -> Iterator[str]:
+    for each in made:
+        yield from _proposal_lines(each)
+    for target in chosen:
+        count = len(scores.get((target.monitor, target.evaluator), ()))
+        if count < FEWEST:
+            yield f"{target.monitor}/{target.evaluator}: {plural(count, 'score')}, too few to propose a target"
+    yield ""
+    yield "monitors:"
+    for monitor in dict.fromkeys(each.of.monitor for each in made):
+        proposed = ", ".join(
+            f"{each.of.evaluator}: {each.proposed.target:g}" for each in made if each.of.monitor == monitor
+        )
+        yield f"  {monitor}: {{alerts: {{targets: {{{proposed}}}}}}}"
+
+
+def _proposal_lines(made: Proposal) -> Iterator[str]:
+    history, of = made.history, made.of
+    yield (
+        f"{of.monitor}/{of.evaluator}: mean {history.mean:.3f} ± {history.error:.3f} of "
+        f"{plural(history.scores, 'score')} in {history.hours:.0f} h ({history.per_hour:.3g}/h), "
+        f"daily wave ±{history.wave:.3f}, {history.clustering:.1f} times the variance of independent scores"
+    )
+    if history.end - history.begin < 2 * DAY:
+        yield "  less than two days of scores: a daily wave would not be seen yet"
+    yield f"  proposed target {made.proposed.target:g}: {_trial(made.proposed, made)}"
+    if made.present is not None:
+        yield f"  present target {made.present.target:g}: {_trial(made.present, made)}"
+
+
+def _trial(trial: Trial, made: Proposal) -> str:
+    count = len(trial.pages)
+    would = "would not have paged" if not count else f"would have paged {plural(count, 'time')}"
+    last = "" if not count else f", last at {datetime.fromtimestamp(trial.pages[-1], UTC):%Y-%m-%d %H:%M}"
+    word = "rise" if made.of.lower_is_better else "fall"
+    falls = "; ".join(f"of {each.fall:g} after {_span(each.half)}, {_span(each.most)}" for each in trial.delays)
+    return f"{would}{last}; a {word} (half, 9 of 10) {falls}"
+
+
+def _span(hours: float | None) -> str:
+    if hours is None:
+        return "never in a week"
+    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"

@@ -1,0 +1,129 @@
+"""The start of the comparison of releases, and what the page shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from collector.alerting.releases.hourly_scores import ComparedAttribute
+from collector.alerting.releases.releases import Release, ReleaseRules
+from collector.alerting.releases.stage import ReleaseStage
+from collector.alerting.rules.releases import WORSE
+from collector.alerting.watch.notifier import AlertInstance
+from collector.config.alerts import AlertSettings
+from collector.config.loading import Config
+from collector.page.sources import AlertView, ReleaseView
+from collector.records.epochs import fenced
+from collector.service.process import Process
+
+WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "prompt_version": "prompt"}
+"""Attributes whose values mean something only within a value of another one."""
+
+
+def release_rules(config: Config) -> ReleaseRules:
+    """What a configuration compares."""
+    monitors, alerts = config.settings.monitors, config.settings.alerts
+    used = {name: [use.name for use in monitor.uses] for name, monitor in monitors.items()}
+    return ReleaseRules(
+        attributes={name: _compared(monitor.compare) for name, monitor in monitors.items()},
+        evaluators=used,
+        lower=frozenset(
+            name
+            for name in {each for names in used.values() for each in names}
+            if config.evaluators[name].evaluator.direction == "lower_is_better"
+        ),
+        error_rate=alerts.release_error_rate,
+        drift=alerts.release_drift,
+    )
+
+
+def _compared(declared: Sequence[str] | Mapping[str, Sequence[str]]) -> tuple[ComparedAttribute, ...]:
+    values = declared if isinstance(declared, Mapping) else dict[str, Sequence[str]]()
+    return tuple(ComparedAttribute(name, WITHIN.get(name), tuple(values.get(name, ()))) for name in declared)
+
+
+def start_releases(process: Process, group: str) -> ReleaseStage | None:
+    """Compare releases in this process; None where nothing is to be compared."""
+    rules = release_rules(process.config)
+    if not any(rules.attributes.values()):
+        return None
+    retention = process.config.settings.log.retention
+    stage = ReleaseStage(rules, process.telemetry, retention=retention, clock=process.clock)
+    evaluations = process.logs.evaluations
+    guarded = process.guarded("watch", group, evaluations, fenced(evaluations, stage.open_fold))
+    process.tasks.follow(evaluations, group, guarded)
+    process.tasks.start(stage.run())
+    return stage
+
+
+def release_view(release: Release) -> ReleaseView:
+    """A comparison as the page shows it."""
+    difference = release.difference
+    return ReleaseView(
+        monitor=release.place.monitor,
+        evaluator=release.judged.evaluator,
+        attribute=release.place.attribute,
+        within=release.place.within,
+        baseline=release.baseline,
+        version=release.version,
+        started=release.started,
+        means=release.means,
+        conversations=release.conversations,
+        difference=difference.estimate if difference else None,
+        low=difference.low if difference else None,
+        high=difference.high if difference else None,
+        method=difference.method if difference else None,
+        state=release.state,
+    )
+
+
+def worse_releases(releases: Sequence[Release], settings: AlertSettings) -> list[AlertInstance]:
+    """The releases that are worse for sure, as the watcher's alerts."""
+    return [
+        AlertInstance(
+            {
+                "alertname": WORSE,
+                "severity": "warning",
+                **settings.labels,
+                "monitor": each.place.monitor,
+                "evaluator": each.judged.evaluator,
+                "evaluator_version": each.judged.version,
+                "attribute": each.place.attribute,
+                "within": each.place.within,
+                "baseline": each.baseline,
+                "version": each.version,
+            },
+            {
+                "summary": f"{each.judged.evaluator} of {each.place.monitor}: {each.version} is worse than "
+                f"{each.baseline}",
+                "description": f"{_sentence(each)}. The two may have had different traffic: see the runbook.",
+                "runbook_url": f"{settings.runbooks}/{WORSE}.md",
+            },
+        )
+        for each in releases
+        if each.is_worse
+    ]
+
+
+def _sentence(release: Release) -> str:
+    text = f"{release.place.attribute} {release.version} is worse than {release.baseline}"
+    difference = release.difference
+    if difference is None:
+        return text
+    interval = f"between {difference.low:+.3f} and {difference.high:+.3f}"
+    return f"{text}: by {abs(difference.estimate):.3f}, {interval} ({difference.method})"
+
+
+def release_alerts(releases: Sequence[Release]) -> list[AlertView]:
+    """The releases that are worse for sure, as alerts on the page."""
+    return [
+        AlertView(
+            name=WORSE,
+            severity="ticket",
+            monitor=each.place.monitor,
+            evaluator=each.judged.evaluator,
+            summary=_sentence(each),
+            since=each.started,
+        )
+        for each in releases
+        if each.is_worse
+    ]

@@ -1,0 +1,146 @@
+"""Targets proposed from past scores, and what alerts would have done on them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluation_samples import scored
+
+from collector.alerting.detection import DropDetector, threshold
+from collector.commands.targets.past_alerts import PastAlerts, with_fall
+from collector.commands.targets.score_history import PastScore, history_of
+from collector.commands.targets.targets import TargetsOptions, propose
+from collector.config.loading import Config, check
+from collector.errors import ConfigError, EvalstreamError
+from collector.export.bounded_sums import Weight
+from collector.logs.log import Record
+from collector.records.json import evaluation_to_json
+from collector.service.open_logs import open_logs
+from evaluators.results import Evaluation, Sampling, Subject
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+BEGAN = (NOW - timedelta(days=4)).timestamp()
+ONE = Weight(1.0, 1.0)
+
+
+def past(count: int = 6000, *, wave: float = 0.0, turns: int = 1, mean: float = 0.8) -> list[PastScore]:
+    """Four days of scores of 0 or 1; those of a conversation are alike."""
+    chance = random.Random(7)
+    made: list[PastScore] = []
+    for number in range(count // turns):
+        time = BEGAN + 4 * 86400 * number * turns / count
+        score = float(chance.random() < mean + wave * math.sin(2 * math.pi * time / 86400))
+        made += [PastScore(time + each, f"c{number}", ONE, score) for each in range(turns)]
+    return made
+
+
+def test_the_figures_of_a_history():
+    flat, waved, clustered = history_of(past()), history_of(past(wave=0.1)), history_of(past(turns=3))
+    assert flat.mean == pytest.approx(0.8, abs=0.02)
+    assert flat.error == pytest.approx(0.4 / 6000**0.5, rel=0.1)
+    assert flat.per_hour == pytest.approx(62.5, rel=0.02)
+    assert flat.clustering == pytest.approx(1.0, abs=0.1)
+    assert flat.wave < 0.02
+    assert waved.wave == pytest.approx(0.1, abs=0.02)
+    assert clustered.clustering == pytest.approx(3.0, abs=0.2)
+    assert clustered.conversations == pytest.approx(2000)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_planted_fall_is_as_large_as_it_is_said_and_begins_then(lower: bool):
+    scores, start = past(mean=0.4), BEGAN + 86400
+    history = history_of(scores)
+    fallen = list(with_fall(scores, start, 0.2, history.mean, lower_is_better=lower))
+    before = [each.score for each in fallen if each.time < start]
+    after = [each.score for each in fallen if each.time >= start]
+    assert sum(before) / len(before) == pytest.approx(0.4, abs=0.05)
+    assert sum(after) / len(after) == pytest.approx(0.6 if lower else 0.2, abs=0.03)
+    assert [each.time for each in fallen] == sorted(each.time for each in fallen)
+    assert fallen[-1].time == pytest.approx(start + 7 * 86400, abs=600), "what is past its end goes round"
+
+
+def test_past_alerts_page_for_a_fall_and_not_without_one():
+    scores = past()
+    of = PastAlerts(DropDetector(0.76, threshold(90 * 86400.0, 60.0, 1)), 4.0, 30.0)
+    assert of.pages(scores) == []
+    start = BEGAN + 2 * 86400
+    delay = of.delay(with_fall(scores, start, 0.3, 0.8, lower_is_better=False), start)
+    assert delay is not None
+    assert delay < 6 * 3600
+    blind = PastAlerts(DropDetector(0.45, threshold(90 * 86400.0, 60.0, 1)), 4.0, 30.0)
+    assert blind.delay(with_fall(scores, start, 0.3, 0.8, lower_is_better=False), start) is None
+
+
+def configured(folder: Path, **log: Any) -> Config:
+    evaluator = {"kind": "g_eval", "criteria": "Good.", "evaluation_params": ["actual_output"], "threshold": 0.6}
+    return check(
+        {
+            "log": log or {"kind": "sqlite", "path": str(folder / "logs.db")},
+            "judges": {"main": {"model": "a-model"}},
+            "evaluators": {"helpful": evaluator, "rare": evaluator},
+            "monitors": {"all": {"evaluators": ["helpful", "rare"]}},
+        },
+        "test",
+    )
+
+
+def evaluations() -> Iterator[Evaluation]:
+    for number, each in enumerate(past(1200)):
+        yield scored(
+            number,
+            evaluator="helpful",
+            monitor="all",
+            subject=Subject(conversation_id=each.conversation),
+            score=each.score,
+            sampling=Sampling(probability=0.5),
+            ended_at=datetime.fromtimestamp(each.time, UTC),
+        )
+
+
+def options(**changes: Any) -> TargetsOptions:
+    return TargetsOptions(**{"since": NOW - timedelta(days=14), "until": NOW, **changes})
+
+
+async def test_a_target_is_proposed_with_what_it_would_have_seen(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    async with open_logs(config.settings.log) as logs:
+        records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in evaluations()]
+        await logs.evaluations.append(records + records[:50])
+    said: list[str] = []
+    assert await propose(config, options(), said.append, as_json=False) == 0
+    assert said[0].startswith("all/helpful: mean 0.")
+    assert "of 1,200 scores in 96 h (12.5/h)" in said[0]
+    assert "would not have paged; a fall (half, 9 of 10) of 0.05 after" in said[1]
+    assert said[2].startswith("  present target 0.6: would not have paged")
+    assert said[2].endswith("of 0.05 after never in a week, never in a week; of 0.1 after never in a week, never in a week; of 0.2 after never in a week, never in a week")  # fmt: skip
+    assert "all/rare: 0 scores, too few to propose a target" in said
+    assert said[-1].startswith("  all: {alerts: {targets: {helpful: 0.7")
+    said.clear()
+    await propose(config, options(monitor="all"), said.append, as_json=True)
+    (made,) = json.loads(said[0])["targets"]
+    assert 0.74 <= made["proposed"]["target"] <= 0.78
+    assert made["proposed"]["delays"][2]["most"] < 48
+    assert made["proposed"]["pages"] == []
+
+
+async def test_what_cannot_be_proposed_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    with pytest.raises(ConfigError, match="no such file"):
+        await propose(config, options(), print, as_json=False)
+    with pytest.raises(ConfigError, match="--monitor: unknown monitor 'al'"):
+        await propose(config, options(monitor="al"), print, as_json=False)
+    with pytest.raises(ConfigError, match="must begin before it ends"):
+        await propose(config, options(since=NOW), print, as_json=False)
+    with pytest.raises(ConfigError, match=r"log.kind is memory"):
+        await propose(configured(tmp_path, kind="memory"), options(), print, as_json=False)
+    async with open_logs(config.settings.log):
+        pass
+    with pytest.raises(EvalstreamError, match="no evaluator has 200 scores"):
+        await propose(config, options(), print, as_json=False)

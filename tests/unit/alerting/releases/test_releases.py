@@ -1,0 +1,202 @@
+"""Which versions are compared, and what is said of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from evaluation_samples import scored
+
+from collector.alerting.releases.confidence import radius
+from collector.alerting.releases.hourly_scores import HOUR, SCOPES, VALUES, ComparedAttribute, HourlyScores
+from collector.alerting.releases.releases import Release, ReleaseRules, releases
+from evaluators.results import Evaluation, Sampling, Subject
+
+BEGAN = 1_700_000_000 // 86_400 * 86_400
+VERSION = ComparedAttribute("service_version", "service")
+
+
+def rules(*attributes: ComparedAttribute, **changes: Any) -> ReleaseRules:
+    return ReleaseRules(attributes={"all": attributes or (VERSION,)}, evaluators={"all": ("helpful",)}, **changes)
+
+
+class Traffic:
+    """Scores of conversations, one after the other."""
+
+    def __init__(self, *attributes: ComparedAttribute, partitions: int = 1) -> None:
+        self.parts = [HourlyScores({"all": attributes or (VERSION,)}, 8 * 86400.0) for _ in range(partitions)]
+        self.chance = random.Random(3)
+        self.number = 0
+
+    def hour(
+        self, hour: int, version: str, count: int, mean: float = 0.8, *, same: bool = False, **attributes: str
+    ) -> None:
+        for _ in range(count):
+            self.number += 1
+            at = BEGAN + hour * HOUR + self.chance.random() * HOUR
+            known = {"service": "shop", "service_version": version, **attributes}
+            for _ in range(2):
+                self.put(at, f"c{self.number}", mean if same else float(self.chance.random() < mean), known)
+
+    def put(self, at: float, conversation: str, score: float, attributes: dict[str, str]) -> None:
+        part = self.parts[self.number % len(self.parts)]
+        part.add(
+            replace(
+                SAMPLE,
+                subject=Subject(conversation_id=conversation),
+                score=score,
+                sampling=Sampling(probability=self.chance.choice((0.25, 1.0))),
+                attributes=attributes,
+                ended_at=datetime.fromtimestamp(at, UTC),
+            )
+        )
+
+    def at(self, hour: int, of: ReleaseRules | None = None) -> list[Release]:
+        return releases(self.parts, of or rules(), BEGAN + hour * HOUR)
+
+
+SAMPLE: Evaluation = scored(1, monitor="all", evaluator="helpful")
+
+
+def test_a_version_that_comes_later_is_compared_with_the_one_before_side_by_side():
+    traffic = Traffic()
+    for hour in range(30):
+        traffic.hour(hour, "1.0", 40)
+        if hour >= 6:
+            traffic.hour(hour, "1.1", 40, mean=0.5)
+    (found,) = traffic.at(30)
+    assert (found.baseline, found.version, found.started) == ("1.0", "1.1", BEGAN + 6 * HOUR)
+    assert found.difference is not None
+    assert found.difference.method == "side by side"
+    assert found.difference.low < -0.3 < found.difference.high < 0
+    assert found.is_worse
+    assert found.state == "worse"
+    (turned,) = traffic.at(30, rules(lower=frozenset({"helpful"})))
+    assert not turned.is_worse
+    assert turned.state == "better"
+
+
+def test_nothing_is_said_of_one_that_is_as_good():
+    traffic = Traffic()
+    for hour in range(60):
+        traffic.hour(hour, "1.0", 60)
+        if hour >= 6:
+            traffic.hour(hour, "1.1", 60)
+    (found,) = traffic.at(60)
+    assert found.difference is not None
+    assert found.difference.low < 0 < found.difference.high
+    assert not found.is_worse
+
+
+def test_one_that_replaces_the_other_at_once_is_compared_with_the_day_before():
+    traffic = Traffic()
+    for hour in range(40):
+        traffic.hour(hour, "1.0" if hour < 26 else "1.1", 40, mean=0.8 if hour < 26 else 0.5)
+    (found,) = traffic.at(40)
+    assert found.difference is not None
+    assert found.difference.method == "before and after"
+    assert found.is_worse
+
+
+def test_what_time_alone_may_change_is_not_the_releases():
+    """A fall of 0.02 that is certain is not enough before and after; side by side it would be."""
+    traffic = Traffic()
+    for hour in range(40):
+        traffic.hour(hour, "1.0" if hour < 26 else "1.1", 100, mean=0.8 if hour < 26 else 0.775, same=True)
+    (found,) = traffic.at(40)
+    assert found.difference is not None
+    assert found.difference.high < 0
+    assert not found.is_worse
+    (strict,) = traffic.at(40, rules(drift=0.0))
+    assert strict.is_worse
+
+
+def test_versions_that_were_there_from_the_beginning_are_no_releases():
+    traffic = Traffic()
+    for hour in range(10):
+        for version in ("1.0", "1.1"):
+            traffic.hour(hour, version, 20)
+    assert traffic.at(10) == []
+
+
+def test_named_values_are_compared_with_the_first_from_the_beginning():
+    arm = ComparedAttribute("arm", values=("control", "a", "b"))
+    traffic = Traffic(arm)
+    for hour in range(10):
+        for each, mean in (("control", 0.8), ("a", 0.8), ("b", 0.4), ("unnamed", 0.1)):
+            traffic.hour(hour, "1.0", 20, mean=mean, arm=each)
+    found = traffic.at(10, rules(arm))
+    assert [(each.baseline, each.version, each.is_worse) for each in found] == [
+        ("control", "a", False),
+        ("control", "b", True),
+    ]
+
+
+def test_versions_of_another_service_are_another_place():
+    traffic = Traffic()
+    for hour in range(10):
+        traffic.hour(hour, "1.0", 20)
+        traffic.hour(hour, "7.0", 20, service="desk")
+        if hour > 5:
+            traffic.hour(hour, "7.1", 20, service="desk")
+    (found,) = traffic.at(10)
+    assert (found.place.within, found.baseline, found.version) == ("desk", "7.0", "7.1")
+
+
+def test_partitions_add_up_in_whatever_order_they_are_read():
+    whole, parted = Traffic(), Traffic(partitions=3)
+    for traffic in (whole, parted):
+        for hour in range(20):
+            traffic.hour(hour, "1.0", 30)
+            if hour >= 6:
+                traffic.hour(hour, "1.1", 30, mean=0.6)
+    (one,), (three,) = whole.at(20), parted.at(20)
+    parted.parts.reverse()
+    (again,) = parted.at(20)
+    assert one.difference is not None
+    assert three.difference is not None
+    assert again.difference is not None
+    assert again.difference.estimate == pytest.approx(three.difference.estimate, abs=1e-9)
+    # weights are bounded by what each partition knows of them
+    assert three.difference.estimate == pytest.approx(one.difference.estimate, abs=0.02)
+
+
+def test_a_comparison_ends_when_its_version_is_gone_or_a_week_old():
+    traffic = Traffic()
+    for hour in range(8):
+        traffic.hour(hour, "1.0", 20)
+        if hour >= 5:
+            traffic.hour(hour, "1.1", 20)
+    assert len(traffic.at(8)) == 1
+    assert traffic.at(8 + 24) == []
+    for hour in range(8, 8 + 8 * 24):
+        traffic.hour(hour, "1.0", 1)
+        traffic.hour(hour, "1.1", 1)
+    assert len(traffic.at(5 + 7 * 24 - 1)) == 1
+    assert traffic.at(5 + 7 * 24) == []
+
+
+def test_invented_versions_take_no_place_from_real_ones_and_memory_is_bounded():
+    traffic = Traffic()
+    for hour in range(10):
+        traffic.hour(hour, "1.0", 20)
+        for number in range(100):
+            traffic.hour(hour, f"invented-{hour}-{number}", 1)
+        if hour >= 5:
+            traffic.hour(hour, "1.1", 20)
+    (part,) = traffic.parts
+    assert {len(each) for each in part.places.values()} <= set(range(VALUES + 1))
+    assert [(each.baseline, each.version) for each in traffic.at(10)] == [("1.0", "1.1")]
+    for number in range(1000):
+        traffic.hour(10, "1.0", 1, service=f"service-{number}")
+    assert len(part.places) == SCOPES
+    part.forget(BEGAN + 30 * 86400.0)
+    assert not part.places
+
+
+def test_the_radius_is_the_formula_and_grows_like_a_standard_error():
+    assert radius(12.0, 0.05) == pytest.approx((16 * 7.3777589) ** 0.5, rel=1e-6)  # log(16 / 4 / 0.05²)
+    assert radius(400.0, 0.05) / 400**0.5 == pytest.approx(3.27, abs=0.05)
