@@ -95,11 +95,13 @@ def _load(path: Path) -> Config:
 
 
 def _load_for_traffic(path: Path) -> Config:
-    """Read a configuration for what the service receives: what would read attributes that nothing has is refused."""
+    """Read a configuration for what the service receives: what would see nothing of it is refused."""
     from collector.config.attribute_names import refuse_unknown_attributes
+    from collector.config.unseen_values import refuse_unseen_values
 
     config = _load(path)
     refuse_unknown_attributes(config)
+    refuse_unseen_values(config)
     return config
 
 
@@ -693,7 +695,7 @@ def _parse_moment(option: str, text: str | None) -> datetime | None:
     try:
         return parse_moment(text, datetime.now(UTC))
     except ValueError:
-        remedy = "write a time like 2026-11-20T09:00 (UTC), or a duration before now, like 24h or 7d"
+        remedy = "write a time like 2026-11-20T09:00 (UTC), a duration before now, like 24h or 7d, or now"
         raise ConfigError(f"{option}: {text!r} is not a time; {remedy}") from None
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -36,9 +38,13 @@ from collector.logs.log import (
 from collector.records.ready_made import Incoming
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DEAD_LETTERS
+from collector.telemetry.sparse_log import SparseLog
+from collector.wording import plural
 
 Stage = Literal["receive", "assemble", "link", "evaluate", "export", "watch", "page"]
 State = Literal["dead", "redriven"]
+
+logger = logging.getLogger(__name__)
 
 _LONGEST = 500
 
@@ -251,6 +257,7 @@ class DeadLetterWriter:
         keep: bool,
         signal: Incoming | None = None,
         backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stage: Stage = stage
         self._source = source
@@ -262,6 +269,7 @@ class DeadLetterWriter:
         self._keep = settings.keep_values if settings.keep_values is not None else keep
         self._backoff = backoff or Backoff()
         self._unwritten: dict[int, dict[int, DeadLetter]] = {}
+        self._sparse_log = SparseLog(logger, clock)
 
     def take(self, record: StoredRecord, error: BadInput) -> None:
         """Dead-letter a record when its delivery ends."""
@@ -328,6 +336,12 @@ class DeadLetterWriter:
         )
         for letter in letters:
             self._telemetry.counter(DEAD_LETTERS, self._stage, letter.kind).inc()
+        first = letters[0]
+        self._sparse_log.warn(
+            f"{self._stage} dead-lettered {plural(len(letters), 'record')}, the first at {first.source}, partition "
+            f"{first.partition}, offset {first.position}: {first.reason}. See: evalstream dead-letters list",
+            len(letters),
+        )
 
     def _too_many(self, exceeded: str, letters: dict[int, DeadLetter]) -> TooManyDeadLetters:
         last = next(reversed(letters.values())).reason if letters else "see the others"

@@ -21,6 +21,7 @@ from collector.config.settings import (
     LowScoreSettings,
     MonitorSettings,
 )
+from collector.config.unused_keys import unused_notes
 from collector.evaluate.references.subject import referenced_fields
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
@@ -66,6 +67,7 @@ def report(config: Config) -> Iterator[str]:
     yield from alert_lines(config)
     yield from capacity_lines(config)
     yield from _golden(config)
+    yield from (f"note       {note}" for note in unused_notes(config))
     yield from _warnings(config)
 
 
@@ -247,9 +249,6 @@ def _matched(monitor: MonitorSettings) -> str:
 
 
 def _warnings(config: Config) -> Iterator[str]:
-    used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
-    for name in sorted(set(config.evaluators) - used):
-        yield f"note       no monitor uses the evaluator {name}, so it never runs"
     for name, monitor in config.settings.monitors.items():
         needs = {use.name: referenced_fields(config.evaluators[use.name].evaluator) for use in monitor.uses}
         if monitor.references is not None and not any(needs.values()):

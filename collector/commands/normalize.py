@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TextIO, cast
@@ -25,6 +26,7 @@ STDIN = Path("-")
 """The path that means standard input."""
 
 _SUFFIXES = {".pb", ".bin", ".json", ".jsonl", ".ndjson"}
+_GZIP = b"\x1f\x8b"
 _SIGNALS: tuple[Signal, Signal] = ("traces", "logs")
 _SIGNAL_OF = {
     "resourceSpans": "traces", "resource_spans": "traces", "resourceLogs": "logs", "resource_logs": "logs",
@@ -136,9 +138,25 @@ def _read_file(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, TracePiece
         else:
             yield from _parse_json(data, path, is_named=is_named)
     except BadInput as error:
-        is_text = path.suffix in {".json", ".jsonl", ".ndjson"} and data.lstrip()[:1] not in {b"{", b"["}
-        expected = "not JSON; give OTLP, or turns with one JSON object per line"
-        raise ConfigError(f"{name}: {expected if is_text else error}") from None
+        reason = str(error) if data.lstrip()[:1] in {b"{", b"["} else _what_it_is(data, path)
+        raise ConfigError(f"{name}: {reason}") from None
+
+
+def _what_it_is(data: bytes, path: Path) -> str:
+    """Why a file that is no JSON cannot be read, with what to do."""
+    if data.startswith(_GZIP):
+        return "is compressed; decompress it first: gunzip"
+    if path.suffix in {".json", ".jsonl", ".ndjson"} or _is_text(data[:1000]):
+        return "not JSON; give OTLP, or turns with one JSON object per line"
+    return f"not an OTLP protobuf request of {' or '.join(_possible_signals(path))}; a file holds one request"
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = getincrementaldecoder("utf-8")().decode(data)  # its last character may be cut
+    except UnicodeDecodeError:
+        return False
+    return all(each.isprintable() or each.isspace() for each in text)
 
 
 def _possible_signals(path: Path) -> Sequence[Signal]:
@@ -198,7 +216,7 @@ def _load_line(line: bytes, number: int) -> object:
     try:
         return orjson.loads(line)
     except ValueError:
-        raise BadInput(f"line {number} is not JSON") from None
+        raise BadInput(f"line {number} is not JSON; write one JSON object a line, or remove it") from None
 
 
 def _find_signal(document: object) -> Literal["traces", "logs"] | None:

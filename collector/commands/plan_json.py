@@ -13,6 +13,7 @@ from collector.alerting.rules.targets import targets
 from collector.commands.capacity import capacity_of
 from collector.config.loading import Config
 from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
+from collector.config.unused_keys import unused_notes
 from collector.golden.cases import read_cases
 from collector.service.plan_builder import evaluator_version_in
 
@@ -39,6 +40,7 @@ def plan_json(config: Config, counts: Counts | None) -> str:
         ],
         "golden_cases": None if settings.golden is None else len(read_cases(Path(settings.golden.path))),
         "unused_evaluators": sorted(set(config.evaluators) - _used(config)),
+        "notes": list(unused_notes(config)),
         "traffic": None if counts is None else _traffic(counts),
         "capacity": None if needed is None else asdict(needed),
     }

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.config.loading import Config
-from collector.telemetry.series import EVALUATIONS_DUE, EVALUATIONS_ENDED, TURNS, UNMATCHED_TURNS
+from collector.config.section_hashes import differences, section_hashes
+from collector.telemetry.series import (
+    CONFIG_SECTION_INFO,
+    DEAD_LETTERS,
+    EVALUATIONS_DUE,
+    EVALUATIONS_ENDED,
+    TURNS,
+    UNMATCHED_TURNS,
+)
 from collector.wording import plural
 
 _FUNNEL = tuple(each.name for each in (TURNS, UNMATCHED_TURNS, EVALUATIONS_DUE, EVALUATIONS_ENDED))
@@ -18,25 +27,65 @@ Counts = dict[tuple[str, str], dict[str, float]]
 """Counts by outcome, by monitor and evaluator ("" for the turns themselves)."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """What answers on the port of /metrics. `metrics` is its text, if it is a service with this configuration.
+
+    `problem` says why it is not, in words.
+    """
+
+    metrics: str | None = None
+    problem: str = ""
+
+
 def traffic(config: Config) -> Iterator[str]:
     """Lines of the plan: the counts of the service with this configuration since its start, if it is reachable."""
-    counts = counts_of(config)
-    if counts is None:
-        yield "traffic    unknown (no service with this configuration answers on /metrics)"
+    service = running_service(config)
+    if service.metrics is None:
+        yield f"traffic    unknown ({service.problem})"
         return
-    yield from count_lines(config, counts)
+    yield from count_lines(config, parse_counts(service.metrics))
+    yield from letter_lines(service.metrics)
 
 
 def counts_of(config: Config) -> Counts | None:
-    """The same as figures; None if the service does not answer."""
-    text = metrics_text(config)
+    """The same as figures; None if no service with this configuration answers."""
+    text = running_service(config).metrics
     return None if text is None else parse_counts(text)
 
 
-def metrics_text(config: Config) -> str | None:
-    """What the running service shows on /metrics; None if it does not answer."""
+def running_service(config: Config) -> RunningService:
+    """The service with this configuration that runs on this machine, by what is on the port of its /metrics."""
     exporter: Any = config.exporters.get("prometheus")
-    return None if exporter is None or not exporter.port else _metrics(exporter.host, exporter.port)
+    if exporter is None or not exporter.port:
+        return RunningService(problem="no port is configured for /metrics")
+    text = _metrics(exporter.host, exporter.port)
+    if text is None:
+        return RunningService(problem=f"no service answers on /metrics, port {exporter.port}")
+    sections = _sections(text)
+    if not sections:
+        return RunningService(
+            problem=f"what answers on port {exporter.port} is no service of this version; set export.prometheus.port"
+        )
+    other = differences(section_hashes(config), sections)
+    if other:
+        return RunningService(problem=f"the service on port {exporter.port} has another configuration: {other}")
+    return RunningService(text)
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The hashes of the running configuration's sections, in the text of /metrics."""
+    try:
+        families = list(text_string_to_metric_families(text))
+    except ValueError:  # no metrics at all
+        return {}
+    return {
+        sample.labels["section"]: sample.labels["hash"]
+        for family in families
+        if family.name == CONFIG_SECTION_INFO.name
+        for sample in family.samples
+        if sample.value
+    }
 
 
 def parse_counts(text: str) -> Counts:
@@ -66,6 +115,17 @@ def count_lines(config: Config, counts: Counts) -> Iterator[str]:
         for use in monitor.uses:
             evaluations = {outcome: number for outcome, number in counts.get((name, use.name), {}).items() if number}
             yield f"           - {use.name}: {_listed(evaluations) or _why(config, use.name, turns)}"
+
+
+def letter_lines(metrics: str) -> Iterator[str]:
+    """How many records of which stage could not be processed: what came and is in no turn."""
+    by_stage: dict[str, float] = {}
+    for family in text_string_to_metric_families(metrics):
+        if f"{family.name}_total" == DEAD_LETTERS.name:
+            for sample in family.samples:
+                by_stage[sample.labels["stage"]] = by_stage.get(sample.labels["stage"], 0.0) + sample.value
+    if counts := ", ".join(f"{number:.0f} by {stage}" for stage, number in by_stage.items() if number):
+        yield f"           dead-lettered, as they could not be processed: {counts}; why: evalstream dead-letters list"
 
 
 def _why(config: Config, evaluator: str, turns: Mapping[str, float]) -> str:

@@ -66,7 +66,7 @@ def _path_mistake(where: str, path: str, declared: set[str], config: Config) -> 
     if not path.startswith(_PREFIX):
         if path not in _FIELDS:
             hint = f"{_PREFIX}{path}" if path in {*declared, *RECORDED} else ""
-            advice = f"write {hint}" if hint else suggestion(path, sorted(_FIELDS))
+            advice = f"write {hint}" if hint else _field_advice(path)
             yield f"{where}: a turn has no field {path!r}; {advice}"
         return
     attribute = path.removeprefix(_PREFIX)
@@ -76,6 +76,15 @@ def _path_mistake(where: str, path: str, declared: set[str], config: Config) -> 
         yield f"{where}: {attribute} is a field, not an attribute; write {attribute}"
     else:
         yield f"{where}: {_unknown(attribute, {*declared, *RECORDED, 'language'})}"
+
+
+def _field_advice(path: str) -> str:
+    advice = suggestion(path, sorted(_FIELDS))
+    if advice.startswith("did you mean"):
+        return advice
+    return (
+        f"{advice}; for an attribute of the application's own, write assemble.attributes: [{path}] and {_PREFIX}{path}"
+    )
 
 
 def _evaluator_mistakes(config: Config, declared: set[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from collector import plugins
 from collector.config.error_sentences import error_sentences
+from collector.config.ports import port_mistakes
 from collector.config.redaction_notes import redaction_notes
 from collector.config.renamed_keys import with_current_names
 from collector.config.settings import MonitorSettings, Settings
@@ -78,6 +79,7 @@ def check(values: dict[str, Any], source: str) -> Config:
         if (checked := _exporter(name, definition, mistakes)) is not None
     }
     mistakes += _whole_mistakes(settings)
+    mistakes += port_mistakes(settings, exporters)
     if mistakes:
         raise _error(source, mistakes)
     notes = redaction_notes({name: each.evaluator for name, each in evaluators.items()}, settings.redact)
@@ -136,6 +138,8 @@ def _monitor_mistakes(
         if use.name not in settings.evaluators:
             yield f"monitors.{name}.evaluators: {unknown('evaluator', use.name, known)}"
     names = [use.name for use in monitor.uses]
+    for each in sorted({each for each in names if names.count(each) > 1}):
+        yield f"monitors.{name}.evaluators: {each} is listed twice; keep one of them"
     for key, named in (("targets", monitor.alerts.targets), ("objectives", monitor.alerts.objectives)):
         for each in named:
             if each not in names:
@@ -274,6 +278,8 @@ def _whole_mistakes(settings: Settings) -> list[str]:
                 mistakes.append(f"judges.{name}.kind: {error}")
     if settings.log.kind == "kafka" and settings.log.kafka is None:
         mistakes.append("log.kafka: is missing; write bootstrap_servers: [host:9092]")
+    if settings.log.kind != "kafka" and settings.log.kafka is not None:
+        mistakes.append(f"log.kafka: is not used, as log.kind is {settings.log.kind}; write kind: kafka, or remove it")
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
         mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
     mistakes += _jury_mistakes(settings)

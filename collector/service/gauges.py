@@ -10,6 +10,7 @@ from importlib.metadata import version
 from collector.alerting.rules.generate import rules_hash
 from collector.assemble.stage import AssembleStage
 from collector.config.loading import Config
+from collector.config.section_hashes import section_hashes
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
 from collector.evaluate.budget.windows import PERIODS
 from collector.evaluate.plan import Plan
@@ -22,6 +23,7 @@ from collector.telemetry.series import (
     BUDGET_USD,
     BUILD_INFO,
     CONFIG_INFO,
+    CONFIG_SECTION_INFO,
     EVALUATIONS_IN_FLIGHT,
     EVALUATIONS_RUNNING,
     EVALUATIONS_WAITING,
@@ -39,11 +41,18 @@ from collector.telemetry.series import (
 def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) -> None:
     """Version and configuration, so that dashboards can show when either changed. Secrets are masked before hashing.
 
+    Those of its sections are for `evalstream check`, which says in what a running service differs from a file.
+
     The hash of the rules and the stages are for alerts: on rules of another configuration, on a stage that nobody runs.
     """
     telemetry.gauge(BUILD_INFO, version("evalstream")).set(1)
     digest = hashlib.sha256(config.settings.model_dump_json().encode()).hexdigest()
     telemetry.gauge(CONFIG_INFO, digest[:12]).set(1)
+    sections = section_hashes(config)
+    telemetry.reserve("section", *sections)
+    telemetry.reserve("hash", *sections.values())
+    for section, section_hash in sections.items():
+        telemetry.gauge(CONFIG_SECTION_INFO, section, section_hash).set(1)
     telemetry.gauge(RULES_INFO, rules_hash(config)).set(1)
     for stage in stages:
         telemetry.gauge(STAGE_UP, stage).set(1)

@@ -694,6 +694,12 @@ CONFIG_INFO = Series(
     "Always 1; its label is a hash of the running configuration.",
     ("hash",),
 )
+CONFIG_SECTION_INFO = Series(
+    "evalstream_config_section_info",
+    "gauge",
+    "1 for each section of the running configuration, with a hash of it.",
+    ("section", "hash"),
+)
 RULES_INFO = Series(
     "evalstream_rules_info",
     "gauge",

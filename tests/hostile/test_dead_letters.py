@@ -198,3 +198,27 @@ async def test_what_is_too_large_for_the_log_goes_in_without_its_value():
     assert letter.value is None
     assert letter.size == 3000
     await append_letters(log, [])
+
+
+async def test_garbage_is_logged_once_a_minute_with_its_place_and_never_its_content(caplog: pytest.LogCaptureFixture):
+    now = [0.0]
+    garbage = b"\xff\xffsecret words of a customer"
+    dead = DeadLetterWriter(
+        "receive", "otlp_spans", MemoryLog("dead_letters", partitions=1), Telemetry(), DeadLetterSettings(),
+        keep=True, signal="traces", clock=lambda: now[0],
+    )  # fmt: skip
+    with caplog.at_level("WARNING", "collector.dead_letters"):
+        async with fold_of(dead, MemoryLog("spans", partitions=1)) as fold:
+            await fold.deliver([stored(7, garbage), stored(8, GOOD), stored(9, garbage)])
+            await fold.deliver([stored(10, garbage)])
+            now[0] = 61.0
+            await fold.deliver([stored(11, garbage)])
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == (
+        "receive dead-lettered 2 records, the first at otlp_spans, partition 0, offset 7: not an OTLP protobuf request "
+        "of traces. See: evalstream dead-letters list"
+    )
+    assert second == first.replace("2 records", "1 record").replace("offset 7", "offset 11") + (
+        " (1 more since the line before)"
+    )
+    assert "secret" not in caplog.text

@@ -60,11 +60,13 @@ class SelectedEvaluations:
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """A point in time: ISO 8601, UTC unless it says otherwise, or how long ago, like 24h or 7d.
+    """A point in time: ISO 8601, UTC unless it says otherwise; how long ago, like 24h or 7d; or `now`.
 
     Raises:
         ValueError: it is neither.
     """
+    if text == "now":
+        return now
     try:
         ago = seconds(text)
     except ValueError:

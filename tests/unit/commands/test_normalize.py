@@ -19,7 +19,7 @@ WRONG = '{"input": "a", "actual_output": "b", "retrieval_context": "secret"}'
         (f"{TURN}\n\n{WRONG}\n", "line 3: retrieval_context must be an array of strings"),
         (WRONG, "retrieval_context must be an array of strings"),
         (f"[{TURN}, {WRONG}]", "element 2: retrieval_context must be an array of strings"),
-        (f"{TURN}\n\n{{\n", "line 3 is not JSON"),
+        (f"{TURN}\n\n{{\n", "line 3 is not JSON; write one JSON object a line, or remove it"),
         (f'{TURN}\n\n{{"foo": 1}}\n', "line 3 is neither an OTLP request nor a turn, a conversation or a chat"),
         ('{"foo": 1}', "the file is neither an OTLP request nor a turn, a conversation or a chat"),
         ("\n", "is empty; give OTLP, or turns with one JSON object per line"),
@@ -41,3 +41,23 @@ def test_files_without_turns_are_not_an_error(tmp_path: Path) -> None:
         err = io.StringIO()
         assert main([path], io.StringIO(), err, explained=explained) == 0
         assert err.getvalue() == f"evalstream: {path}: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x1f\x8b\x08\x00", "is compressed; decompress it first: gunzip"),
+        (
+            "plain text, äöü, cut at 1,000 bytes\n".encode() * 40,
+            "not JSON; give OTLP, or turns with one JSON object per line",
+        ),
+        (b"\xff\xfe\x00garbage", "not an OTLP protobuf request of traces or logs; a file holds one request"),
+    ],
+    ids=["compressed", "text", "bytes"],
+)
+def test_a_file_that_is_nothing_known_says_what_it_is(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "message.bin"
+    path.write_bytes(data)
+    err = io.StringIO()
+    assert main([path], io.StringIO(), err) == 2
+    assert err.getvalue() == f"evalstream: {path}: {message}\n"

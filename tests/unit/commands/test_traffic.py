@@ -1,11 +1,25 @@
-from collector.commands.traffic import count_lines, parse_counts, traffic
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+
+from collector.commands.retention import retention_lines
+from collector.commands.traffic import count_lines, counts_of, parse_counts, traffic
 from collector.config.loading import Config, check
+from collector.config.section_hashes import section_hashes
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.plan import Plan
+from collector.service.gauges import show_build
 from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import DEAD_LETTERS, RECORDS_LOST
 
 
-def config() -> Config:
+def config(**changes: Any) -> Config:
     return check(
         {
             "log": {"kind": "memory"},
@@ -15,14 +29,13 @@ def config() -> Config:
                 "quiet": {"match": {"service": "x"}, "evaluators": ["other"]},
             },
             "export": {"prometheus": {"port": 1}},
-        },
+        }
+        | changes,
         "test",
     )
 
 
 def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never_ran() -> None:
-    from prometheus_client import generate_latest
-
     telemetry = Telemetry()
     tally = PrometheusOutcomes(telemetry, Plan(()))
     tally.count_turn("", "unmatched")
@@ -49,3 +62,80 @@ def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never
 
 def test_a_service_that_does_not_run_is_said_to() -> None:
     assert "unknown" in next(traffic(config()))
+
+
+@contextmanager
+def answering(text: Callable[[int], str]) -> Iterator[int]:
+    """A server of /metrics with the text for its port; the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text(self.server.server_address[1]).encode())  # type: ignore[misc]
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def at(port: int, **changes: Any) -> Config:
+    return config(export={"prometheus": {"port": port}}, **changes)
+
+
+def metrics_of(running: Config) -> str:
+    telemetry = Telemetry()
+    show_build(telemetry, running, ["evaluate"])
+    PrometheusOutcomes(telemetry, Plan(())).count_turn("busy", "sampled")
+    telemetry.counter(RECORDS_LOST, "evaluate", "turns", "retention").inc(3)
+    telemetry.counter(DEAD_LETTERS, "receive", "BadInput").inc(2)
+    telemetry.counter(DEAD_LETTERS, "receive", "TooLarge").inc()
+    return generate_latest(telemetry.registry).decode()
+
+
+def test_the_service_with_this_configuration_is_known() -> None:
+    with answering(lambda port: metrics_of(at(port))) as port:
+        lines = list(traffic(at(port)))
+        assert "traffic    busy: turns 1 sampled" in lines
+        assert lines[-1] == (
+            "           dead-lettered, as they could not be processed: 3 by receive; why: evalstream dead-letters list"
+        )
+        assert counts_of(at(port)) is not None
+        assert any("lost" in line for line in retention_lines(at(port)))
+        assert "busy: turns 1 sampled" in "\n".join(traffic(at(port, traffic={"spans_per_second": 1})))
+
+
+def test_a_service_with_another_configuration_is_not_taken_for_this_one() -> None:
+    changes: dict[str, Any] = {
+        "evaluators": {"exact": {"kind": "exact_match", "case_sensitive": False}, "other": {"kind": "exact_match"}},
+        "monitors": {"busy": {"evaluators": ["exact"]}, "new": {"evaluators": ["other"]}},
+    }
+    with answering(lambda port: metrics_of(at(port))) as port:
+        ours = at(port, **changes)
+        [line] = traffic(ours)
+        assert line == (
+            f"traffic    unknown (the service on port {port} has another configuration: evaluators.exact is not the "
+            "same; monitors.new is in this file alone; monitors.quiet is in the running one alone)"
+        )
+        assert counts_of(ours) is None
+        assert list(retention_lines(ours)) == []
+
+
+def test_a_secret_changes_nothing_that_is_shown() -> None:
+    judges = [{"main": {"model": "m", "api_key": key}} for key in ("sk-one", "sk-two")]
+    one, other = (section_hashes(config(judges=each)) for each in judges)
+    assert one == other
+
+
+@pytest.mark.parametrize("text", ["<!DOCTYPE HTML>\n<title>hello</title>\n", "other_metric 1\n", ""])
+def test_what_is_no_service_is_not_taken_for_one(text: str) -> None:
+    with answering(lambda _: text) as port:
+        [line] = traffic(at(port))
+        assert line.startswith(f"traffic    unknown (what answers on port {port} is no service of this version;")

@@ -1,0 +1,45 @@
+"""A hash of each section of a configuration: shows which of them two configurations have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from collector.config.loading import Config
+from collector.wording import listed
+
+_NAMED = ("judges", "juries", "evaluators", "monitors")
+"""Sections whose entries have names: each has a hash of its own."""
+_UNUSED_BY_THE_SERVICE = ("traffic",)
+
+
+def section_hashes(config: Config) -> dict[str, str]:
+    """12 hex digits by section (`receive`, `monitors.chatbot`); secrets are masked before hashing."""
+    values: dict[str, Any] = config.settings.model_dump(mode="json")
+    sections: dict[str, Any] = {
+        f"export.{name}": settings.model_dump(mode="json") for name, settings in config.exporters.items()
+    }
+    for name, value in values.items():
+        if name in _NAMED:
+            sections |= {f"{name}.{key}": entry for key, entry in value.items()}
+        elif name != "export" and name not in _UNUSED_BY_THE_SERVICE:
+            sections[name] = value
+    return {name: _hash(value) for name, value in sorted(sections.items())}
+
+
+def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """Which sections differ, in words; "" if none does."""
+    changed = sorted(name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name])
+    parts = [
+        (changed, "not the same"),
+        (sorted(ours.keys() - theirs.keys()), "in this file alone"),
+        (sorted(theirs.keys() - ours.keys()), "in the running one alone"),
+    ]
+    return "; ".join(f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for names, what in parts if names)
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]

@@ -1,0 +1,73 @@
+"""Values that would see nothing of the traffic, as it never has them: they are refused, with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from collector import plugins
+from collector.config.attribute_names import receives_ready_made
+from collector.config.loading import Config
+from collector.config.settings import MonitorSettings
+from collector.errors import ConfigError
+from collector.wording import listed, unknown
+from evaluators.cases import Incomplete
+
+OF_REFERENCES = frozenset({"expected_output", "context", "expected_tools"})
+"""Fields of turns that no span has: only ready-made turns bring them."""
+OF_CONVERSATIONS = frozenset({"chatbot_role", "scenario", "expected_outcome"})
+"""The same of conversations."""
+
+_REMEDY = (
+    "send such turns ready-made (receive.kafka[].turns or receive.files), score files with `evalstream score`, or take "
+    "the evaluator out of the monitors"
+)
+
+
+def refuse_unseen_values(config: Config) -> None:
+    """Refuse a service without a source, monitors that would match nothing, evaluators that would skip everything.
+
+    Ready-made turns may have any value: where a configuration receives some, nothing is refused.
+
+    Raises:
+        ConfigError: with one line per value that no turn has.
+    """
+    receive = config.settings.receive
+    mistakes: list[str] = []
+    if not (receive.otlp_http or receive.otlp_grpc or receive.kafka or receive.files):
+        mistakes.append("receive: names no source, so nothing is received; write otlp_http: {}, or remove receive")
+    elif not receives_ready_made(config):
+        mistakes += [*_value_mistakes(config), *_evaluator_mistakes(config)]
+    if mistakes:
+        raise ConfigError("\n".join(f"{config.source}: {mistake}" for mistake in mistakes))
+
+
+def _value_mistakes(config: Config) -> Iterator[str]:
+    known = {
+        "dialect": ("dialect", plugins.names(plugins.DIALECTS)),
+        "tenant": ("tenant", sorted(config.settings.receive.tenants)),
+        "incomplete": ("missing reason", get_args(Incomplete)),
+    }
+    for name, monitor in config.settings.monitors.items():
+        for where, field, values in _wanted(name, monitor):
+            if field in OF_REFERENCES:
+                yield f"{where}: no trace has {field}; leave it out, or send turns ready-made (receive.kafka[].turns)"
+            elif field in known:
+                thing, names = known[field]
+                yield from (f"{where}: {unknown(thing, each, names)}" for each in values if each not in names)
+
+
+def _wanted(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str, list[str]]]:
+    """Where in the file values of which field are named."""
+    for field, values in monitor.match.items():
+        yield f"monitors.{name}.match", field, [values] if isinstance(values, str) else values
+    for each in monitor.boost.matching:
+        yield f"monitors.{name}.boost.matching", each.field, each.values
+
+
+def _evaluator_mistakes(config: Config) -> Iterator[str]:
+    used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
+    for name in sorted(used):
+        required = {each.removeprefix("turns.") for each in config.evaluators[name].evaluator.requires}
+        if lacking := sorted(required & (OF_REFERENCES | OF_CONVERSATIONS)):
+            yield f"evaluators.{name}: needs {listed(lacking)}, which no trace has, so all would be skipped; {_REMEDY}"

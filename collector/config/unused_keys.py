@@ -1,0 +1,101 @@
+"""Keys of a configuration that are valid and have no effect: `evalstream check` prints a note for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from collector.config.loading import Config
+from collector.config.settings import BudgetSettings, MonitorSettings, Settings
+from collector.export.prometheus import PrometheusSettings
+from collector.wording import listed
+
+
+def unused_notes(config: Config) -> Iterator[str]:
+    """What does nothing, why, and what to change."""
+    settings = config.settings
+    yield from _unused_names(config)
+    yield from _fallbacks(config)
+    for name, monitor in settings.monitors.items():
+        yield from _monitor_notes(f"monitors.{name}", monitor, config)
+    yield from _log_notes(settings)
+    prometheus = config.exporters.get("prometheus")
+    segmented = isinstance(prometheus, PrometheusSettings) and bool(prometheus.dimensions)
+    if settings.alerts.by_segment and not segmented:
+        yield "alerts.by_segment does nothing without export.prometheus.segment_by: there is one segment, all"
+    if settings.canary.share and not any(_judges_in_monitors(config)):
+        yield "canary.share does nothing: no evaluator of a monitor asks a judge"
+
+
+def _judges_in_monitors(config: Config) -> Iterator[str]:
+    """The judges and juries that monitors ask."""
+    for monitor in config.settings.monitors.values():
+        yield from (judge for use in monitor.uses if (judge := config.evaluators[use.name].judge))
+
+
+def _unused_names(config: Config) -> Iterator[str]:
+    settings = config.settings
+    used = {use.name for monitor in settings.monitors.values() for use in monitor.uses}
+    for name in sorted(set(config.evaluators) - used):
+        yield f"no monitor uses the evaluator {name}, so it never runs"
+    named = {each.judge for each in config.evaluators.values() if each.judge}
+    yield from (f"no evaluator uses the jury {name}" for name in sorted(set(settings.juries) - named))
+    members = {member for name in named | set(settings.juries) for member in settings.members(name)}
+    fallbacks = {each.fallback for each in settings.judges.values()}
+    yield from (f"no evaluator asks the judge {name}" for name in sorted(set(settings.judges) - members - fallbacks))
+
+
+def _fallbacks(config: Config) -> Iterator[str]:
+    settings = config.settings
+    members = {member for name in _judges_in_monitors(config) for member in settings.members(name)}
+    limited = settings.evaluate.budget.limited or any(each.budget.limited for each in settings.monitors.values())
+    for name, judge in settings.judges.items():
+        if judge.fallback is not None and not limited:
+            yield (
+                f"judges.{name}.fallback: {judge.fallback} never takes over, as there is no budget; write "
+                "usd_per_hour or usd_per_day under a monitor's budget or evaluate.budget"
+            )
+    if not any(settings.judges[name].fallback for name in members & set(settings.judges)):
+        budgets = {"evaluate.budget": settings.evaluate.budget}
+        budgets |= {f"monitors.{name}.budget": each.budget for name, each in settings.monitors.items()}
+        for where, budget in budgets.items():
+            if "fallback_at" in budget.model_fields_set:
+                yield f"{where}.fallback_at does nothing: no judge has a fallback"
+
+
+def _monitor_notes(where: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:
+    limited = monitor.budget.limited or config.settings.evaluate.budget.limited
+    boost = monitor.boost
+    whole = all((monitor.sample if use.sample is None else use.sample) == 1.0 for use in monitor.uses)
+    if boost.model_fields_set and whole and not limited:
+        yield f"{where}.boost does nothing: everything is judged already (sample: 1)"
+    if "slow_after" in boost.model_fields_set and boost.slow == 1.0:
+        yield f"{where}.boost.slow_after does nothing without boost.slow"
+    scopes = {config.evaluators[use.name].evaluator.scope for use in monitor.uses}
+    if monitor.end_markers.model_fields_set and scopes == {"turn"}:
+        yield f"{where}.end_markers does nothing: none of its evaluators scores conversations"
+    if not monitor.alerts.enabled and (unheeded := _set(monitor.alerts, "targets", "objectives", "burn_rates")):
+        yield f"{where}.alerts: {listed(unheeded)} do nothing while enabled is false"
+    yield from _budget_notes(f"{where}.budget", monitor.budget)
+
+
+def _budget_notes(where: str, budget: BudgetSettings) -> Iterator[str]:
+    if not budget.limited and (unheeded := _set(budget, "hard_cap_factor", "fallback_at")):
+        yield f"{where}: {listed(unheeded)} do nothing without usd_per_hour or usd_per_day"
+
+
+def _log_notes(settings: Settings) -> Iterator[str]:
+    yield from _budget_notes("evaluate.budget", settings.evaluate.budget)
+    if settings.log.kind != "sqlite":
+        for key in _set(settings.log, "path", "retention"):
+            remedy = (
+                "; set the topics' retention at the broker"
+                if (settings.log.kind, key) == ("kafka", "retention")
+                else ""
+            )
+            yield f"log.{key} does nothing where log.kind is {settings.log.kind}{remedy}"
+
+
+def _set(section: BaseModel, *names: str) -> list[str]:
+    return [name for name in names if name in section.model_fields_set]

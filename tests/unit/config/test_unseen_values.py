@@ -1,0 +1,86 @@
+"""Values that would see nothing of the traffic: refused for a service, not for files that are scored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from collector.config.loading import Config, check
+from collector.config.unseen_values import refuse_unseen_values
+from collector.errors import ConfigError
+
+EXACT = {"kind": "exact_match"}
+
+
+def config(monitor: dict[str, Any] | None = None, **changes: Any) -> Config:
+    values = {
+        "judges": {"main": {"model": "m"}},
+        "evaluators": {"refusal": {"kind": "refusal"}, "exact": EXACT},
+        "monitors": {"all": {"evaluators": ["refusal"], **(monitor or {})}},
+    }
+    return check(values | changes, "my.yaml")
+
+
+def mistakes(monitor: dict[str, Any] | None = None, **changes: Any) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        refuse_unseen_values(config(monitor, **changes))
+    return str(raised.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("match", "mistake"),
+    [
+        (
+            {"dialect": "openinferenc"},
+            "monitors.all.match: unknown dialect 'openinferenc'; did you mean 'openinference'?",
+        ),
+        ({"tenant": ["acme"]}, "monitors.all.match: unknown tenant 'acme'; none is defined"),
+        ({"expected_output": "yes"}, "monitors.all.match: no trace has expected_output; leave it out, or send turns"),
+    ],
+    ids=["dialect", "tenant", "reference"],
+)
+def test_values_that_no_turn_has(match: dict[str, Any], mistake: str) -> None:
+    [line] = mistakes({"match": match})
+    assert line.startswith(f"my.yaml: {mistake}")
+    [field] = match
+    values = match[field] if isinstance(match[field], list) else [match[field]]
+    [line] = mistakes({"boost": {"matching": [{"field": field, "values": values}]}})
+    assert "monitors.all.boost.matching" in line
+
+
+def test_a_service_without_a_source() -> None:
+    remedy = "write otlp_http: {}, or remove receive"
+    assert mistakes(receive={}) == [f"my.yaml: receive: names no source, so nothing is received; {remedy}"]
+
+
+def test_values_that_turns_have() -> None:
+    tenants = {"otlp_http": {"auth": {"tenants": [{"name": "acme", "token": "0123456789abcdef"}]}}}
+    match = {"dialect": ["openinference", "otel_genai"], "tenant": "acme", "incomplete": "redacted", "service": "any"}
+    refuse_unseen_values(config({"match": match}, receive=tenants))
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "field"),
+    [
+        (EXACT, "expected_output"),
+        ({"kind": "tool_calls"}, "expected_tools"),
+        ({"kind": "hallucination"}, "context"),
+        (
+            {
+                "kind": "conversational_g_eval",
+                "criteria": "?",
+                "evaluation_params": ["input", "scenario"],
+            },
+            "scenario",
+        ),
+    ],
+    ids=["exact_match", "tool_calls", "hallucination", "conversation"],
+)
+def test_evaluators_that_would_skip_every_trace(evaluator: dict[str, Any], field: str) -> None:
+    changes = {"evaluators": {"it": evaluator}, "monitors": {"all": {"evaluators": ["it"]}}}
+    [line] = mistakes(**changes)
+    assert line.startswith(f"my.yaml: evaluators.it: needs {field}, which no trace has, so all would be skipped; send ")
+    refuse_unseen_values(config(evaluators={"it": evaluator, "refusal": {"kind": "refusal"}}))  # unused, for `score`
+    for receive in ({"files": ["turns.jsonl"]}, {"kafka": [{"bootstrap_servers": ["b:9092"], "turns": ["t"]}]}):
+        refuse_unseen_values(config(**changes, receive=receive))
