@@ -95,6 +95,7 @@ class BudgetController:
         self._by_partition: dict[int, PartitionBudget] = {}
         self._costs: dict[tuple[str, str], float] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
+        self._on_settled: list[Callable[[], None]] = []
         self._last = FULL_RATES
 
     @property
@@ -155,7 +156,22 @@ class BudgetController:
             return False
         if elapsed >= (STEP if partition_budget.started else FIRST_STEP):
             return True
-        return partition_budget.started and any(each.has_jumped(elapsed) for each in partition_budget.demands.values())
+        if not partition_budget.started:
+            return False
+        return self._fallback_is_due(now) or any(each.has_jumped(elapsed) for each in partition_budget.demands.values())
+
+    def _fallback_is_due(self, now: float) -> bool:
+        """Whether a fallback judge would take over by what is spent, and has not yet."""
+        return any(
+            not self._last.of(monitor.name).fallback
+            and any(each.fallback is not None for each in monitor.assignments)
+            and any(
+                self.used_fraction(name, now) >= self._budgets[name].fallback_at
+                for name in (monitor.name, ALL_MONITORS)
+                if name in self._budgets
+            )
+            for monitor in self._plan.monitors
+        )
 
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
         """The rates of the next minute, and the partition's budget to be saved with them."""
@@ -201,10 +217,11 @@ class BudgetController:
         model = assignment.judge_of(fallback=fallback).model
         return self._costs.get((assignment.evaluator.name, model), assignment.expected_usd)
 
-    def used_fraction(self, name: str, now: float) -> float:
+    def used_fraction(self, name: str, now: float, *, with_reserved: bool = True) -> float:
         """The largest fraction of a hard cap that is spent or reserved."""
         budget = self._budgets[name]
-        reserved = sum(usd for monitor, usd in self._reserved.values() if name in (ALL_MONITORS, monitor))
+        amounts = self._reserved.values() if with_reserved else ()
+        reserved = sum(usd for monitor, usd in amounts if name in (ALL_MONITORS, monitor))
         used = 0.0
         for index, (_, usd) in enumerate(budget.windows()):
             cap = budget.hard_cap * usd * len(self._by_partition) / self._partitions
@@ -235,9 +252,24 @@ class BudgetController:
         self._reserved[job.evaluation_id] = (monitor, self.expected_usd(job.assignment, job.fallback))
         return True
 
+    def may_be_freed(self, job: Job, now: float) -> bool:
+        """Whether reservations alone keep a job from being paid: what they cost in the end may be less."""
+        names = [name for name in (job.monitor.name, ALL_MONITORS) if name in self._budgets]
+        return all(self.used_fraction(name, now, with_reserved=False) < 1.0 for name in names)
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once, when the next reservation ends."""
+        self._on_settled.append(callback)
+
     def settle(self, job: Job, partition: int, usd: float | None, now: float) -> None:
         """An evaluation has ended; `usd` is its cost, None if it was not made."""
         self._reserved.pop(job.evaluation_id, None)
+        self._spend(job, partition, usd, now)
+        callbacks, self._on_settled = self._on_settled, []
+        for callback in callbacks:
+            callback()
+
+    def _spend(self, job: Job, partition: int, usd: float | None, now: float) -> None:
         if usd is None:
             return
         kind = (job.assignment.evaluator.name, job.judge.model)
@@ -264,6 +296,14 @@ class BudgetReservation:
     def reserve(self) -> bool:
         """Reserve the expected cost; False if a hard cap is reached and the call must not be made."""
         return self.budget.reserve(self.job, self.clock())
+
+    def may_be_freed(self) -> bool:
+        """Whether it was refused for other reservations alone: it may be granted when they are settled."""
+        return self.budget.may_be_freed(self.job, self.clock())
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once, when the next reservation is settled."""
+        self.budget.on_settled(callback)
 
     def settle(self, usd: float | None) -> None:
         """Replace the reservation by the real cost; None if the call was not made."""

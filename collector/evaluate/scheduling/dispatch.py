@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -35,8 +36,9 @@ class Dispatcher:
 
     A job ends when its evaluation is durable in the evaluations log, whatever the outcome; while that log cannot be
     written the job keeps its slot and retries by the `backoff`. A job that waited longer than `shed_after` seconds, or
-    that would exceed a hard cap of the `budget`, is skipped with that reason. `now` is for the records; `clock` (s
-    since the epoch) measures waiting and spending, and should not jump.
+    that would exceed a hard cap of the `budget`, is skipped with that reason; while only what others
+    in flight may cost keeps it from being paid, it waits for them. `now` is for the records; `clock` (s since the
+    epoch) measures waiting and spending, and should not jump.
     `confirm` waits until this process certainly owns its partitions: what it has in hand of others is not done.
     """
 
@@ -75,7 +77,7 @@ class Dispatcher:
         """Evaluate, or skip with a reason. A job that got no slot in time is shed."""
         case = job.case()
         reservation = self._reservation(job, partition)
-        reason = self._skip_reason(job, reservation) if has_slot else "shed"
+        reason = await self._skip_reason(job, reservation) if has_slot else "shed"
         if reason is None:
             result = await self._evaluate(job, case, reservation)
         else:
@@ -98,12 +100,22 @@ class Dispatcher:
             return Unlimited()
         return BudgetReservation(self._budget, job, partition, self._clock)
 
-    def _skip_reason(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
+    async def _skip_reason(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
+        """Why a job is not done, None if it is. One that only reservations keep from being paid waits for their end.
+
+        What is reserved is an estimate, and before the first cost is known a guess: most of it may be freed again.
+        """
         if job.skip is not None:
             return job.skip
-        if self.queue_timeout(job) == 0.0:
-            return "shed"
-        return None if reservation.reserve() else "over_budget"
+        while self.queue_timeout(job) != 0.0:
+            if reservation.reserve():
+                return None
+            if isinstance(reservation, Unlimited) or not reservation.may_be_freed():
+                return "over_budget"
+            settled = asyncio.Event()
+            reservation.on_settled(settled.set)
+            await settled.wait()
+        return "shed"
 
     async def _evaluate(
         self, job: Job, case: Turn | Conversation, reservation: BudgetReservation | Unlimited

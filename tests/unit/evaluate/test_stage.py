@@ -477,6 +477,36 @@ async def test_a_clock_that_is_set_sheds_nothing_and_frees_no_budget() -> None:
     assert [await reason(number) for number in range(4)] == [None, None, "over_budget", "over_budget"]
 
 
+@pytest.mark.parametrize(("cost", "scored"), [(0.0004, 18), (0.002, 6), (0.0023, 6)])
+async def test_a_small_budget_is_spent_to_its_cap_whatever_was_guessed_of_the_cost(cost: float, scored: int) -> None:
+    """The guess before the first cost is known is 0.0023: of eighteen at once, thirteen were refused at 17 % of the cap."""
+    of = Assignment(Asked(name="asked"), Priced(cost), "v", expected_usd=0.0023)
+    capped = Monitor(name="m", assignments=(of,), match={}, budget=Budget(usd_per_hour=0.01))
+    budget = BudgetController(Plan((capped,)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    dispatcher = Dispatcher(
+        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=32), budget=budget,
+        clock=lambda: 1.0,
+    )  # fmt: skip
+    jobs = [
+        Job(
+            evaluation_id=f"{number}",
+            monitor=capped,
+            assignment=of,
+            case=lambda number=number: turn(number),
+            replay_point=ReplayPoint(0),
+            trigger_offset=0,
+            triggered_at=1.0,
+        )
+        for number in range(18)
+    ]
+    ended = await asyncio.gather(*(dispatcher.execute(job, 0) for job in jobs))
+    assert [each.reason or each.outcome for each in ended].count("scored") == scored
+    spent = budget.used_fraction("m", 1.0, with_reserved=False)
+    assert spent <= 1.0 + cost / 0.012
+    assert spent >= min(1.0, 18 * cost / 0.012) - 1e-9
+
+
 class Priced:
     """A judge that answers at once, at a price."""
 

@@ -230,3 +230,25 @@ def test_a_jump_of_one_evaluators_traffic_is_enough() -> None:
     for _ in range(60):
         budget.add_demand(0, WATCHED, other, 1.0)
     assert budget.is_decision_due(0, 75.0)
+
+
+def test_a_fallback_takes_over_within_seconds_of_its_share_of_the_cap() -> None:
+    """It was decided once a minute only: a burst had spent the rest by then."""
+    both = replace(ASSIGNMENT, fallback=Named(), fallback_version="v2")
+    watched = replace(WATCHED, assignments=(both,))
+    budget = BudgetController(Plan((watched,)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    budget.decide_rates(0, 10.0)
+    budget.settle(JOB, 0, 8.9, 15.0)
+    assert not budget.is_decision_due(0, 25.0)
+    budget.settle(JOB, 0, 0.2, 16.0)
+    assert [budget.is_decision_due(0, 19.9), budget.is_decision_due(0, 20.0)] == [False, True]
+    assert budget.decide_rates(0, 20.0)[0].of("m").fallback
+    assert not budget.is_decision_due(0, 40.0), "it has taken over"
+
+
+def test_without_a_fallback_a_rate_holds_for_its_minute() -> None:
+    budget = purse_of(1, own=1)
+    budget.decide_rates(0, 10.0)
+    budget.settle(JOB, 0, 9.9, 15.0)
+    assert not budget.is_decision_due(0, 25.0)
