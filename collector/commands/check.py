@@ -25,6 +25,7 @@ from collector.config.unused_keys import unused_notes
 from collector.evaluate.references.subject import referenced_fields
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
+from collector.golden.case_notes import case_notes
 from collector.golden.cases import read_cases
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
 from collector.judging.layers import chain_text
@@ -234,9 +235,13 @@ def _budget(budget: BudgetSettings) -> Iterator[str]:
 def _golden(config: Config) -> Iterator[str]:
     golden = config.settings.golden
     if golden is not None:
-        count = len(read_cases(Path(golden.path)))
+        cases = read_cases(Path(golden.path))
+        count = len(cases)
         when = f"every {_time(golden.interval)} and whenever a judge or evaluator changes"
         yield f"golden     {plural(count, 'frozen case')}, evaluated again {when}"
+        used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
+        asking = {name: each.evaluator for name, each in config.evaluators.items() if each.judge and name in used}
+        yield from (f"note       {note}" for note in case_notes(cases, asking))
 
 
 def _matched(monitor: MonitorSettings) -> str:

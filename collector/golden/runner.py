@@ -7,8 +7,10 @@ run under evaluator, version, model and the number of its period, references und
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,14 +24,30 @@ from collector.golden.cases import GoldenCase
 from collector.golden.score_shift import ScoreShift, score_shift
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
+from collector.wording import plural
 from evaluators.evaluation import evaluate
 from evaluators.judges.definition_cache import AnswerStore
-from evaluators.results import Score
+from evaluators.results import Failure, Outcome, Score, Skipped
+
+logger = logging.getLogger(__name__)
 
 CHECK_EVERY = 60.0
 """Seconds between two checks whether a run is due."""
+LONGEST_WAIT = 3600.0
+"""Seconds between two attempts at a run that fails: each asks the judge about every case."""
 CONCURRENCY = 4
 """Cases evaluated at once: few, since traffic has priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """How often a run has failed, and when (s since the epoch) it is tried next."""
+
+    failed: int = 0
+    next_at: float = 0.0
+
+    def after(self, now: float) -> _Attempts:
+        return _Attempts(self.failed + 1, now + min(CHECK_EVERY * 2.0 ** min(self.failed, 10), LONGEST_WAIT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,8 @@ class GoldenRuns:
             name: FailureLog(f"scoring the golden set with {name}")
             for name in (each.assignment.evaluator.name for each in targets)
         }
+        self._attempts: dict[str, _Attempts] = {}
+        self._unscorable: set[str] = set()
         self._shifts: dict[str, ScoreShift] = {}
 
     def significant_shift(self, evaluator: str) -> ScoreShift | None:
@@ -95,40 +115,63 @@ class GoldenRuns:
         """Make the runs that are due."""
         for each in self._targets:
             period = int(self._clock() // self._every)
-            if self._published.get(each.key) != period:
+            attempts = self._attempts.get(each.key)
+            if self._published.get(each.key) != period and (attempts is None or self._clock() >= attempts.next_at):
                 await self._run(each, period)
 
     async def _run(self, target: GoldenTarget, period: int) -> None:
-        """Publish the period's run; make it if no process has. One that cannot be made is retried at the next check."""
+        """Publish the period's run; make it if no process has. One that cannot be made is retried, ever more seldom."""
         key = f"golden.run/{target.key}/{period}"
         text = await self._store.load(key)
         if text is None:
             scores = await self._scores(target)
             if scores is None:
+                self._attempts[target.key] = self._attempts.get(target.key, _Attempts()).after(self._clock())
+                return
+            if not any(each is not None for each in scores.values()):
+                self._published[target.key] = period  # not saved: the file may be mended before the next start
                 return
             record = orjson.dumps({"at": self._clock(), "scores": scores}).decode()
             text = await self._store.save(key, record)
         run: Any = orjson.loads(text)
         await self._publish(target, run["scores"], run["at"])
         self._published[target.key] = period
+        self._attempts.pop(target.key, None)
 
     async def _scores(self, target: GoldenTarget) -> dict[str, float | None] | None:
-        """The score of every case by its id, None for a case without one; None if fewer than half have one."""
+        """The score of every case by its id, None for a case without one; None if more than half of them failed.
+
+        What is skipped would be skipped again: it has no score, and is no reason to ask again for the others.
+        """
         slots = asyncio.Semaphore(CONCURRENCY)
         evaluator = target.assignment.evaluator
 
-        async def score(case: GoldenCase) -> tuple[str, float | None]:
+        async def score(case: GoldenCase) -> tuple[str, Outcome]:
             async with slots:
                 result = await evaluate(evaluator, case.case, target.assignment.judge, now=self._now)
-            return case.case_id, result.outcome.value if isinstance(result.outcome, Score) else None
+            return case.case_id, result.outcome
 
         cases = [case for case in self._cases if case.scope == evaluator.scope]
-        scores = dict(await asyncio.gather(*map(score, cases)))
-        if sum(each is not None for each in scores.values()) * 2 < len(scores):
-            self._scoring[evaluator.name].failed("most cases have no score")
+        outcomes = dict(await asyncio.gather(*map(score, cases)))
+        self._warn_of_skipped(evaluator.name, [each for each in outcomes.values() if isinstance(each, Skipped)])
+        failures = [each for each in outcomes.values() if isinstance(each, Failure)]
+        if len(failures) * 2 > len(outcomes):
+            self._scoring[evaluator.name].failed(
+                f"{len(failures)} of {len(outcomes)} cases have no score: {_listed(each.type for each in failures)}"
+            )
             return None
         self._scoring[evaluator.name].succeeded()
-        return scores
+        return {case: each.value if isinstance(each, Score) else None for case, each in outcomes.items()}
+
+    def _warn_of_skipped(self, evaluator: str, skipped: Sequence[Skipped]) -> None:
+        """Say once which cases can never have a score, and why."""
+        if skipped and evaluator not in self._unscorable:
+            logger.warning(
+                "%s of the golden set cannot be scored with %s (%s): give them what it needs, in the file golden.path, "
+                "and start again",
+                plural(len(skipped), "case"), evaluator, _listed(each.reason for each in skipped),
+            )  # fmt: skip
+            self._unscorable.add(evaluator)
 
     async def _publish(self, target: GoldenTarget, scores: Mapping[str, float | None], at: float) -> None:
         evaluator, version = target.assignment.evaluator.name, target.assignment.version
@@ -157,3 +200,7 @@ class GoldenRuns:
                     stored = await self._store.save(key, repr(score))
                 references[case.case_id] = float(stored)
         return references
+
+
+def _listed(reasons: Iterable[str]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in Counter(reasons).most_common(3))

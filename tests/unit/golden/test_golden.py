@@ -9,6 +9,7 @@ import pytest
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.golden.case_notes import case_notes
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.golden.score_shift import score_shift
@@ -146,3 +147,52 @@ def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, line: bytes, told: 
     path.write_bytes(line)
     with pytest.raises(ConfigError, match=told):
         read_cases(path)
+
+
+def mixed_file(folder: Path, *, answered: int, unanswered: int) -> Path:
+    path = golden_file(folder, answered, helpful=0.8)
+    lacking = [orjson.dumps({"turn_id": f"u{n}", "input": f"And {n}?"}) for n in range(unanswered)]
+    path.write_bytes(path.read_bytes() + b"\n".join(lacking) + b"\n")
+    return path
+
+
+async def test_cases_that_can_never_be_scored_are_named_once_and_cost_nothing_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Most of these were asked about every minute, with a warning that did not say why."""
+    bench = Bench(mixed_file(tmp_path, answered=12, unanswered=20))
+    runs = await bench.look(6)
+    for _ in range(3):
+        bench.time += 60.0
+        await runs.run_due()
+    assert len(bench.judge.questions) == 12
+    assert bench.metric("evalstream_golden_shift") == pytest.approx(-0.2)
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "20 cases of the golden set cannot be scored with helpful (20 missing_field: actual_output): give them what it "
+        "needs, in the file golden.path, and start again"
+    )
+
+
+async def test_a_judge_that_fails_is_named_and_asked_ever_more_seldom(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    bench = Bench(golden_file(tmp_path, helpful=0.8))
+    runs = await bench.look(99)  # not on the scale: no score
+    asked = [len(bench.judge.questions)]
+    for _ in range(10):
+        bench.time += 60.0
+        await runs.run_due()
+        asked.append(len(bench.judge.questions))
+    assert [each // asked[0] for each in asked] == [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    [record] = caplog.records
+    assert "helpful failed (20 of 20 cases have no score: 20 judge_reply_invalid); retrying" in record.getMessage()
+
+
+def test_check_says_what_of_a_set_cannot_be_scored(tmp_path: Path):
+    path = mixed_file(tmp_path, answered=5, unanswered=2)
+    path.write_bytes(path.read_bytes() + orjson.dumps({"turn_id": "x", "input": "a", "scores": {"helpfull": 1}}))
+    helpful = GEval(name="helpful", evaluation_steps=("Look.",), evaluation_params=("input", "actual_output"))
+    assert list(case_notes(read_cases(path), {"helpful": helpful})) == [
+        "golden.path: helpful can score 5 of 8 cases (3 lack actual_output); a shift of its judge is seen with 10 or more",
+        "golden.path: scores names an unknown evaluator 'helpfull'; did you mean 'helpful'?",
+    ]
+    assert list(case_notes(read_cases(golden_file(tmp_path)), {"helpful": helpful})) == []
