@@ -11,7 +11,7 @@ import ipaddress
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -21,6 +21,7 @@ from collector.redact.checksums import iban, iban_length, luhn
 from collector.redact.context import PASSWORD_NAMES, find_by_context, is_prose
 from collector.redact.finding import Detector, Finding
 from collector.redact.folding import fold
+from collector.redact.machine_ids import is_inside_machine_id
 from collector.redact.matcher import ByteMatcher
 from collector.redact.national_ids import find_lettered, find_numbered, may_be_numbered
 from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, bytes_have_no_pii, has_no_pii
@@ -157,10 +158,10 @@ def _find(text: str) -> Iterator[Finding]:
     number, may_be_id = None, may_be_numbered(text)
     for number in _DIGITS.finditer(text):
         if may_be_id:
-            yield from find_numbered(text, max(0, number.start() - 4), number.end() + 8)
+            yield from _apart(find_numbered(text, max(0, number.start() - 4), number.end() + 8), text)
         yield from _numbers(text, max(0, number.start() - 4), number.end() + 2)
     if number and _IBAN_START.search(text):
-        yield from _ibans(text)
+        yield from _apart(_ibans(text), text)
     if ":" in text and _COLONS.search(text):
         yield from _whole(_IPV6, text, "IP", _ipv6)
     if "eyJ" in text:
@@ -169,7 +170,7 @@ def _find(text: str) -> Iterator[Finding]:
         yield from _private_keys(text)
     if _MAY_BE_KEY.occurs_in_text(text):
         yield from _whole(_KEY, text, "KEY")
-    yield from find_lettered(text)
+    yield from _apart(find_lettered(text), text)
     if _DOT.occurs_in_text(text):
         yield from _whole(_SPELT_OUT, text, "EMAIL")
     if "=" in text and ("?" in text or "&" in text):
@@ -289,7 +290,7 @@ def _is_no_mailbox(local: str, text: str, domain: int) -> bool:
 
 
 def _numbers(text: str, start: int, end: int) -> Iterator[Finding]:
-    yield from _cards(text, start, end)
+    yield from _apart(_cards(text, start, end), text)
     yield from _whole(_PHONE, text, "PHONE", _phone, start, end)
     for match in _IPV4.finditer(text, start, end):
         if match[0] not in _LOCAL and not _is_version(text, match.start(), match.end()):
@@ -315,6 +316,11 @@ def _secrets(text: str, lowered: str) -> Iterator[Finding]:
                 yield Finding(match.start(1), match.end(1), "SECRET")
                 end = max(end, match.end(1) - _LONGEST_WORD)  # what lies inside is found already
             start = lowered.find(word, end)
+
+
+def _apart(findings: Iterable[Finding], text: str) -> Iterator[Finding]:
+    """Those that are no part of an id of a machine: check digits of some are right by chance."""
+    return (each for each in findings if not is_inside_machine_id(text, each.start, each.end))
 
 
 def _cards(text: str, start: int, end: int) -> Iterator[Finding]:
