@@ -64,6 +64,11 @@ def check(values: dict[str, Any], source: str) -> Config:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise _error(source, error_sentences(error, Settings)) from None
+    if settings.plugins is not None:
+        try:
+            plugins.open_folder(Path(source).parent / settings.plugins)
+        except ConfigError as error:
+            raise _error(source, [str(error)]) from error
     mistakes: list[str] = []
     evaluators = {
         name: configured
@@ -138,7 +143,7 @@ def _monitor_mistakes(
         if use.name not in settings.evaluators:
             yield f"monitors.{name}.evaluators: {unknown('evaluator', use.name, known)}"
     names = [use.name for use in monitor.uses]
-    for each in sorted({each for each in names if names.count(each) > 1}):
+    for each in sorted({use.name for use in monitor.uses if monitor.uses.count(use) > 1}):
         yield f"monitors.{name}.evaluators: {each} is listed twice; keep one of them"
     for key, named in (("targets", monitor.alerts.targets), ("objectives", monitor.alerts.objectives)):
         for each in named:

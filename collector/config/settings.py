@@ -559,6 +559,12 @@ class Settings(Section):
         description="false: scores only. No explanations and no values of dead letters are stored, and texts are "
         "deleted once judged.",
     )
+    plugins: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A folder with Python files: evaluators, dialects, exporters, judges and redactors of your own. "
+        "Relative to this file.",
+    )
     canary: CanarySettings = CanarySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
 

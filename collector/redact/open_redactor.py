@@ -21,7 +21,8 @@ class TextRedactSettings(BaseModel):
 
     enabled: bool = Field(default=True, description="Whether texts are redacted at all.")
     detectors: tuple[str, ...] = Field(
-        default=("patterns",), description="Plug-ins of the group evalstream.redactors; `patterns` is built in."
+        default=("patterns",),
+        description="Plug-ins of the group evalstream.redactors, or module:function; `patterns` is built in.",
     )
     patterns: dict[str, str] = Field(
         default_factory=dict[str, str],
@@ -87,7 +88,7 @@ def open_redactor(settings: TextRedactSettings, count: Count, fail: Fail) -> Red
     for kind in settings.patterns:
         if not (kind.isascii() and kind.isidentifier() and kind.isupper()):
             raise ConfigError(f"redact.patterns.{kind}: write the kind in capitals, digits and _, like EMPLOYEE_ID")
-    detectors: list[Detector] = [plugins.load(plugins.REDACTORS, name)() for name in settings.detectors]
+    detectors: list[Detector] = [plugins.redactor(name)() for name in settings.detectors]
     if settings.patterns:
         detectors.append(configured(settings.patterns))
     key = settings.key.get_secret_value().encode() if settings.key else b"evalstream"

@@ -1,4 +1,4 @@
-"""Plug-ins by group and name: evaluators, dialects, exporters and redactors, built in and installed."""
+"""Plug-ins by group and name: evaluators, dialects, exporters and redactors; what has no name as `module:Name`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from collector.errors import ConfigError
+from collector.plugins.folder import folders
 from collector.wording import unknown
 from evaluators.evaluator import Evaluator
 
@@ -20,6 +21,7 @@ REDACTORS = "evalstream.redactors"
 CONVERSATIONAL = "conversational_"
 """Begins the name of a kind that does for conversations what another one does for turns."""
 
+_OURS = ("collector", "evaluators")
 _THINGS = {EVALUATORS: "evaluator kind", DIALECTS: "dialect", EXPORTERS: "exporter", REDACTORS: "redactor"}
 
 
@@ -78,19 +80,37 @@ def judge_class(reference: str) -> Any:
     return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
+def redactor(name: str) -> Any:
+    """The factory of a redactor: the name of an entry point, or `module:function`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    return _import(name) if ":" in name else load(REDACTORS, name)
+
+
 def _of(group: str) -> EntryPoints:
-    return _installed(group, tuple(sys.path))
+    return _installed(group, tuple(sys.path), tuple(each.package for each in folders()))
 
 
 @lru_cache(maxsize=8)
-def _installed(group: str, _path: tuple[str, ...]) -> EntryPoints:
-    """A group's entry points on this path. Finding them reads a file of each package there is: once is enough."""
+def _installed(group: str, _path: tuple[str, ...], _folders: tuple[str, ...]) -> EntryPoints:
+    """A group's entry points on this path and in these folders.
+
+    Finding them reads a file of each package there is: once is enough.
+    """
     return entry_points(group=group)
 
 
 def _import(reference: str) -> Any:
     module, _, name = reference.partition(":")
+    full_name = next((own for folder in folders() if (own := folder.module(module))), module)
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(full_name), name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{reference!r} cannot be imported ({error}); write module:Class") from error
+        remedy = "write module:Class, of a file in the folder `plugins` or of an installed package"
+        if module.partition(".")[0] in _OURS:
+            remedy = (
+                f"{module.partition('.')[0]} is a package of evalstream's own; name the folder of yours as `plugins`"
+            )
+        raise ConfigError(f"{reference!r} cannot be imported ({error}); {remedy}") from error

@@ -1,0 +1,42 @@
+"""The command `evalstream`, as it is installed: it runs our own packages, whatever else has their names.
+
+The wheel has this file as the module `evalstream_launcher`, beside `collector` and `evaluators`. Somebody's folder of
+such a name, on PYTHONPATH, would else be imported in their place.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+
+_PACKAGES = {"evaluators": "evaluator.py", "collector": "cli.py"}
+"""Our packages, each with a file that shows it to be ours."""
+
+
+def main() -> None:
+    """Run a command."""
+    _import_ours(_root(sys.path))
+    from collector.cli import main
+
+    main()
+
+
+def _root(path: list[str]) -> str | None:
+    """The folder with our packages: where this file is installed, or what stands behind that on the path."""
+    here = str(Path(__file__).parent)
+    candidates = [here, *path[path.index(here) + 1 :]] if here in path else [here, *path]
+    for each in candidates:
+        if all((Path(each) / package / file).is_file() for package, file in _PACKAGES.items()):
+            return each
+    return None
+
+
+def _import_ours(root: str | None) -> None:
+    for name in _PACKAGES if root is not None else ():
+        spec = PathFinder.find_spec(name, [root])
+        if spec is not None and spec.loader is not None and name not in sys.modules:
+            module = module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)

@@ -1,0 +1,155 @@
+"""A folder with plug-ins, named by a configuration: Python files without a package, an installation or a search path.
+
+The files become modules of a package that has a name of its own, so `evaluators.py` in it is neither taken for our
+package nor hides it. To `importlib.metadata` they are the entry points of one more distribution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from importlib.abc import MetaPathFinder
+from importlib.metadata import Distribution, DistributionFinder, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from collector.errors import ConfigError
+from evaluators.evaluator import Evaluator
+
+_GROUPS = {"evaluators": "evaluator kind", "dialects": "dialect", "exporters": "exporter"}
+_DIALECT = ("name", "rank", "read", "evidence", "coverage")
+_EXPORTER = ("Settings", "open", "export")
+
+
+class PluginFolder(MetaPathFinder):
+    """An opened folder. `package` is the name of the package that its files are modules of."""
+
+    def __init__(self, path: Path, package: str) -> None:
+        self.path = path
+        self.package = package
+        self._entry_points = ""
+
+    def add(self, points: Iterable[tuple[str, str, str]]) -> None:
+        """Add plug-ins: group, name, `module:Name`."""
+        by_group: dict[str, list[str]] = {}
+        for group, name, reference in points:
+            by_group.setdefault(group, []).append(f"{name} = {reference}")
+        self._entry_points = "\n".join(
+            line for group, lines in by_group.items() for line in (f"[evalstream.{group}]", *lines)
+        )
+
+    def find_spec(self, *_: Any, **__: Any) -> None:
+        """Nothing: modules are found as those of the package."""
+
+    def find_distributions(self, context: DistributionFinder.Context) -> Iterator[Distribution]:
+        """The distribution with the folder's entry points."""
+        if context.name is None:
+            yield _FolderDistribution(self.package, self._entry_points)
+
+    def module(self, name: str) -> str | None:
+        """The full name of the module that a file of this name is; None if there is no such file."""
+        top = name.partition(".")[0]
+        exists = (self.path / f"{top}.py").is_file() or (self.path / top).is_dir()
+        return f"{self.package}.{name}" if exists else None
+
+
+class _FolderDistribution(Distribution):
+    def __init__(self, name: str, points: str) -> None:
+        self._files = {"entry_points.txt": points, "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n"}
+
+    def read_text(self, filename: str) -> str | None:
+        return self._files.get(filename)
+
+    def locate_file(self, path: Any) -> Any:
+        return Path(path)
+
+
+def folders() -> list[PluginFolder]:
+    """The folders that were opened in this process."""
+    return [each for each in sys.meta_path if isinstance(each, PluginFolder)]
+
+
+def open_folder(path: Path) -> PluginFolder:
+    """Load the plug-ins of a folder, once. They are available from now on by their names.
+
+    Evaluators are named by their `kind`, dialects by their `name`, an exporter by its file. Files whose names begin
+    with `_` are left to the others to import.
+
+    Raises:
+        ConfigError: it is no folder, a file in it cannot be loaded, or a name is taken.
+    """
+    resolved = path.resolve()
+    package = f"evalstream_plugins_{hashlib.sha256(str(resolved).encode()).hexdigest()[:8]}"
+    for folder in folders():
+        if folder.package == package:
+            return folder
+    if not resolved.is_dir():
+        raise ConfigError(f"plugins: {path}: no such folder; name the one that your plug-ins are in")
+    module = ModuleType(package)
+    module.__path__ = [str(resolved)]
+    sys.modules[package] = module
+    folder = PluginFolder(resolved, package)
+    try:
+        folder.add(_points(folder))
+    except BaseException:
+        for name in [each for each in sys.modules if each == package or each.startswith(f"{package}.")]:
+            del sys.modules[name]
+        raise
+    sys.meta_path.append(folder)
+    return folder
+
+
+def _points(folder: PluginFolder) -> list[tuple[str, str, str]]:
+    """Group, name and reference of every plug-in, each from the first file that has it."""
+    points: dict[tuple[str, str], str] = {}
+    for name in sorted(_modules(folder.path)):
+        for group, plugin, attribute in _plugins_of(_imported(folder, name), name):
+            reference = f"{folder.package}.{name}:{attribute}"
+            where = f"plugins: {folder.path.name}/{name}.py: the {_GROUPS[group]} {plugin!r}"
+            if plugin in {point.name for point in entry_points(group=f"evalstream.{group}")}:
+                raise ConfigError(f"{where} exists already; choose another name")
+            if points.setdefault((group, plugin), reference) != reference:
+                raise ConfigError(f"{where} is in another file or class, too; choose another name")
+    return [(group, plugin, reference) for (group, plugin), reference in points.items()]
+
+
+def _modules(path: Path) -> Iterator[str]:
+    for each in path.iterdir():
+        is_package = (each / "__init__.py").is_file()
+        name = each.name if is_package else each.stem
+        if (is_package or each.suffix == ".py") and not name.startswith("_"):
+            yield name
+
+
+def _imported(folder: PluginFolder, name: str) -> ModuleType:
+    if not name.isidentifier():
+        raise ConfigError(f"plugins: {folder.path.name}/{name}.py: is no name of a module; use letters, digits and _")
+    try:
+        return importlib.import_module(f"{folder.package}.{name}")
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder.path)]
+        line = f", line {own[-1].lineno}" if own else ""
+        where = f"plugins: {folder.path.name}/{name}.py"
+        raise ConfigError(f"{where}: cannot be loaded{line} ({type(error).__name__}: {error})") from error
+
+
+def _plugins_of(module: ModuleType, name: str) -> Iterator[tuple[str, str, str]]:
+    """Group, name and attribute of each plug-in that is made in a module, not imported into it."""
+    for attribute, value in vars(module).items():
+        if attribute.startswith("_"):
+            continue
+        if isinstance(value, type):
+            if value.__module__ != module.__name__:
+                continue
+            kind = vars(value).get("kind")
+            if issubclass(value, Evaluator) and isinstance(kind, str):
+                yield "evaluators", kind, attribute
+            elif all(hasattr(value, each) for each in _EXPORTER):
+                yield "exporters", name, attribute
+        elif all(hasattr(value, each) for each in _DIALECT):
+            yield "dialects", value.name, attribute

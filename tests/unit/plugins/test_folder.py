@@ -1,0 +1,165 @@
+"""Plug-ins in a folder that a configuration names: found, named, kept apart from everybody else's modules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector import plugins
+from collector.config.loading import check
+from collector.dialects.registry import Dialects
+from collector.errors import ConfigError
+from collector.plugins.folder import PluginFolder
+
+EVALUATOR = '''
+from typing import ClassVar
+from evaluators import Evaluator, Judge, Score, Turn
+from ._lengths import LIMIT
+
+class Brevity(Evaluator[Turn]):
+    """1 while the answer is short."""
+
+    kind: ClassVar[str] = "brevity"
+    needs_judge: ClassVar[bool] = False
+    limit: int = LIMIT
+
+    @property
+    def requires(self) -> frozenset[str]:
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        return Score(value=float(len(case.actual_output or "") <= self.limit))
+'''
+DIALECT = """
+from collector.dialects.dialect import Coverage, Dialect
+
+ACME = Dialect(name="acme", rank=500, read=lambda span, records: None, evidence=("acme.*",), coverage=Coverage(libraries="x"))
+"""
+EXPORTER = """
+from collector.export.exporter import ExporterSettings
+
+class Settings(ExporterSettings):
+    url: str
+
+class Webhook:
+    Settings = Settings
+
+    @classmethod
+    def open(cls, settings, context): ...
+
+    async def export(self, batch): ...
+"""
+REDACTOR = """
+import re
+from collector.redact.finding import Finding
+
+def employees():
+    return lambda text: [Finding(each.start(), each.end(), "EMPLOYEE") for each in re.finditer("EMP[0-9]+", text)]
+"""
+JUDGE = """
+class Mine:
+    def __init__(self, model): self.model = model
+    async def ask(self, prompt, reply, *, logprobs=False, samples=1): raise NotImplementedError
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder of every kind of plug-in, with files that are called like packages of ours; forgotten at the end."""
+    path = tmp_path / "mine"
+    path.mkdir()
+    files = {
+        "brevity.py": EVALUATOR, "_lengths.py": "LIMIT = 5", "evaluators.py": "NOTHING = 1", "collector.py": DIALECT,
+        "webhook.py": EXPORTER, "people.py": REDACTOR, "judge.py": JUDGE,
+    }  # fmt: skip
+    for name, text in files.items():
+        (path / name).write_text(text)
+    yield path
+    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, PluginFolder)]
+    for name in [each for each in sys.modules if each.startswith("evalstream_plugins_")]:
+        del sys.modules[name]
+
+
+def configuration(**changes: Any) -> dict[str, Any]:
+    return {
+        "plugins": "mine",
+        "evaluators": {"brief": {"kind": "brevity"}},
+        "monitors": {"all": {"evaluators": ["brief"]}},
+        **changes,
+    }
+
+
+def mistake(source: str, **changes: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        check(configuration(**changes), source)
+    return str(raised.value)
+
+
+def test_every_kind_of_plugin_is_found_by_its_name(folder: Path) -> None:
+    import evaluators
+
+    source = str(folder.parent / "my.yaml")
+    changes = {
+        "judges": {"main": {"kind": "judge:Mine", "model": "m"}},
+        "redact": {"detectors": ["patterns", "people:employees"]},
+        "export": {"webhook": {"url": "http://x"}, "prometheus": {}},
+        "evaluators": {"brief": {"kind": "brevity"}, "named": {"kind": "brevity:Brevity", "limit": 7}},
+    }
+    config = check(configuration(**changes), source)
+    assert config.evaluators["brief"].evaluator.model_dump() == {"name": "brief", "threshold": None, "limit": 5}
+    assert config.evaluators["named"].evaluator.kind == "brevity"
+    assert config.exporters["webhook"].model_dump() == {"url": "http://x"}
+    assert "acme" in {each.name for each in Dialects.installed().all}
+    assert next(iter(plugins.redactor("people:employees")()("ask EMP12"))).kind == "EMPLOYEE"
+    assert sys.modules["evaluators"] is evaluators, "a file of this name is not taken for ours"
+    assert check(configuration(), source).evaluators["brief"], "opened once, used again"
+    assert "unknown key; did you mean 'url'?" in mistake(source, **changes | {"export": {"webhook": {"ulr": "x"}}})
+
+
+def test_the_folder_is_beside_the_file_wherever_the_command_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    check(configuration(), str(folder.parent / "my.yaml"))
+    check(configuration(plugins=str(folder)), "my.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("broken.py", "x = 1\nraise ValueError('no')", "mine/broken.py: cannot be loaded, line 2 (ValueError: no)"),
+        ("broken.py", "def x(:", "mine/broken.py: cannot be loaded (SyntaxError: invalid syntax"),
+        ("again.py", EVALUATOR, "the evaluator kind 'brevity' is in another file or class, too; choose another name"),
+        (
+            "mine.py",
+            EVALUATOR.replace('"brevity"', '"g_eval"'),
+            "mine/mine.py: the evaluator kind 'g_eval' exists already; choose another name",
+        ),
+        ("otlp.py", EXPORTER, "mine/otlp.py: the exporter 'otlp' exists already; choose another name"),
+        ("my-own.py", "", "mine/my-own.py: is no name of a module; use letters, digits and _"),
+    ],
+    ids=["raises", "syntax", "twice", "ours", "our exporter", "name"],
+)
+def test_what_is_wrong_in_a_folder(folder: Path, name: str, text: str, complaint: str) -> None:
+    (folder / name).write_text(text)
+    source = str(folder.parent / "my.yaml")
+    assert mistake(source).startswith(f"{source}: plugins: mine/")
+    assert complaint in mistake(source), "also the second time"
+    (folder / name).unlink()
+    check(configuration(), source)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    source = str(tmp_path / "my.yaml")
+    assert mistake(source).endswith("mine: no such folder; name the one that your plug-ins are in")
+
+
+def test_a_module_that_has_the_name_of_our_package_says_where_to_put_it(folder: Path) -> None:
+    line = mistake(str(folder.parent / "my.yaml"), plugins=None, evaluators={"x": {"kind": "evaluators.mine:Mine"}})
+    assert "evaluators is a package of evalstream's own; name the folder of yours as `plugins`" in line
