@@ -773,11 +773,15 @@ def _ask(question: str) -> str:
 
 
 @app.command()
-def schema() -> None:
-    """Print JSON Schemas of the configuration and records."""
-    from collector.commands.schema import schemas
+def schema(
+    name: Annotated[
+        str, typer.Argument(help="configuration, turn, conversation, evaluation or label.")
+    ] = "configuration",
+) -> None:
+    """Print the JSON Schema of the configuration or of a record."""
+    from collector.commands.schema import schema_text
 
-    sys.stdout.write(schemas())
+    sys.stdout.write(schema_text(name))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ def _root(path: list[str]) -> str | None:
 
 
 def _import_ours(root: str | None) -> None:
-    for name in _PACKAGES if root is not None else ():
+    if root is None:
+        return
+    for name in _PACKAGES:
         spec = PathFinder.find_spec(name, [root])
         if spec is not None and spec.loader is not None and name not in sys.modules:
             module = module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Writes the generated pages and tables of deploy/docs: `python -m deploy.reference`."""
+"""Writes the generated pages and tables of deploy/docs, and the chart's schema: `python -m deploy.reference`."""
 
 # ruff: noqa: INP001 - scripts beside the pages that they write
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collector.dialects import catalogue as dialects
 from collector.telemetry import series
-from deploy import commands_page, configuration_page, rates
+from deploy import chart_schema, commands_page, configuration_page, rates
 from evaluators import catalogue as evaluators
 
 DOCS = Path(__file__).with_name("docs")
@@ -23,6 +23,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "configuration.md": configuration_page.document(),
         DOCS / "commands.md": commands_page.document(),
+        chart_schema.PATH: chart_schema.document(),
         **{DOCS / f"{name}.md": _spliced(name, {name: table}) for name, table in tables.items()},
         DOCS / "security.md": _spliced(
             "security", {"redaction": rates.redaction_table(), "injection": rates.injection_table()}

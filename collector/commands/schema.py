@@ -2,36 +2,102 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import orjson
 
 from collector import plugins
 from collector.config.settings import Settings
+from collector.errors import ConfigError
 from collector.records.json import json_schemas
+from collector.wording import unknown
+
+CONFIGURATION = "configuration"
+DRAFT = "http://json-schema.org/draft-07/schema#"
+"""The one that editors and helm know alike."""
+_BY_REFERENCE = r"^[\w.]+:\w+$"
+_ENVIRONMENT = r"\$\{env:"
+"""A value that `${env:NAME}` is a part of: what it becomes is not known here."""
+_NUMBER = r"^-?[0-9.]+$"
+"""A number as text, which is read as one: `helm --set` makes texts of fractions."""
 
 
-def schemas() -> str:
-    """One JSON object: `configuration` and the records by name."""
-    document = {"configuration": configuration_schema(), **json_schemas()}
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+def schema_text(name: str = CONFIGURATION) -> str:
+    """A schema as JSON: of the configuration, or of a record: turn, conversation, evaluation, label.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    records = json_schemas()
+    if name != CONFIGURATION and name not in records:
+        raise ConfigError(unknown("schema", name, [CONFIGURATION, *records]))
+    schema = configuration_schema() if name == CONFIGURATION else records[name]
+    return orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 def configuration_schema() -> dict[str, Any]:
-    """The schema of the configuration file, with the keys of every evaluator and exporter that is installed."""
+    """The schema of the configuration file, with the keys of every evaluator and exporter that is installed.
+
+    Names that are not installed are allowed where the file names a folder of `plugins`.
+    """
     schema = Settings.model_json_schema()
+    kinds = plugins.names(plugins.EVALUATORS)
+    exporters = plugins.names(plugins.EXPORTERS)
     schema["properties"]["evaluators"]["additionalProperties"] = {
-        "oneOf": [*map(_evaluator, _kinds()), *filter(None, map(_by_scope, _kinds()))]
+        "type": "object",
+        "required": ["kind"],
+        "properties": {
+            "kind": {"description": "How to score.", "anyOf": [{"enum": kinds}, {"type": "string"}]},
+        },
+        "allOf": [_if_kind(kind) for kind in kinds],
     }
-    exporters = {name: plugins.load(plugins.EXPORTERS, name) for name in plugins.names(plugins.EXPORTERS)}
     schema["properties"]["export"]["properties"] = {
-        name: _inlined(exporter.Settings.model_json_schema()) for name, exporter in exporters.items()
+        name: _inlined(plugins.load(plugins.EXPORTERS, name).Settings.model_json_schema()) for name in exporters
     }
-    return schema
+    known_kind = {"anyOf": [{"enum": kinds}, {"type": "string", "pattern": _BY_REFERENCE}]}
+    installed_alone = {
+        "properties": {
+            "evaluators": {"additionalProperties": {"properties": {"kind": known_kind}}},
+            "export": {"propertyNames": {"enum": exporters}},
+        }
+    }
+    return {
+        "$schema": DRAFT,
+        **cast("dict[str, Any]", _or_environment(schema)),
+        "title": "evalstream.yaml",
+        "if": {"not": {"required": ["plugins"]}},
+        "then": installed_alone,
+    }
 
 
-def _kinds() -> list[str]:
-    return plugins.names(plugins.EVALUATORS)
+def _if_kind(kind: str) -> dict[str, Any]:
+    """The keys of a kind; of two kinds with one name, those of its scope."""
+    keys, of_conversations = _evaluator(kind), f"{plugins.CONVERSATIONAL}{kind}"
+    if of_conversations in plugins.names(plugins.EVALUATORS):
+        named = _evaluator(of_conversations)
+        named = named | {"properties": {**named["properties"], "kind": {"const": kind}}}
+        is_of_them = {"properties": {"scope": {"const": "conversation"}}, "required": ["scope"]}
+        keys = {"if": is_of_them, "then": named, "else": keys}
+    return {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": keys}
+
+
+def _or_environment(value: Any) -> Any:
+    """The schema, with `${env:NAME}` allowed where it asks for more than any text."""
+    if isinstance(value, list):
+        return [_or_environment(each) for each in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    node = {name: _or_environment(each) for name, each in cast("Mapping[str, Any]", value).items()}
+    if "prefixItems" in node:  # as the draft calls it
+        node["items"] = node.pop("prefixItems")
+    is_number = node.get("type") in ("integer", "number", "boolean")
+    is_narrow_text = node.get("type") == "string" and not {"pattern", "enum", "format"}.isdisjoint(node)
+    if not (is_number or is_narrow_text):
+        return node
+    outside = {name: node.pop(name) for name in ("title", "description", "default") if name in node}
+    as_text = f"{_ENVIRONMENT}|{_NUMBER}" if node.get("type") in ("integer", "number") else _ENVIRONMENT
+    return {"anyOf": [node, {"type": "string", "pattern": as_text}], **outside}
 
 
 def _evaluator(kind: str) -> dict[str, Any]:
@@ -43,16 +109,6 @@ def _evaluator(kind: str) -> dict[str, Any]:
         properties["judge"] = {"type": "string", "description": "The name of one of `judges` or `juries`."}
     required = ["kind", *(name for name in schema.get("required", []) if name != "name")]
     return schema | {"properties": properties, "required": required}
-
-
-def _by_scope(kind: str) -> dict[str, Any] | None:
-    """A kind of conversations under the name of the one of turns, where there is one."""
-    of_turns = kind.removeprefix(plugins.CONVERSATIONAL)
-    if of_turns == kind or of_turns not in _kinds():
-        return None
-    schema = _evaluator(kind)
-    properties = {**schema["properties"], "kind": {"const": of_turns}}
-    return schema | {"properties": properties, "required": [*schema["required"], "scope"]}
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:

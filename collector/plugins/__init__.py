@@ -2,6 +2,7 @@
 
 from collector.plugins.folder import open_folder
 from collector.plugins.registry import (
+    CONVERSATIONAL,
     DIALECTS,
     EVALUATORS,
     EXPORTERS,
@@ -14,6 +15,7 @@ from collector.plugins.registry import (
 )
 
 __all__ = [
+    "CONVERSATIONAL",
     "DIALECTS",
     "EVALUATORS",
     "EXPORTERS",

@@ -144,12 +144,11 @@ def _plugins_of(module: ModuleType, name: str) -> Iterator[tuple[str, str, str]]
         if attribute.startswith("_"):
             continue
         if isinstance(value, type):
-            if value.__module__ != module.__name__:
-                continue
-            kind = vars(value).get("kind")
-            if issubclass(value, Evaluator) and isinstance(kind, str):
+            made_here = value.__module__ == module.__name__
+            kind: Any = getattr(value, "kind", None)  # pyright: ignore[reportUnknownArgumentType]
+            if made_here and issubclass(value, Evaluator) and isinstance(kind, str):
                 yield "evaluators", kind, attribute
-            elif all(hasattr(value, each) for each in _EXPORTER):
+            elif made_here and all(hasattr(value, each) for each in _EXPORTER):  # pyright: ignore[reportUnknownArgumentType]
                 yield "exporters", name, attribute
         elif all(hasattr(value, each) for each in _DIALECT):
             yield "dialects", value.name, attribute

@@ -215,11 +215,37 @@ def test_keda_scales_what_is_there(everything: tuple[str, ...]):
         "service.otlpPort=0",
         "stages.watch.replicas=2",
         "replicaCount=3",
+        "config.monitor.everything.sample=0.1",
+        "config.monitors.everything.sampel=0.1",
+        "config.judges.main.base_ulr=http://x",
+        "config.evaluators.helpful.criterai=x",
+        "config.evaluators.helpful.kind=g_evla",
+        "config.export.promehteus.port=1",
+        "config.log.kafka.security.pasword=x",
+        "config.page.prot=1",
     ],
 )
 def test_the_schema_refuses(wrong: str):
     with pytest.raises(AssertionError, match="values don't meet the specifications of the schema"):
         _rendered("--set", wrong)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "config.page.port=${env:PORT}",
+        "config.judges.main.base_url=${env:URL}",
+        "config.monitors.everything.idle_timeout=15m",
+        "config.plugins=/plugins,config.evaluators.helpful.kind=mine",
+        "config.evaluators.own.kind=package.module:Class",
+    ],
+)
+def test_the_schema_takes_what_check_takes(right: str):
+    if "plugins" in right:
+        kind = {"criteria": None, "evaluation_params": None, "kind": "mine"}
+        _rendered("--set", "config.plugins=/plugins", "--set-json", f"config.evaluators.helpful={json.dumps(kind)}")
+        return
+    _rendered("--set", right)
 
 
 def test_every_value_is_explained_or_plain():

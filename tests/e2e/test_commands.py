@@ -123,11 +123,13 @@ def test_two_processes_on_one_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_schema_is_json_and_knows_every_record_and_evaluator(tmp_path: Path) -> None:
-    done = evalstream("schema", folder=tmp_path)
-    document = json.loads(done.stdout)
-    assert set(document) == {"configuration", "turn", "conversation", "evaluation", "label"}
-    kinds = document["configuration"]["properties"]["evaluators"]["additionalProperties"]["oneOf"]
-    assert {"g_eval", "exact_match"} <= {each["properties"]["kind"]["const"] for each in kinds}
+    document = json.loads(evalstream("schema", folder=tmp_path).stdout)
+    evaluators = document["properties"]["evaluators"]["additionalProperties"]
+    assert {"g_eval", "exact_match"} <= set(evaluators["properties"]["kind"]["anyOf"][0]["enum"])
+    for name in ("turn", "conversation", "evaluation", "label"):
+        assert json.loads(evalstream("schema", name, folder=tmp_path).stdout)["properties"], name
+    done = evalstream("schema", "turns", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "evalstream: unknown schema 'turns'; did you mean 'turn'?\n")
 
 
 def test_the_readmes_configuration_is_right(tmp_path: Path) -> None:
