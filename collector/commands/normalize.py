@@ -21,6 +21,7 @@ from collector.records.json import turn_to_json
 from collector.records.ready_made import is_readymade, turns_in
 from collector.service.assembly_builder import build_assembler, link_turns
 from evaluators.cases import Turn
+from evaluators.exact_json import parse_exactly
 
 STDIN = Path("-")
 """The path that means standard input."""
@@ -206,7 +207,7 @@ def _parse_json(data: bytes, path: Path, *, is_named: bool) -> Iterator[Turn | t
 def _load_documents(data: bytes) -> list[tuple[int, bytes, object]]:
     """The documents with their texts and line numbers, counted from 1; a file that is one document has line 0."""
     try:
-        return [(0, data, orjson.loads(data))]
+        return [(0, data, parse_exactly(data))]
     except ValueError:
         lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
         return [(number, line, _load_line(line, number)) for number, line in lines]
@@ -214,7 +215,7 @@ def _load_documents(data: bytes) -> list[tuple[int, bytes, object]]:
 
 def _load_line(line: bytes, number: int) -> object:
     try:
-        return orjson.loads(line)
+        return parse_exactly(line)
     except ValueError:
         raise BadInput(f"line {number} is not JSON; write one JSON object a line, or remove it") from None
 

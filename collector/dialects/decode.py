@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from evaluators.cases import Json
+from evaluators.exact_json import parse_exactly
 
 MAX_NESTING = 100
 """Deepest document that is decoded; a deeper one stays text."""
@@ -42,7 +43,7 @@ def parse_document(text: str) -> Document | None:
     if text.count("[") + text.count("{") > MAX_NESTING and _measure_nesting(text) > MAX_NESTING:
         return None
     try:
-        return Document(orjson.loads(text))
+        return Document(parse_exactly(text))
     except ValueError:
         return _parse_leniently(text)
 
@@ -61,7 +62,7 @@ def decode_json(value: Json) -> Json:
     if not isinstance(value, str):
         return value
     try:
-        result = orjson.loads(value)
+        result = parse_exactly(value)
     except ValueError:
         return decode(value)
     if isinstance(result, (dict, list)) and _measure_nesting(value) > MAX_NESTING:

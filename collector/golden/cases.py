@@ -13,6 +13,7 @@ import orjson
 from collector.errors import BadInput, ConfigError
 from collector.records.json import record_of
 from evaluators.cases import Conversation, Scope, Turn
+from evaluators.exact_json import parse_exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def read_cases(path: Path) -> tuple[GoldenCase, ...]:
 
 def _case(line: bytes, where: str) -> GoldenCase:
     try:
-        values: Any = orjson.loads(line)
+        values: Any = parse_exactly(line)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"golden.path: {where}: is not JSON; write one object a line") from error
     if not isinstance(values, dict):

@@ -18,8 +18,6 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, cast
 
-import orjson
-
 from collector.dialects.call import ChatMessage
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.errors import BadInput
@@ -28,6 +26,7 @@ from collector.records.json import record_of
 from collector.records.whole_conversation import with_conversation_fields
 from collector.wording import suggestion
 from evaluators.cases import Conversation, Json, Message, ToolCall, Turn
+from evaluators.exact_json import parse_exactly
 
 Incoming: TypeAlias = Signal | Literal["turns", "references"]
 """What comes in: a signal of OTLP, ready-made turns, or references."""
@@ -62,7 +61,7 @@ def documents_in(data: bytes | str) -> list[object]:
         BadInput: it is no JSON.
     """
     try:
-        return _each(orjson.loads(data))
+        return _each(parse_exactly(data))
     except ValueError:
         lines = [line for line in data.splitlines() if line.strip()]
     if len(lines) < 2:
@@ -72,7 +71,7 @@ def documents_in(data: bytes | str) -> list[object]:
 
 def _line(line: bytes | str, number: int) -> object:
     try:
-        return orjson.loads(line)
+        return parse_exactly(line)
     except ValueError:
         raise BadInput(f"neither JSON nor JSON lines: line {number} is not JSON") from None
 

@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 from collector.redact.finding import Detector, Finding, PrefilteringDetector, merge
 from collector.redact.patterns import names_secret
 from evaluators.cases import Json
+from evaluators.exact_json import parse_exactly
 
 _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
 _SPACING = re.compile(r"[\s\-\u200b-\u2013]+")
@@ -108,7 +109,7 @@ class Redactor:
     def _json(self, text: str, nested: int) -> str | None:
         """A text that is JSON, redacted inside its strings, so that escapes hide nothing; None if it is not JSON."""
         try:
-            value = orjson.loads(text)
+            value = parse_exactly(text)
         except ValueError:
             return None
         redacted = self._value(value, _DEEPEST, nested - 1)
