@@ -182,7 +182,18 @@ def check(
         print(plan_json(checked, counts_of(checked)), end="")
         return
     for line in (*report(checked), *kafka_lines(checked), *traffic(checked), *retention_lines(checked)):
-        print(line)
+        print(fitting(line))
+
+
+def fitting(line: str) -> str:
+    """A line of the plan, within the terminal's width; as it is where the output goes elsewhere."""
+    if not sys.stdout.isatty():
+        return line
+    import shutil
+    import textwrap
+
+    width = max(60, shutil.get_terminal_size().columns)
+    return textwrap.fill(line, width, subsequent_indent=" " * 13, break_long_words=False, break_on_hyphens=False)
 
 
 @app.command()

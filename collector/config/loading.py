@@ -204,6 +204,16 @@ def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping
     ]
 
 
+def _name_mistakes(settings: Settings) -> Iterator[str]:
+    """Names that have another meaning: "" is the budget of all, `none` labels evaluations without a judge."""
+    for section in ("judges", "juries", "monitors"):
+        if "" in getattr(settings, section):
+            yield f"{section}: a name is empty; write one"
+    for section in ("judges", "juries"):
+        if "none" in getattr(settings, section):
+            yield f"{section}.none: metrics call evaluations without a judge so; choose another name"
+
+
 def _jury_mistakes(settings: Settings) -> Iterator[str]:
     known = sorted(settings.judges)
     for name, jury in settings.juries.items():
@@ -287,6 +297,7 @@ def _whole_mistakes(settings: Settings) -> list[str]:
         mistakes.append(f"log.kafka: is not used, as log.kind is {settings.log.kind}; write kind: kafka, or remove it")
     if settings.receive.otlp_grpc is not None and find_spec("grpc") is None:
         mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
+    mistakes += _name_mistakes(settings)
     mistakes += _jury_mistakes(settings)
     mistakes += _note_mistakes(settings)
     mistakes += _source_mistakes(settings)

@@ -666,7 +666,7 @@ DEAD_LETTERS = Series(
 DROPS = Series(
     "evalstream_drops_total",
     "counter",
-    "Data lost or left out, by stage and reason; every loss is here.",
+    "Data lost or left out, by stage and reason; what one is depends on the reason.",
     ("stage", "reason"),
 )
 LABEL_OVERFLOW = Series(

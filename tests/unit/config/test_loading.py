@@ -87,6 +87,13 @@ def test_names_that_do_not_exist() -> None:
     assert line == "my.yaml: export.promehteus: unknown exporter 'promehteus'; did you mean 'prometheus'?"
 
 
+def test_names_that_metrics_or_budgets_use_otherwise() -> None:
+    assert "my.yaml: judges.none: metrics call evaluations without a judge so; choose another name" in mistakes(
+        judges={"none": {"model": "m"}}
+    )
+    assert "my.yaml: monitors: a name is empty; write one" in mistakes(monitors={"": {"evaluators": ["exact"]}})
+
+
 def test_two_judges_want_a_choice() -> None:
     [line] = mistakes(judges={"a": {"model": "m"}, "b": {"model": "m"}})
     assert line == "my.yaml: evaluators.helpful.judge: is missing; name one of `judges` (a, b)"
