@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
@@ -32,6 +33,7 @@ from collector.judging.layers import chain_text
 from collector.judging.open_judges import judges_in_use
 from collector.link.turn_router import EVERY
 from collector.logs.kafka_security import KafkaSecuritySettings
+from collector.receive.access import is_loopback
 from collector.receive.settings import OtlpSettings
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
@@ -167,8 +169,20 @@ def _judges(config: Config) -> Iterator[str]:
 def _judge(judge: JudgeSettings) -> str:
     priced = judge.usd_per_million_input_tokens is not None
     price = "" if priced else "; cost is not counted (no price set)"
+    if judge.kind == "openai" and not _has_key(judge) and not _is_near(judge.base_url):
+        price += "; no api_key"
     where = f"at {judge.base_url}" if judge.kind == "openai" else f"by {judge.kind}"
     return f"{judge.model} {where}, at most {plural(judge.concurrency, 'concurrent request')}{price}"
+
+
+def _has_key(judge: JudgeSettings) -> bool:
+    written = judge.api_key.get_secret_value() not in ("", "none")
+    return written or judge.api_key_file is not None or bool(judge.headers or judge.header_files)
+
+
+def _is_near(url: str) -> bool:
+    """Whether an endpoint is on this machine, where keys are seldom needed."""
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:

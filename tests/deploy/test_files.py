@@ -15,6 +15,7 @@ from tools import DEPLOY, run
 from collector.config.loading import load
 from collector.errors import ConfigError
 
+SECURED = DEPLOY / "compose" / "secured-kafka.yaml"
 EVALSTREAM = [*sorted((DEPLOY / "examples").glob("*.yaml")), DEPLOY / "compose" / "evalstream.yaml"]
 ENVIRONMENT = {
     "OPENAI_API_KEY": "not-a-key",
@@ -32,6 +33,25 @@ def test_evalstream_takes_its_configurations(path: Path):
     assert done.returncode == 0, done.stderr
     assert f"{path}: valid" in done.stdout
     assert "note " not in done.stdout
+
+
+def test_the_example_of_a_secured_kafka_is_right_and_has_no_secret(tmp_path: Path):
+    (tmp_path / "password").write_text("not-a-password")
+    (tmp_path / "ca.pem").write_text("not an authority")
+    files = {"KAFKA_PASSWORD_FILE": str(tmp_path / "password"), "KAFKA_CA_FILE": str(tmp_path / "ca.pem")}
+    env = {**os.environ, **ENVIRONMENT, **files, "KAFKA_BROKERS": "broker.example.com:9093"}
+    said = yaml.safe_load(run("docker-compose", "--file", DEPLOY / "compose.secured-kafka.yaml", "config", env=env))
+    service = said["services"]["evalstream"]
+    assert {each["source"] for each in service["secrets"]} == {"kafka-password", "kafka-ca"}
+    assert "not-a-password" not in str(said)
+    assert all(port["host_ip"] == "127.0.0.1" for port in service["ports"])
+    settings = load(SECURED, service["environment"]).settings
+    assert settings.log.kafka is not None
+    security = settings.log.kafka.security
+    assert security is not None
+    assert (security.protocol, security.mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    mounted = {f"/run/secrets/{each['source']}" for each in service["secrets"]}
+    assert {str(security.password_file), str(security.ca)} == mounted
 
 
 def test_the_examples_are_of_each_kind():

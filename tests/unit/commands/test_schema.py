@@ -12,7 +12,11 @@ import yaml
 from collector.commands.schema import configuration_schema
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-FILES = [*sorted((DEPLOY / "examples").glob("*.yaml")), DEPLOY / "compose" / "evalstream.yaml"]
+FILES = [
+    *sorted((DEPLOY / "examples").glob("*.yaml")),
+    *sorted((DEPLOY / "compose").glob("*ka*.yaml")),
+    DEPLOY / "compose" / "evalstream.yaml",
+]
 SCHEMA = configuration_schema()
 BASE = yaml.safe_load((DEPLOY / "compose" / "evalstream.yaml").read_text())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from collector.commands.check import report
@@ -24,3 +26,27 @@ def test_every_topic_is_named_that_is_opened(link: dict[str, list[str]] | None) 
     [line] = [line for line in report(config) if line.startswith("logs")]
     assert all(f"p.{name}," in line for name in NAMES)
     assert ("p.unlinked," in line) == (link is not None)
+
+
+@pytest.mark.parametrize(
+    ("judge", "said"),
+    [
+        ({}, True),
+        ({"api_key": "none"}, True),
+        ({"api_key": "sk-something"}, False),
+        ({"base_url": "http://127.0.0.1:8000/v1"}, False),
+        ({"headers": {"api-key": "x"}}, False),
+    ],
+    ids=["left out", "none", "a key", "this machine", "a header"],
+)
+def test_a_judge_without_a_key_is_noticed_before_it_refuses(judge: dict[str, Any], said: bool) -> None:
+    config = check(
+        {
+            "judges": {"main": {"model": "m", **judge}},
+            "evaluators": {"good": {"kind": "g_eval", "criteria": "?", "evaluation_params": ["input"]}},
+            "monitors": {"all": {"evaluators": ["good"]}},
+        },
+        "test",
+    )
+    [line] = [line for line in report(config) if line.startswith("judge")]
+    assert line.endswith("; no api_key") is said
