@@ -10,22 +10,15 @@ from collector.config.attribute_names import receives_ready_made
 from collector.config.loading import Config
 from collector.config.settings import MonitorSettings
 from collector.errors import ConfigError
-from collector.wording import listed, unknown
+from collector.wording import unknown
 from evaluators.cases import Incomplete
 
 OF_REFERENCES = frozenset({"expected_output", "context", "expected_tools"})
 """Fields of turns that no span has: only ready-made turns bring them."""
-OF_CONVERSATIONS = frozenset({"chatbot_role", "scenario", "expected_outcome"})
-"""The same of conversations."""
-
-_REMEDY = (
-    "send such turns ready-made (receive.kafka[].turns or receive.files), score files with `evalstream score`, or take "
-    "the evaluator out of the monitors"
-)
 
 
 def refuse_unseen_values(config: Config) -> None:
-    """Refuse a service without a source, monitors that would match nothing, evaluators that would skip everything.
+    """Refuse a service without a source, and monitors that would match nothing.
 
     Ready-made turns may have any value: where a configuration receives some, nothing is refused.
 
@@ -37,7 +30,7 @@ def refuse_unseen_values(config: Config) -> None:
     if not (receive.otlp_http or receive.otlp_grpc or receive.kafka or receive.files):
         mistakes.append("receive: names no source, so nothing is received; write otlp_http: {}, or remove receive")
     elif not receives_ready_made(config):
-        mistakes += [*_value_mistakes(config), *_evaluator_mistakes(config)]
+        mistakes += _value_mistakes(config)
     if mistakes:
         raise ConfigError("\n".join(f"{config.source}: {mistake}" for mistake in mistakes))
 
@@ -63,11 +56,3 @@ def _wanted(name: str, monitor: MonitorSettings) -> Iterator[tuple[str, str, lis
         yield f"monitors.{name}.match", field, [values] if isinstance(values, str) else values
     for each in monitor.boost.matching:
         yield f"monitors.{name}.boost.matching", each.field, each.values
-
-
-def _evaluator_mistakes(config: Config) -> Iterator[str]:
-    used = {use.name for monitor in config.settings.monitors.values() for use in monitor.uses}
-    for name in sorted(used):
-        required = {each.removeprefix("turns.") for each in config.evaluators[name].evaluator.requires}
-        if lacking := sorted(required & (OF_REFERENCES | OF_CONVERSATIONS)):
-            yield f"evaluators.{name}: needs {listed(lacking)}, which no trace has, so all would be skipped; {_REMEDY}"

@@ -58,29 +58,3 @@ def test_values_that_turns_have() -> None:
     tenants = {"otlp_http": {"auth": {"tenants": [{"name": "acme", "token": "0123456789abcdef"}]}}}
     match = {"dialect": ["openinference", "otel_genai"], "tenant": "acme", "incomplete": "redacted", "service": "any"}
     refuse_unseen_values(config({"match": match}, receive=tenants))
-
-
-@pytest.mark.parametrize(
-    ("evaluator", "field"),
-    [
-        (EXACT, "expected_output"),
-        ({"kind": "tool_calls"}, "expected_tools"),
-        ({"kind": "hallucination"}, "context"),
-        (
-            {
-                "kind": "conversational_g_eval",
-                "criteria": "?",
-                "evaluation_params": ["input", "scenario"],
-            },
-            "scenario",
-        ),
-    ],
-    ids=["exact_match", "tool_calls", "hallucination", "conversation"],
-)
-def test_evaluators_that_would_skip_every_trace(evaluator: dict[str, Any], field: str) -> None:
-    changes = {"evaluators": {"it": evaluator}, "monitors": {"all": {"evaluators": ["it"]}}}
-    [line] = mistakes(**changes)
-    assert line.startswith(f"my.yaml: evaluators.it: needs {field}, which no trace has, so all would be skipped; send ")
-    refuse_unseen_values(config(evaluators={"it": evaluator, "refusal": {"kind": "refusal"}}))  # unused, for `score`
-    for receive in ({"files": ["turns.jsonl"]}, {"kafka": [{"bootstrap_servers": ["b:9092"], "turns": ["t"]}]}):
-        refuse_unseen_values(config(**changes, receive=receive))
