@@ -102,6 +102,11 @@ class DropLife:
         self._last: int | None = None
         self._start_over()
 
+    @property
+    def start(self) -> int:
+        """Since when the mean is short of its target, if it is, by interval; that of the fall within an incident."""
+        return self._start if self.fall is None else self.fall.since
+
     def _start_over(self) -> None:
         self._drop = self.detector.start()
         self._further = self._recovering = [NOTHING] * len(STAKES)

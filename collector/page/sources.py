@@ -8,6 +8,18 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CauseView:
+    """A part of the traffic that explains a drop: its share of the drop and of the traffic, and evaluations to read."""
+
+    part: str
+    share: float
+    traffic: float
+    before: float | None
+    mean: float
+    read: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertView:
     """An alert that fires now. `since` is in seconds since the epoch; `evaluator` None means the whole monitor."""
 
@@ -17,6 +29,7 @@ class AlertView:
     evaluator: str | None = None
     summary: str = ""
     since: float | None = None
+    causes: tuple[CauseView, ...] = ()
     runbook: str | None = None
     dashboard: str | None = None
     """Addresses (http or https) of what to do, and of the dashboard that shows it."""

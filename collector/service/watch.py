@@ -7,11 +7,12 @@ nobody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import aiohttp
 
+from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.releases.stage import ReleaseStage
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
@@ -25,7 +26,8 @@ from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.judging.layers import without_answer_cache
-from collector.page.sources import AlertView
+from collector.page.sources import AlertView, CauseView
+from collector.records.attributes import STANDARD
 from collector.records.epochs import fenced
 from collector.service.process import Process
 from collector.service.releases import start_releases, worse_releases
@@ -102,18 +104,27 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
         evaluator=labels["evaluator"],
         summary=firing.alert.annotations["description"],
         since=firing.since,
+        causes=tuple(CauseView(**asdict(each)) for each in firing.alert.causes),
     )
 
 
 def _stage(process: Process, *, interval: float, memory: float, explained: ExplainedMiss) -> WatchStage:
-    detectors, alerts = _detectors(process.config, interval), process.config.settings.alerts
+    settings = process.config.settings
     labels = {
         (name, evaluator): tuple(shares)
-        for name, monitor in process.config.settings.monitors.items()
+        for name, monitor in settings.monitors.items()
         for evaluator, shares in monitor.alerts.shares.items()
     }
+    recent = RecentScores({*STANDARD, *settings.assemble.declared_attributes})
     return WatchStage(
-        detectors, alerts, process.telemetry, interval=interval, memory=memory, explained=explained, labels=labels
+        _detectors(process.config, interval),
+        settings.alerts,
+        process.telemetry,
+        interval=interval,
+        memory=memory,
+        recent=recent,
+        explained=explained,
+        labels=labels,
     )
 
 

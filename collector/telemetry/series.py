@@ -587,6 +587,12 @@ EXPORT_LAG = Series(
     "Age of the newest evaluation that an exporter has exported, at the time of export.",
     ("exporter",),
 )
+DROP_EXPLAINED = Series(
+    "evalstream_drop_explained_ratio",
+    "gauge",
+    "Share of a drop that a part of the traffic (`slice`) explains; 0 when it is over.",
+    ("evaluator", "monitor", "slice"),
+)
 DROP_LOG_EVIDENCE = Series(
     "evalstream_watch_drop_log_evidence",
     "gauge",

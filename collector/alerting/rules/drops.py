@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.detection import MOST_INTERVALS, DropDetector
 from collector.alerting.incident import recovery_threshold
 from collector.alerting.rules import series
-from collector.alerting.rules.doubt import explained
+from collector.alerting.rules.doubt import CAUSES, explained
 from collector.alerting.rules.incidents import ending_rules, following_rules, incident_rules
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing
 from collector.alerting.rules.states import States
@@ -114,7 +114,7 @@ def _dropped(target: Target, detector: DropDetector, alerts: AlertSettings, stat
             f"Since {{since}} the mean of {{label:evaluator}} ({{label:monitor}}) is {{level}}; before, it was "
             f"{{before}}. Its target is {detector.target:g}. Over the last hour it is {{mean}} ± {{error}} from {{n}} "
             "effective conversations. The alert ends when scores show that the mean has recovered, and not before. "
-            "Other alerts that fire for it explain at most {doubt} of the distance to the target."
+            "Other alerts that fire for it explain at most {doubt} of the distance to the target. {causes}"
         ),
         facts={
             word: Fact(name, tuple(states.by), {"window": "1h"})
@@ -128,5 +128,5 @@ def _dropped(target: Target, detector: DropDetector, alerts: AlertSettings, stat
                 ("level", series.DROP_LEVEL),
             )
         }
-        | {"doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor"))},
+        | {"doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor")), "causes": CAUSES},
     )

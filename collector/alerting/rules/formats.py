@@ -170,6 +170,13 @@ def _prometheus_value(alert: AlertingRule, word: str) -> str:
     matchers = ",".join(f"{name}=%q" for name in fact.by) + fixed
     arguments = " ".join(quoted(alert.labels[name]) if name in alert.labels else f"$labels.{name}" for name in fact.by)
     query = _over(fact, f"{fact.series}{{{matchers}}}").replace('"', '\\"')
+    if fact.listed:
+        share = "({{ .Value | humanizePercentage }} of the change)"
+        each = f"{{{{ range . }}}}{{{{ .Labels.{fact.listed} }}}} {share} {{{{ end }}}}"
+        return (
+            f'{{{{ with printf "{query} > 0" {arguments} | query }}}}It is explained by {each}'
+            "{{ else }}No part of the traffic is known to explain it.{{ end }}"
+        )
     form = "humanizeTimestamp" if fact.is_time else 'printf "%.3g"'
     value = f"{{{{ . | first | value | {form} }}}}"
     return f'{{{{ with printf "{query}" {arguments} | query }}}}{value}{{{{ else }}}}?{{{{ end }}}}'
@@ -183,6 +190,8 @@ def _grafana_rule(alert: AlertingRule, rules: RuleSet, datasource: str) -> dict[
     queries.append({"refId": "C", "datasourceUid": "__expr__", "model": condition})
 
     def value(word: str) -> str:
+        if word in alert.facts and alert.facts[word].listed:
+            return "`evalstream diagnose` says what explains it."
         form = "humanizeTimestamp" if word in alert.facts and alert.facts[word].is_time else 'printf "%.4g"'
         return f"{{{{ {form} $values.{letters.get(word, 'A')}.Value }}}}"
 

@@ -23,7 +23,8 @@ class RecordingRule:
 class Fact:
     """Another series whose value an alert's text shows: the one with the alert's labels `by`, and `labels`.
 
-    `within` is a duration in PromQL: its last value within it counts. `is_time`: it is in seconds since the epoch.
+    `within` is a duration in PromQL: its last value within it counts. `is_time`: it is in seconds since the epoch. With
+    `listed`, a label, there may be several, and each is named by it with its value as a percentage, if it is above 0.
     """
 
     series: str
@@ -31,6 +32,7 @@ class Fact:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     within: str | None = None
     is_time: bool = False
+    listed: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.detection import VARIANCE_FLOOR
 from collector.alerting.rules import series
-from collector.alerting.rules.doubt import doubt_rule
+from collector.alerting.rules.doubt import CAUSES, doubt_rule
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Severity, Timing, selector
 from collector.alerting.rules.states import MEMORY
 from collector.alerting.rules.targets import Target
@@ -166,13 +166,15 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
             "Over {label:window} the mean of {label:evaluator} ({label:monitor}) is {value} ± {error} (standard error) "
             f"from {{n}} effective conversations; the target is {mean:g}. That is more than {errors:g} standard errors "
             "on the wrong side. A share of {clipped} of the weight is left out of the mean, as no conversation may "
-            "outweigh the others. Other alerts that fire for it explain at most {doubt} of the distance to the target."
+            "outweigh the others. Other alerts that fire for it explain at most {doubt} of the distance to the target. "
+            "{causes}"
         ),
         facts={
             "error": Fact(series.SCORE_STDERR, (*by, "window")),
             "n": Fact(series.SCORE_N_EFF, (*by, "window")),
             "clipped": Fact(series.SCORE_CLIPPED, (*by, "window")),
             "doubt": Fact(series.SCORE_DOUBT, ("evaluator", "monitor")),
+            "causes": CAUSES,
         },
     )
 

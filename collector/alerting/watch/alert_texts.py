@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from collector.alerting.detection import DropDetector
+from collector.alerting.diagnosis.recent_scores import Cause
 from collector.alerting.rules.drops import DROPPED
 from collector.alerting.rules.scores import BELOW
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
@@ -23,6 +24,8 @@ class Watched:
     version: str
     detector: DropDetector
     of_label: bool = False
+    causes: tuple[Cause, ...] = ()
+    """What explains that its scores fell."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -44,8 +47,9 @@ def drop_alert(of: Watched, fall: FallOfMean, miss: TargetMiss | None, settings:
         f"{of.detector.target:g}",
         f"Since {_time(fall.since)} the mean of {of.evaluator} ({of.monitor}) is {fall.level:.3g}; before, it was "
         f"{before}. Its target is {of.detector.target:g}.{now} The alert ends when scores show that the mean has "
-        "recovered, and not before.",
+        f"recovered, and not before. {_explained(of.causes)}",
         settings,
+        of.causes,
     )
 
 
@@ -59,9 +63,20 @@ def mean_alert(of: Watched, miss: TargetMiss, settings: AlertSettings) -> AlertI
         of.labels,
         f"{of.evaluator} of {of.monitor}: {measure} is {side} its target of {of.detector.target:g}",
         f"The target of {of.evaluator} is {of.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
-        f"{miss.errors:.1f} standard errors on the wrong side.",
+        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(of.causes)}",
         settings,
+        of.causes,
     )
+
+
+def _explained(causes: Sequence[Cause]) -> str:
+    if not causes:
+        return "No part of the traffic explains it."
+    return "It is explained by " + ", ".join(map(_one, causes)) + "."
+
+
+def _one(cause: Cause) -> str:
+    return f"{cause.part} ({cause.share:.0%} of the change)"
 
 
 def _mean(miss: TargetMiss) -> str:
@@ -76,11 +91,18 @@ def _left_out(clipped: float) -> str:
 
 
 def _alert(
-    name: str, severity: str, labels: Mapping[str, str], summary: str, description: str, settings: AlertSettings
+    name: str,
+    severity: str,
+    labels: Mapping[str, str],
+    summary: str,
+    description: str,
+    settings: AlertSettings,
+    causes: tuple[Cause, ...],
 ) -> AlertInstance:
     return AlertInstance(
         {"alertname": name, "severity": severity, **settings.labels, **labels},
         {"summary": summary, "description": description, "runbook_url": f"{settings.runbooks}/{name}.md"},
+        causes,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import aiohttp
 
+from collector.alerting.diagnosis.recent_scores import Cause
 from collector.backoff import FailureLog
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import WATCH_NOTIFICATIONS
@@ -23,6 +24,8 @@ class AlertInstance:
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    causes: tuple[Cause, ...] = ()
+    """What explains a drop; the texts name it, too."""
 
     @property
     def key(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from collector.alerting.detection import DropDetector
+from collector.alerting.diagnosis.recent_scores import Cause, RecentScores, causes
 from collector.alerting.incident import recovery_threshold
 from collector.alerting.rules.service import LOST_REASONS
 from collector.alerting.watch.alert_evaluation import DropState, fall_of, merge_buckets, target_misses, unscored_share
@@ -30,7 +32,7 @@ from collector.export.stage import REMEMBERED
 from collector.logs.log import Committed, StoredRecord
 from collector.records.json import evaluation_from_json
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import DROP_LOG_EVIDENCE
+from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE
 from evaluators.results import Evaluation
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,10 @@ OFFSET_EVERY = 3600.0
 
 ExplainedMiss = Callable[[str, bool], float]
 """How far an evaluator's mean may miss its target by its judge alone; the second: whether lower is better."""
+_SUSPICIOUS, _SUSPICIOUS_ERRORS = 0.3, 2.0
+"""From which share of its threshold on evidence, and from how many errors on a mean, has its causes looked for: so that
+they are known when an alert begins."""
+_EXPLAIN_EVERY = 60.0
 SURE = 2.0
 """Standard errors by which a mean must be beyond what is explained, for the evidence of a drop to count."""
 
@@ -70,11 +76,19 @@ class WatchStage:
         *,
         interval: float = 60.0,
         memory: float = 7 * 86400.0,
+        recent: RecentScores | None = None,
         explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
         labels: WatchedLabels | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`explained` is how much of a miss is its judge's: alerts fire for what is beyond it."""
+        """`explained` is how much of a miss is its judge's: alerts fire for what is beyond it. With `recent` alerts say
+        which part of the traffic explains a drop.
+        """
+        self.recent = recent
+        self._suspects: dict[Series, float] = {}
+        """The series whose mean may have fallen, and since when (s)."""
+        self._causes: dict[Series, tuple[float, tuple[Cause, ...]]] = {}
+        """What explains their falls, and when it was computed (s)."""
         self.targets = targets
         self.labels = labels or {}
         self._shares = {
@@ -112,10 +126,43 @@ class WatchStage:
         """Evaluate every interval, and notify if there is a notifier: of what fires here, and of `others`."""
         while True:
             await asyncio.sleep(self._interval)
-            now = self._clock()
-            active = self.update(now)
+            active = await self.look(now := self._clock())
             if notifier is not None:
                 await notifier.notify([*active, *others()], now)
+
+    async def look(self, now: float) -> list[AlertInstance]:
+        """Evaluate, find what explains drops, and remember what fires."""
+        active = self.update(now)
+        return self.update(now) if await self._explain(now) else active
+
+    async def _explain(self, now: float) -> bool:
+        """Compute what explains the drops, in another thread; whether anything was."""
+        recent = self.recent
+        if recent is None:
+            return False
+        due = [each for each in self._suspects if now - self._causes.get(each, (-math.inf, ()))[0] >= _EXPLAIN_EVERY]
+        for series in due:
+            explanations = await asyncio.to_thread(
+                causes,
+                recent.snapshot(series),
+                self._suspects[series],
+                lower_is_better=self.targets[series[:2]].lower_is_better,
+                evaluators=len(self.targets),
+            )
+            self._show(series, explanations)
+            # without a cause it is looked for again at the next evaluation: scores are few at the beginning
+            self._causes[series] = (now if explanations else -math.inf, explanations)
+        for series in [each for each in self._causes if each not in self._suspects]:
+            self._show(series, ())
+            del self._causes[series]
+        return bool(due)
+
+    def _show(self, series: Series, explanations: tuple[Cause, ...]) -> None:
+        monitor, evaluator, _ = series
+        shares = {each.part: 0.0 for each in self._causes.get(series, (0.0, ()))[1]}
+        shares |= {each.part: each.share for each in explanations}
+        for part, share in shares.items():
+            self._telemetry.gauge(DROP_EXPLAINED, evaluator, monitor, part).set(share)
 
     def update(self, now: float) -> list[AlertInstance]:
         """Evaluate, and remember what fires."""
@@ -157,7 +204,22 @@ class WatchStage:
             recovered=life.recovered,
         )
         worst = max(misses, key=lambda each: each.errors, default=None)
-        subject = Watched(monitor, evaluator, version, detector, of_label=(monitor, evaluator) in self._shares)
+        explanations = self._causes.get(series, (0.0, ()))[1]
+        subject = Watched(
+            monitor,
+            evaluator,
+            version,
+            detector,
+            of_label=(monitor, evaluator) in self._shares,
+            causes=explanations,
+        )
+        self._suspects.pop(series, None)
+        if (
+            life.fall is not None
+            or life.evidence > _SUSPICIOUS * detector.threshold
+            or (worst is not None and worst.errors > _SUSPICIOUS_ERRORS)
+        ):
+            self._suspects[series] = life.start * self._interval
         fall = fall_of(life, buckets, self._interval)
         if fall is not None and not (doubt and all(each.errors <= SURE for each in misses)):
             yield drop_alert(subject, fall, worst, self._settings)
@@ -241,6 +303,8 @@ class WatchFold:
                 score=score,
                 time=record.timestamp,
             )
+            if self._stage.recent is not None:
+                self._stage.recent.add(key, evaluation, score, record.timestamp)
 
     def _series_of(self, evaluation: Evaluation) -> Iterator[tuple[str, float | None, DropDetector]]:
         """What an evaluation adds to: its evaluator's mean, and the shares of labels, as far as they have targets."""

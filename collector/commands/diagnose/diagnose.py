@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from collector.commands.diagnose.explain_drop import (
+from collector.alerting.diagnosis.explain_drop import (
     ERROR_RATE,
     DropExplanation,
     SliceDrop,
@@ -19,7 +19,8 @@ from collector.commands.diagnose.explain_drop import (
     in_words,
     labels_of,
 )
-from collector.commands.diagnose.slices import FEWEST_CONVERSATIONS, ScoredItem
+from collector.alerting.diagnosis.recent_scores import worst_of
+from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
 from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError, EvalstreamError
@@ -34,7 +35,6 @@ from evaluators.results import Evaluation
 DONE = 0
 _REFERENCE = 7
 """How many times as long as the window is what it is compared with, unless said otherwise."""
-_TO_READ = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def _diagnose(
         return None
     lower = config.evaluators[name].evaluator.direction == "lower_is_better"
     explanation = explain_drop(before, after, lower_is_better=lower, error_rate=ERROR_RATE / evaluators)
-    to_read = tuple(_worst(after, each, lower_is_better=lower) for each in explanation.drops)
+    to_read = tuple(worst_of(after, each, lower_is_better=lower) for each in explanation.drops)
     return Diagnosis(evaluator=name, explanation=explanation, to_read=to_read)
 
 
@@ -156,16 +156,6 @@ def _item(evaluation: Evaluation, attributes: set[str]) -> ScoredItem:
         1.0 / evaluation.sampling.probability,
         labels_of(known),
     )
-
-
-def _worst(items: Sequence[ScoredItem], drop: SliceDrop, *, lower_is_better: bool) -> tuple[str, ...]:
-    """The worst evaluations of a slice, of different conversations."""
-    members = [each for each in items if each.labels.issuperset(drop.slice)]
-    worst: dict[str, str] = {}
-    for each in sorted(members, key=lambda item: -item.score if lower_is_better else item.score):
-        if len(worst) < _TO_READ:
-            worst.setdefault(each.conversation, each.evaluation_id)
-    return tuple(worst.values())
 
 
 def _document(made: Sequence[Diagnosis], options: DiagnoseOptions) -> dict[str, Any]:

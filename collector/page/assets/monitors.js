@@ -81,8 +81,22 @@ function showAlerts(alerts, state, chosen) {
     about(alert, state, chosen),
     h("span", {}, alert.summary),
     alert.since === null ? null : h("span", { class: "what" }, `since ${clock(alert.since)}`),
+    causes(alert, state),
     outside("Runbook", alert.runbook),
     outside("Dashboard", alert.dashboard),
+  )));
+}
+
+/** The parts of the traffic that explain a drop, each with its numbers and evaluations to read. */
+function causes(alert, state) {
+  if (!(alert.causes || []).length) return null;
+  return h("span", { class: "causes" }, ...alert.causes.map((cause) => h(
+    "span", { class: "cause" },
+    h("strong", {}, cause.part),
+    ` explains ${percent(cause.share)} of the change: `,
+    cause.before === null ? `new, ${score(cause.mean)}` : `${score(cause.before)} before, ${score(cause.mean)} since`,
+    `, ${percent(cause.traffic)} of the traffic. Read `,
+    ...cause.read.flatMap((id, place) => [place ? ", " : "", h("a", { href: href({ ...state, evaluation: id }) }, String(place + 1))]),
   )));
 }
 

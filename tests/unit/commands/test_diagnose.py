@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from collector.commands.diagnose.explain_drop import DropExplanation, explain_drop, in_words, labels_of
-from collector.commands.diagnose.slices import EVERYTHING, Label, ScoredItem, labels_to_compare, sum_slices
+from collector.alerting.diagnosis.explain_drop import DropExplanation, explain_drop, in_words, labels_of
+from collector.alerting.diagnosis.slices import EVERYTHING, Label, ScoredItem, labels_to_compare, sum_slices
 
 TRAFFIC = {
     "model": {"m-1": 0.42, "m-2": 0.30, "m-3": 0.20, "m-4": 0.08},
@@ -76,6 +76,16 @@ def test_a_planted_pair_is_named_and_not_its_values() -> None:
     chance = random.Random(2)
     before, after = scores(chance, 2000), scores(chance, 2000, PAIR, 0.45)
     assert named(explain_drop(before, after)) == {PAIR}
+
+
+def test_three_values_together_are_named_where_a_pair_explains_less() -> None:
+    worse = (("language", "en"), ("model", "m-1"), ("service", "shop"))
+    chance = random.Random(5)
+    [drop] = explain_drop(scores(chance, SCORES), scores(chance, SCORES, worse, 0.5)).drops
+    assert drop.slice == worse
+    assert drop.share == pytest.approx(0.115, abs=0.03)
+    assert drop.mean_before is not None
+    assert drop.mean_before - drop.mean == pytest.approx(0.45, abs=0.1)
 
 
 def test_two_slices_are_both_named() -> None:

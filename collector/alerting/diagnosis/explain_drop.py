@@ -3,7 +3,8 @@
 For a slice, a value or a pair, its change against that of the rest is compared with its error. The error rate is held
 over all slices that are looked at (Bonferroni): half of it for single values, half for pairs, and over the steps. The
 surest is taken out, and the rest is looked at again, so that a slice is not named for what it shares with another.
-A pair is named only where it fell more than either of its values did without it; else the value is.
+A pair is named only where it fell more than either of its values did without it; else the value is. Within a named
+pair a third value is looked for in the same way, with a small error rate of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import sqrt
 from statistics import NormalDist
 from typing import cast
 
-from collector.commands.diagnose.slices import (
+from collector.alerting.diagnosis.slices import (
     EVERYTHING,
     FEWEST_CONVERSATIONS,
     Label,
@@ -27,6 +28,8 @@ from collector.commands.diagnose.slices import (
 
 ERROR_RATE = 0.02
 """The chance that anything is named where no slice has fallen more than the rest, over all slices and steps."""
+_THIRD = 0.005
+"""The chance that a third value is named beside a pair where none fell more than the rest of the pair."""
 _STEPS = (0.5, 0.25, 0.25)
 """The share of the error rate of each step; one slice is found in each."""
 _ALONE = 0.5
@@ -104,8 +107,26 @@ def explain_drop(
         drop = comparison.surest(error_rate * share, values, pairs)
         if drop is None:
             break
-        named.append(drop)
+        named.append(_narrowed(drop, comparison, before, after))
     return DropExplanation(before=whole_before, after=whole_after, drops=tuple(named), values=values, pairs=pairs)
+
+
+def _narrowed(
+    drop: SliceDrop, comparison: _Comparison, before: Sequence[ScoredItem], after: Sequence[ScoredItem]
+) -> SliceDrop:
+    """A drop of a pair with the third value that explains it, if there is one."""
+    if len(drop.slice) < 2:
+        return drop
+    inside = [[each for each in items if each.labels.issuperset(drop.slice)] for items in (before, after)]
+    labels = [label for label in labels_to_compare(inside[1]) if label not in drop.slice]
+    within = comparison.same_way(*(sum_slices(items, labels) for items in inside))
+    third = within.surest_value(_THIRD)
+    if third is None:
+        return drop
+    narrow = tuple(sorted((*drop.slice, third)))
+    parts = [[each for each in items if each.labels.issuperset(narrow)] for items in inside]
+    sums = [sum_slices(items, ())[EVERYTHING] for items in parts]
+    return comparison.drop_of(narrow, *sums, z=drop.z)
 
 
 class _Comparison:
@@ -122,6 +143,16 @@ class _Comparison:
         ]
         whole = (before[EVERYTHING], after[EVERYTHING])
         self._spread = max(_LEAST_VARIANCE, *(each.variance * each.effective for each in whole))
+
+    def same_way(self, before: Mapping[Slice, Sums], after: Mapping[Slice, Sums]) -> _Comparison:
+        """The comparison of other windows."""
+        return _Comparison(before, after, self._sign)
+
+    def surest_value(self, error_rate: float) -> Label | None:
+        """The single value that fell most surely; None if none did beyond chance."""
+        values = {each: self._z(each, EVERYTHING) for each in self._candidates if len(each) == 1}
+        surest = max(values, key=values.__getitem__, default=None)
+        return surest[0] if surest and values[surest] > _limit(error_rate, len(values)) else None
 
     @staticmethod
     def _is_large(sums: Sums) -> bool:
@@ -169,10 +200,16 @@ class _Comparison:
         return max(sums.variance, self._spread / sums.effective)
 
     def _drop(self, of: Slice, z: float) -> SliceDrop:
-        after, whole_after = self.after[of], self.after[EVERYTHING]
-        before, rest_before = self._before(of, EVERYTHING)
+        return self.drop_of(of, self.before.get(of, Sums()), self.after[of], z=z)
+
+    def drop_of(self, of: Slice, own_before: Sums, after: Sums, *, z: float) -> SliceDrop:
+        """What a slice with these sums explains."""
+        whole_before, whole_after = self.before[EVERYTHING], self.after[EVERYTHING]
+        is_known = self._is_large(own_before)
+        before, rest_before = (
+            (own_before, whole_before.without(own_before)) if is_known else (whole_before, whole_before)
+        )
         rest_after = whole_after.without(after)
-        is_known = self._is_large(self.before.get(of, Sums()))
         share = after.w / whole_after.w
         difference = (after.mean - before.mean) - (rest_after.mean - rest_before.mean)
         return SliceDrop(
@@ -180,7 +217,7 @@ class _Comparison:
             mean_before=before.mean if is_known else None,
             mean=after.mean,
             error=after.error,
-            share_before=self.before.get(of, Sums()).w / max(self.before[EVERYTHING].w, 1e-12),
+            share_before=own_before.w / max(whole_before.w, 1e-12),
             share=share,
             conversations=after.conversations,
             explained=abs(share * difference),

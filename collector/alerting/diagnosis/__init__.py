@@ -1,0 +1,1 @@
+"""Which part of the traffic explains that scores fell."""

@@ -1,0 +1,102 @@
+"""The newest scores of each evaluator, and what explains a fall of their mean that lasts. No clock, no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from collector.alerting.diagnosis.explain_drop import ERROR_RATE, SliceDrop, explain_drop, in_words, labels_of
+from collector.alerting.diagnosis.slices import FEWEST_CONVERSATIONS, ScoredItem
+from evaluators.results import Evaluation
+
+_MOST, _OLDEST = 20_000, 26 * 3600.0
+"""Scores that are remembered of an evaluator, and for how long (s)."""
+_REFERENCE = 86400.0
+"""How long before a fall the scores are compared with."""
+_TO_READ = 3
+
+Key = tuple[str, str, str]
+"""Monitor, evaluator, evaluator version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A part of the traffic that explains a fall, in words, and its `share` of the fall.
+
+    `traffic` is its share of the traffic, `before` and `mean` its mean before and since, `read` three evaluations.
+    """
+
+    part: str
+    share: float
+    traffic: float
+    before: float | None
+    mean: float
+    read: tuple[str, ...]
+
+
+class RecentScores:
+    """The newest scores, with the attributes of a configuration by which traffic can be told apart."""
+
+    def __init__(self, attributes: Collection[str]) -> None:
+        self._attributes = frozenset(attributes)
+        self._scores: dict[Key, deque[tuple[float, ScoredItem]]] = {}
+
+    def add(self, key: Key, evaluation: Evaluation, score: float, time: float) -> None:
+        """Remember a score of an evaluation that the log took at `time` (s)."""
+        known: Mapping[str, object] = {
+            name: value for name, value in evaluation.attributes.items() if name in self._attributes
+        }
+        item = ScoredItem(
+            evaluation.evaluation_id,
+            evaluation.subject.conversation_id,
+            score,
+            1.0 / evaluation.sampling.probability,
+            labels_of(known),
+        )
+        scores = self._scores.setdefault(key, deque(maxlen=_MOST))
+        scores.append((time, item))
+        while scores[0][0] < time - _OLDEST:
+            scores.popleft()
+
+    def snapshot(self, key: Key) -> list[tuple[float, ScoredItem]]:
+        """The scores of an evaluator, for `causes` in another thread."""
+        return list(self._scores.get(key, ()))
+
+
+def causes(
+    scores: Collection[tuple[float, ScoredItem]], since: float, *, lower_is_better: bool, evaluators: int
+) -> tuple[Cause, ...]:
+    """What explains that scores fell at `since` (s); empty if nothing does, or there are too few scores.
+
+    `evaluators` share the error rate: the chance that anything is named where no part has fallen more than the rest.
+    """
+    before = [item for time, item in scores if since - _REFERENCE <= time < since]
+    after = [item for time, item in scores if time >= since]
+    if min(len({each.conversation for each in items}) for items in (before, after)) < FEWEST_CONVERSATIONS:
+        return ()
+    explanation = explain_drop(
+        before, after, lower_is_better=lower_is_better, error_rate=ERROR_RATE / max(1, evaluators)
+    )
+    change = abs(explanation.change)
+    return tuple(
+        Cause(
+            part=in_words(drop.slice),
+            share=min(1.0, drop.explained / change) if change else 1.0,
+            traffic=drop.share,
+            before=drop.mean_before,
+            mean=drop.mean,
+            read=worst_of(after, drop, lower_is_better=lower_is_better),
+        )
+        for drop in explanation.drops
+    )
+
+
+def worst_of(items: Collection[ScoredItem], drop: SliceDrop, *, lower_is_better: bool) -> tuple[str, ...]:
+    """The worst evaluations of a slice, of different conversations."""
+    members = [each for each in items if each.labels.issuperset(drop.slice)]
+    worst: dict[str, str] = {}
+    for each in sorted(members, key=lambda item: -item.score if lower_is_better else item.score):
+        if len(worst) < _TO_READ:
+            worst.setdefault(each.conversation, each.evaluation_id)
+    return tuple(worst.values())

@@ -1,0 +1,114 @@
+"""The texts of the watcher's alerts name the part of the traffic that explains a drop, from the first one on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from evaluation_samples import scored
+
+from collector.alerting.diagnosis.recent_scores import RecentScores
+from collector.alerting.rules.formats import prometheus
+from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.targets import detector, targets
+from collector.alerting.watch.stage import WatchStage
+from collector.config.loading import Config, check
+from collector.logs.log import StoredRecord
+from collector.records.json import evaluation_to_json
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import DROP_EXPLAINED
+
+NOW = 1_795_000_000.0
+LABELS = {"evaluator": "exact", "monitor": "all", "slice": "model=m-2"}
+
+
+def configured() -> Config:
+    return check(
+        {
+            "evaluators": {"exact": {"kind": "exact_match", "threshold": 0.8}},
+            "monitors": {"all": {"evaluators": ["exact"]}},
+        },
+        "test.yaml",
+    )
+
+
+def record(number: int, seconds: float, score: float, model: str) -> StoredRecord:
+    ended = datetime.fromtimestamp(NOW + seconds, UTC)
+    subject = replace(scored().subject, conversation_id=str(number))
+    made = scored(
+        number,
+        evaluator="exact",
+        monitor="all",
+        subject=subject,
+        score=score,
+        attributes={"model": model, "user": "not declared"},
+        started_at=ended,
+        ended_at=ended,
+    )
+    return StoredRecord(0, number, NOW + seconds, b"k", evaluation_to_json(made))
+
+
+def bad_since(minute: int, until: int, model: str = "m-2") -> list[StoredRecord]:
+    """Six scores a minute, a third of them of a model that is bad from a minute on."""
+    return [
+        record(minute_ * 6 + number, minute_ * 60.0 + number, float(not is_bad), of)
+        for minute_ in range(until)
+        for number, of in enumerate(("m-1", "m-1", "m-2", "m-1", "m-1", "m-2"))
+        for is_bad in [of == model and minute_ >= minute]
+    ]
+
+
+def watcher(telemetry: Telemetry) -> WatchStage:
+    config = configured()
+    held = targets(config)
+    of = detector(held[0], held, config.settings.alerts, 1)
+    recent = RecentScores({"model"})
+    return WatchStage({("all", "exact"): of}, config.settings.alerts, telemetry, recent=recent)
+
+
+async def test_a_model_that_is_bad_is_named_in_the_text_and_as_a_metric_until_it_is_over() -> None:
+    telemetry = Telemetry()
+    stage = watcher(telemetry)
+    records = bad_since(60, 240)
+    async with stage.open_fold(0, None) as fold:
+        first: list[str] = []
+        for minute in range(200):
+            await fold.deliver(records[minute * 6 : minute * 6 + 6])
+            active = await stage.look(NOW + minute * 60.0 + 60.0)
+            assert not active or minute >= 60
+            first = first or [each.annotations["description"] for each in active]
+        assert first
+        assert all("It is explained by model=m-2 (" in each for each in first)
+        [cause] = stage.firing[0].alert.causes
+        assert (cause.part, cause.mean, len(cause.read)) == ("model=m-2", 0.0, 3)
+        assert cause.share > 0.9
+        assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == cause.share
+        good = [record(5000 + number, 12_000.0 + number * 10.0, 1.0, "m-2") for number in range(900)]
+        for number in range(0, 900, 6):
+            await fold.deliver(good[number : number + 6])
+            await stage.look(NOW + 12_000.0 + number * 10.0 + 60.0)
+        assert stage.firing == ()
+        assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0
+
+
+async def test_where_all_fell_alike_the_text_says_that_nothing_explains_it() -> None:
+    stage = watcher(Telemetry())
+    async with stage.open_fold(0, None) as fold:
+        for number in range(600):
+            is_bad = number >= 400 and number % 2
+            await fold.deliver([record(number, number * 10.0, float(not is_bad), f"m-{number // 2 % 2}")])
+        active = await stage.look(NOW + 6060.0)
+    assert active
+    assert all("No part of the traffic explains it." in each.annotations["description"] for each in active)
+
+
+def test_the_rules_ask_prometheus_for_it() -> None:
+    written = [rule for group in prometheus(rules_of(configured()))["groups"] for rule in group["rules"]]
+    texts = [
+        rule["annotations"]["description"] for rule in written if rule.get("alert", "").startswith("EvalstreamScore")
+    ]
+    assert len(texts) == 3
+    for text in texts:
+        asked = 'printf "evalstream_drop_explained_ratio{evaluator=%q,monitor=%q} > 0" "exact" "all" | query'
+        assert "{{ with " + asked + " }}It is explained by {{ range . }}{{ .Labels.slice }} (" in text
+        assert text.endswith("{{ else }}No part of the traffic is known to explain it.{{ end }}")
