@@ -45,7 +45,8 @@ ExplainedMiss = Callable[[str, bool], float]
 _SUSPICIOUS, _SUSPICIOUS_ERRORS = 0.3, 2.0
 """From which share of its threshold on evidence, and from how many errors on a mean, has its causes looked for: so that
 they are known when an alert begins."""
-_EXPLAIN_EVERY = 60.0
+_EXPLAIN_EVERY, _LEAST_PAUSE = 60.0, 20.0
+"""Seconds until causes are computed again; and where there are none, how many times as long as it took."""
 SURE = 2.0
 """Standard errors by which a mean must be beyond what is explained, for the evidence of a drop to count."""
 
@@ -88,7 +89,7 @@ class WatchStage:
         self._suspects: dict[Series, float] = {}
         """The series whose mean may have fallen, and since when (s)."""
         self._causes: dict[Series, tuple[float, tuple[Cause, ...]]] = {}
-        """What explains their falls, and when it was computed (s)."""
+        """What explains their falls, and when it is computed again (s)."""
         self.targets = targets
         self.labels = labels or {}
         self._shares = {
@@ -140,8 +141,9 @@ class WatchStage:
         recent = self.recent
         if recent is None:
             return False
-        due = [each for each in self._suspects if now - self._causes.get(each, (-math.inf, ()))[0] >= _EXPLAIN_EVERY]
+        due = [each for each in self._suspects if now >= self._causes.get(each, (-math.inf, ()))[0]]
         for series in due:
+            began = self._clock()
             explanations = await asyncio.to_thread(
                 causes,
                 recent.snapshot(series),
@@ -150,8 +152,9 @@ class WatchStage:
                 evaluators=len(self.targets),
             )
             self._show(series, explanations)
-            # without a cause it is looked for again at the next evaluation: scores are few at the beginning
-            self._causes[series] = (now if explanations else -math.inf, explanations)
+            # without a cause it is looked for again soon: scores are few at the beginning
+            pause = _EXPLAIN_EVERY if explanations else _LEAST_PAUSE * (self._clock() - began)
+            self._causes[series] = (now + pause, explanations)
         for series in [each for each in self._causes if each not in self._suspects]:
             self._show(series, ())
             del self._causes[series]
