@@ -21,7 +21,7 @@ MIN_WORD_MASS = 0.5
 """The least share of probability on the words that makes their distribution worth more than the word written."""
 
 _SANE, _CERTAIN = 0.01, 1.02  # as in evaluators.expected_score
-_STRING = re.compile(r"\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
+_STRING = re.compile(r"\"((?:[^\"\\]++|\\.)*+)\"?", re.DOTALL)  # an open one ends the text, so that none is read twice
 _BEFORE_VALUE = re.compile(r"\s*+:\s*+")
 
 

@@ -29,11 +29,11 @@ from collector.logs.slewed_clock import SlewedClock, since_boot
 from collector.service.app import running
 
 NEW = {
-    "complete of 00000000000000000000000000000006, revision 1": "cbf7d639c03ce243ecdf9fd48a9cfb11",
+    "complete of 00000000000000000000000000000006, revision 1": "8d68dc68e14bcd9d35d09bb412dea949",
     "complete of carried, revision 1": "f05d5974540f6b083cc757453f340208",
-    "complete of open, revision 1": "3d0bc79ef398bf042d35e0099f1db9b4",
-    "complete of reopened, revision 2": "ee261fbc39e147eff8be3baddcc67a06",
-    "complete of waiting, revision 1": "02a68acb2c79aa5f257f1d02d201be04",
+    "complete of open, revision 1": "58bdd90c868d3ad79f62526afceeb188",
+    "complete of reopened, revision 2": "437ec5ca90a9c6d993d1f97d073ba8bc",
+    "complete of waiting, revision 1": "676741a6c2e3e834c0b287b3b6e1a3e9",
     "helpful of turn c4ac3b8224b16346b6b567d9379d4c4b": "3812d93df381b139c5f5808aa414a5ab",
     "helpful of turn f54544b02b8badbfa50549f40e9e60ad": "e192963857335e4ee69a944bc7a8aca7",
     "short of turn c4ac3b8224b16346b6b567d9379d4c4b": "a0d9ece41c66855d38ecd678ce478e7c",

@@ -66,9 +66,13 @@ async def judging(**settings: Any) -> AsyncGenerator[Judge]:
         yield judges["main"]
 
 
+_FILES = frozenset({"tls", "proxy", "api_key_file", "header_files"})
+"""Settings that name what is not here."""
+
+
 @pytest.mark.parametrize("settings", EXAMPLES, ids=[each["model"] for each in EXAMPLES])
 async def test_endpoints_of_the_page_get_what_they_want(settings: dict[str, Any]) -> None:
-    settings = {name: value for name, value in settings.items() if name not in {"tls", "proxy"}}
+    settings = {name: value for name, value in settings.items() if name not in _FILES}
     async with (
         serving(lambda body, n: rating()) as server,
         judging(**settings | {"base_url": server.base_url}) as judge,

@@ -202,7 +202,8 @@ async def test_check_says_who_waits_and_who_never_can(world: World) -> None:
     shown = (await world.command("check")).stdout
     assert "- exact (exact_match): each turn (waits up to 1 h for references), without a judge" in shown
     assert "- short (length): each turn, without a judge" in shown
-    assert "note" not in shown, shown
+    notes = [line for line in shown.splitlines() if line.startswith("note ")]
+    assert notes == ["note       no evaluator asks the judge main"], shown
     world.configure(**settings | {"monitors": {"all": {"evaluators": ["exact", "closed"]}}})
     shown = (await world.command("check")).stdout
     assert "exact of monitor all needs expected_output, which traces do not have" in shown
