@@ -182,17 +182,24 @@ def check(
         print(plan_json(checked, counts_of(checked)), end="")
         return
     for line in (*report(checked), *kafka_lines(checked), *traffic(checked), *retention_lines(checked)):
-        print(fitting(line))
+        print(fitting(line, _terminal_width()))
 
 
-def fitting(line: str) -> str:
-    """A line of the plan, within the terminal's width; as it is where the output goes elsewhere."""
+def _terminal_width() -> int | None:
+    """The columns of the terminal, at least 60; None where the output goes elsewhere."""
     if not sys.stdout.isatty():
-        return line
+        return None
     import shutil
+
+    return max(60, shutil.get_terminal_size().columns)
+
+
+def fitting(line: str, width: int | None) -> str:
+    """A line of the plan in lines of at most `width` columns; as it is without one."""
+    if width is None:
+        return line
     import textwrap
 
-    width = max(60, shutil.get_terminal_size().columns)
     return textwrap.fill(line, width, subsequent_indent=" " * 13, break_long_words=False, break_on_hyphens=False)
 
 

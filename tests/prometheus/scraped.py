@@ -31,7 +31,13 @@ from collector.telemetry.series import Series, all_series
 from evaluators.results import Evaluation, Sampling, Subject, Usage
 
 OF_TURNS = tuple(
-    MonitoredEvaluator(evaluator=evaluator, evaluator_version="0123456789ab", monitor=monitor, threshold=0.7)
+    MonitoredEvaluator(
+        evaluator=evaluator,
+        evaluator_version="0123456789ab",
+        monitor=monitor,
+        threshold=0.7,
+        labels=("useful", "useless") if evaluator == "helpful" else (),
+    )
     for evaluator, monitor in (("helpful", "chatbot"), ("grounded", "chatbot"), ("helpful", "search"))
 )
 LOWER = MonitoredEvaluator(
@@ -186,7 +192,10 @@ def _batch(number: int) -> list[Evaluation]:
     for place, watched in enumerate(WATCHED):
         for each in range(6):
             good = (number + each + place) % 3 > 0 if watched is not LOWER else SEGMENTS[each % 2] == "paid"
-            made.append(_of(watched, scored(**_subject(number, each), score=0.9 if good else 0.3, passed=good)))
+            label = {"label": "useful" if good else "useless"} if watched.labels else {}
+            made.append(
+                _of(watched, scored(**_subject(number, each), score=0.9 if good else 0.3, passed=good, **label))
+            )
         made.append(_of(watched, failed(**_subject(number, 6))))
         made.append(_of(watched, skipped(**_subject(number, 7))))
     return made

@@ -120,7 +120,7 @@ def test_prompt_and_its_version_are_there_without_being_declared() -> None:
 def test_strangers_values_are_bounded() -> None:
     assert len(str(assembled({"app.tier": "x" * 10**6}).attributes["tier"])) == 16_384
     assert len(str(assembled({"app.tier": ["x" * 10_000] * 100}).attributes["tier"])) <= 16_384
-    assert assembled({"metadata": json.dumps({"tier": 10**30})}).attributes["tier"] == pytest.approx(1e30)
+    assert assembled({"metadata": json.dumps({"tier": 10**30})}).attributes["tier"] == "1" + "0" * 30, "every digit"
 
 
 def test_a_large_document_above_many_turns_is_read_once() -> None:
