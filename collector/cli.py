@@ -655,7 +655,7 @@ def compare(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compare a new version of the application with the one before it.
+    """Compare a new version of an application with the last one.
 
     Side by side while both ran, else before and after, each evaluator's means with the interval of their difference,
     which may be looked at at any time.

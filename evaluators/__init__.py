@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evaluators.conversation.g_eval import ConversationalGEval
     from evaluators.conversation.goal_accuracy import GoalAccuracy
     from evaluators.conversation.knowledge_retention import KnowledgeRetention
+    from evaluators.conversation.outcome import ConversationOutcome
     from evaluators.conversation.prompt import ConversationalPrompt
     from evaluators.conversation.role_adherence import RoleAdherence
     from evaluators.conversation.task_cost import TaskCost
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from evaluators.turn.llm_judge import LLMJudge
     from evaluators.turn.llm_judge_strict_json import LLMJudgeStrictJson
     from evaluators.turn.llm_judge_trajectory import LLMJudgeTrajectory
+    from evaluators.turn.outcome import ExternalOutcome
     from evaluators.turn.pairwise_dimensions import PairwiseDimensions
     from evaluators.turn.pii_leakage import PiiLeakage
     from evaluators.turn.plan_adherence import PlanAdherence
@@ -92,6 +94,7 @@ __all__ = [
     "Contains",
     "ContextualRelevancy",
     "Conversation",
+    "ConversationOutcome",
     "ConversationalClassifier",
     "ConversationalGEval",
     "ConversationalPrompt",
@@ -100,6 +103,7 @@ __all__ = [
     "EvaluationError",
     "Evaluator",
     "ExactMatch",
+    "ExternalOutcome",
     "Failure",
     "Faithfulness",
     "Feedback",
@@ -212,6 +216,8 @@ _HOMES = {
     "Skipped": "results",
     "ask_score": "scoring",
     "AnswerRelevancy": "turn.answer_relevancy",
+    "ConversationOutcome": "conversation.outcome",
+    "ExternalOutcome": "turn.outcome",
     "Bias": "turn.bias",
     "Contains": "turn.contains",
     "ContextualRelevancy": "turn.contextual_relevancy",
