@@ -18,19 +18,14 @@ OF_REFERENCES = frozenset({"expected_output", "context", "expected_tools"})
 
 
 def refuse_unseen_values(config: Config) -> None:
-    """Refuse a service without a source, and monitors that would match nothing.
+    """Refuse monitors that would match nothing.
 
     Ready-made turns may have any value: where a configuration receives some, nothing is refused.
 
     Raises:
         ConfigError: with one line per value that no turn has.
     """
-    receive = config.settings.receive
-    mistakes: list[str] = []
-    if not (receive.otlp_http or receive.otlp_grpc or receive.kafka or receive.files):
-        mistakes.append("receive: names no source, so nothing is received; write otlp_http: {}, or remove receive")
-    elif not receives_ready_made(config):
-        mistakes += _value_mistakes(config)
+    mistakes = [] if receives_ready_made(config) else list(_value_mistakes(config))
     if mistakes:
         raise ConfigError("\n".join(f"{config.source}: {mistake}" for mistake in mistakes))
 

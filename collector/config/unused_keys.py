@@ -16,6 +16,9 @@ def unused_notes(config: Config) -> Iterator[str]:
     """What does nothing, why, and what to change."""
     settings = config.settings
     yield from _unused_names(config)
+    receive = settings.receive
+    if not (receive.otlp_http or receive.otlp_grpc or receive.kafka or receive.files):
+        yield "receive names no source, so nothing is received; write otlp_http: {}, or remove receive"
     yield from _fallbacks(config)
     for name, monitor in settings.monitors.items():
         yield from _monitor_notes(f"monitors.{name}", monitor, config)

@@ -30,7 +30,8 @@ from collector.service.app import running
 
 NEW = {
     "complete of 00000000000000000000000000000006, revision 1": "8d68dc68e14bcd9d35d09bb412dea949",
-    "complete of carried, revision 1": "f05d5974540f6b083cc757453f340208",
+    "complete of carried, revision 1": "4b653c086cdb2781f1c199a516e58688",
+    "complete of finished, revision 1": "add53a3c00d2e45a692f62a9a85abe67",
     "complete of open, revision 1": "58bdd90c868d3ad79f62526afceeb188",
     "complete of reopened, revision 2": "437ec5ca90a9c6d993d1f97d073ba8bc",
     "complete of waiting, revision 1": "676741a6c2e3e834c0b287b3b6e1a3e9",
@@ -38,7 +39,11 @@ NEW = {
     "helpful of turn f54544b02b8badbfa50549f40e9e60ad": "e192963857335e4ee69a944bc7a8aca7",
     "short of turn c4ac3b8224b16346b6b567d9379d4c4b": "a0d9ece41c66855d38ecd678ce478e7c",
 }
-"""What is still to be judged, and no more."""
+"""What is still to be judged, and no more.
+
+The version of `completeness` is another one since: in a log without marks for each evaluator it takes effect from the
+oldest turn that is still open, so `finished` is among them.
+"""
 
 FINISHED = (
     "How much is a kayak?",
@@ -153,7 +158,8 @@ async def test_what_is_finished_is_not_judged_again_and_what_is_open_is(taken: T
     assert {named(each): key for key, each in new.items()} == NEW
     assert {each["outcome"] for each in new.values()} == {"scored"}
     assert len(taken.judge.requests) == sum(each["usage"]["calls"] for each in new.values() if "usage" in each)
-    assert [each for each in taken.judge.requests if any(text in each for text in FINISHED)] == []
+    again = [each for each in taken.judge.requests if any(text in each for text in FINISHED)]
+    assert len(again) == new[NEW["complete of finished, revision 1"]]["usage"]["calls"], "by the new version alone"
     assert any(WAITS in each for each in taken.judge.requests)
     # A key and a note of the rates; the judge is not asked for steps that it wrote before.
     assert taken.count("definitions") == 3

@@ -49,11 +49,6 @@ def test_values_that_no_turn_has(match: dict[str, Any], mistake: str) -> None:
     assert "monitors.all.boost.matching" in line
 
 
-def test_a_service_without_a_source() -> None:
-    remedy = "write otlp_http: {}, or remove receive"
-    assert mistakes(receive={}) == [f"my.yaml: receive: names no source, so nothing is received; {remedy}"]
-
-
 def test_values_that_turns_have() -> None:
     tenants = {"otlp_http": {"auth": {"tenants": [{"name": "acme", "token": "0123456789abcdef"}]}}}
     match = {"dialect": ["openinference", "otel_genai"], "tenant": "acme", "incomplete": "redacted", "service": "any"}

@@ -34,6 +34,11 @@ WITH_FALLBACK = {"main": {**PRICED, "fallback": "small"}, "small": PRICED}
         ({}, {"judges": {"main": PRICED, "other": PRICED}}, "no evaluator asks the judge other"),
         (
             {},
+            {"receive": {}},
+            "receive names no source, so nothing is received; write otlp_http: {}, or remove receive",
+        ),
+        (
+            {},
             {"juries": {"both": {"judges": ["main", "other"]}}, "judges": {"main": PRICED, "other": PRICED}},
             "no evaluator uses the jury both",
         ),
