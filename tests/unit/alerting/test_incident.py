@@ -13,7 +13,7 @@ from streams import MEAN, Stream
 from collector.alerting.detection import DropDetector, EstimatorSums, threshold
 from collector.alerting.incident import STAKES, DropLife, Level, margin, recovery_threshold
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+sys.path.append(str(Path(__file__).parents[2] / "bench"))  # after others: some names are in both
 
 from alert_lives import RECOVERS, Minutes, fall_numbers
 from drop_detection import bounds
