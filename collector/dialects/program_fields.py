@@ -43,13 +43,12 @@ def unwrap_program(call: Call) -> Call:
         names = ((), ())
     inputs, outputs = names
     fields = _find_sections(_last_text(messages, "user"), inputs)
+    contexts = [text for name, value in fields.items() if name in _CONTEXTS for text in _split_list(value)]
     return call._replace(
         input=tuple(_unwrap_input(each, inputs, outputs) for each in messages),
         output=None if call.output is None else tuple(_unwrap_output(each, outputs) for each in call.output),
         finish_reason="tool" if _is_last_step(call.output, outputs) else call.finish_reason,
-        passages=tuple(
-            Passage(text) for name, value in fields.items() if name in _CONTEXTS for text in _split_list(value)
-        ),
+        passages=tuple(map(Passage, contexts)) or call.passages,
     )
 
 
