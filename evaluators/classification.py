@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -14,6 +15,7 @@ from evaluators.g_eval_definition import describe_fields
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings
 from evaluators.prompts import fill, load
+from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup
 from evaluators.rating import NonBlank
 from evaluators.reasons import ReasonSettings
 from evaluators.results import Score
@@ -22,6 +24,10 @@ from evaluators.word_probabilities import word_distributions
 from evaluators.worked_examples import WorkedExample, examples_text
 
 CLASSIFIER_PROMPTS = ("classifier.txt", "classifier_form.txt")
+
+_WHICH = "Which of the labels applies? Where several might, the one whose meaning fits best."
+
+_LABELS = "The labels:"
 
 LabelName = Annotated[str, Field(pattern=r"^[\w:/-](?:[\w :/-]{0,62}[\w:/-])?$")]
 """A label as it appears in every output: letters, digits and spaces, at most 64."""
@@ -111,8 +117,23 @@ class Classification(ReasonSettings, TextSettings):
     def label_form_text(self, labels: Mapping[str, LabelDefinition], examples: Sequence[LabelledExample] = ()) -> str:
         """What the judge is told about the form of its answer, with examples before it."""
         examples_part = examples_text([(each, {"label": each.label}) for each in examples], self.reason)
-        form = fill(load(self.template("classifier_form")), {"names": ", ".join(labels)})
-        return "\n\n".join(part for part in (examples_part, self.language_sentence, form.strip()) if part)
+        return "\n\n".join(part for part in (examples_part, self.language_sentence, self._form_of(labels)) if part)
+
+    def _form_of(self, labels: Mapping[str, LabelDefinition]) -> str:
+        return fill(load(self.template("classifier_form")), {"names": ", ".join(labels)}).strip()
+
+    def typed_question(self, instructions: str, labels: Mapping[str, LabelDefinition]) -> QuestionGroup:
+        """The same question for a judge that decides: each label with what the instructions say that it means."""
+        guide = instructions.partition(self._form_of(labels))[0].strip().removesuffix(self.language_sentence)
+        listed = {name: f"- {name}: " for name in labels}
+        lines = guide.splitlines()
+        options = [
+            Option(name, next((line.removeprefix(start) for line in lines if line.startswith(start)), ""))
+            for name, start in listed.items()
+        ]
+        rest = [line for line in lines if line != _LABELS and not line.startswith(tuple(listed.values()))]
+        guide = "\n".join(line for line, after in pairwise([*rest, ""]) if line or after).strip()
+        return QuestionGroup(guide, (ChoiceQuestion(("label",), _WHICH, tuple(options)),))
 
     @property
     def templates(self) -> tuple[str, ...]:
@@ -133,7 +154,8 @@ class Classification(ReasonSettings, TextSettings):
         """Ask for a label. Its score is the mean of what the labels are worth, by the judge's token probabilities where
         there are such, else what the label is worth that was written.
         """
-        prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens)
+        groups = (self.typed_question(instructions, labels),)
+        prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         answer = (await judge.ask(prompt, label_form(tuple(labels), self.reason), logprobs=True)).answers[0]
         return score_of_label(answer, labels, truncated=material.truncated)
 
@@ -146,6 +168,8 @@ def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefiniti
     """
     label = answer.reply.label
     details: dict[str, Json] = {"truncated": True} if truncated else {}
+    if answer.decisions:
+        return _score_of_decision(answer.decisions[0], labels, details)
     weighed = word_distributions(answer, "label", tuple(labels))
     distribution = weighed[-1] if weighed else None
     if distribution is None:
@@ -172,6 +196,24 @@ def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefiniti
         method="logprobs",
         kept_mass=distribution.kept_mass,
         details=details,
+    )
+
+
+def _score_of_decision(decision: Decision, labels: Mapping[str, LabelDefinition], details: Mapping[str, Json]) -> Score:
+    worth = {name: labels[name].worth for name in decision.probabilities}
+    return Score(
+        value=decision.mean(worth),
+        label=decision.choice,
+        method="decision",
+        kept_mass=decision.kept_mass,
+        details={
+            **details,
+            "probabilities": {name: decision.probabilities[name] for name in labels if name in worth},
+            "confidence": decision.probabilities[decision.choice],
+            "entropy": decision.entropy,
+            "uncertainty": decision.deviation(worth),
+            **({"order": list(decision.order)} if decision.order else {}),
+        },
     )
 
 

@@ -11,6 +11,7 @@ from evaluators.errors import JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
 from evaluators.judge_input import is_missing, iter_texts
+from evaluators.questions import QuestionGroup
 from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
 
@@ -50,6 +51,12 @@ async def _breaches(evaluator: Evaluator[Any], case: Turn | Conversation) -> Asy
             yield f"it scores a case without {name}, which it says it needs"
 
 
+def _own_words(group: QuestionGroup) -> list[str]:
+    """What a group says that is no material."""
+    options = [word for each in group.questions for option in each.options for word in (option.value, option.meaning)]
+    return [group.guide, *(each.text for each in group.questions), *options]
+
+
 def _about_questions(evaluator: Evaluator[Any], case: Turn | Conversation, judge: ScriptedJudge) -> list[str]:
     sentences: list[str] = []
     if judge.questions and not evaluator.needs_judge:
@@ -57,6 +64,9 @@ def _about_questions(evaluator: Evaluator[Any], case: Turn | Conversation, judge
     texts = [text for text in _judged_texts(case) if len(text) >= _RECOGNISABLE]
     if any(text in question.prompt.instructions for question in judge.questions for text in texts):
         sentences.append("it puts judged text into the instructions: give it as the prompt's material")
+    typed = [part for each in judge.questions for group in each.prompt.groups for part in _own_words(group)]
+    if any(text in part for part in typed for text in texts):
+        sentences.append("it puts judged text into a typed question: give it as the prompt's material")
     return sentences
 
 

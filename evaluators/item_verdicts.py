@@ -19,7 +19,8 @@ from evaluators.cases import Json
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.prompts import fill, load
-from evaluators.results import Score
+from evaluators.questions import ChoiceQuestion, Option, QuestionGroup
+from evaluators.results import Method, Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
 from evaluators.windows import MAX_WINDOWS, WindowSample, draw_windows
 from evaluators.word_probabilities import as_written, word_distributions
@@ -32,6 +33,8 @@ WORDS: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
 
 VERDICT_PROMPTS = ("items_form.txt", "verdicts_form.txt")
 """The templates of the forms of the answers: part of every version of an evaluator that takes a share."""
+
+_VERDICT_OPTIONS = (Option("yes"), Option("no"), Option("unclear", "what you are given does not decide it"))
 
 _NAMED = 3  # items that an explanation names
 
@@ -72,10 +75,14 @@ class VerdictSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class WeighedVerdict:
-    """A verdict, and the probabilities of yes, no and unclear where they are known."""
+    """A verdict, and the probabilities of yes, no and unclear where they are known.
+
+    `decided` says that they are a decision model's, which gives no reason.
+    """
 
     verdict: ItemVerdict
     masses: Mapping[str, float] | None = None
+    decided: bool = False
 
     def counts(self, counting: AbstractSet[str]) -> float:
         """How much of the verdict counts: 0 or 1 for a word, between them for probabilities."""
@@ -134,12 +141,31 @@ async def ask_verdicts(
     # The form demands as many verdicts as there are items, so that none is lost on the way.
     numbered: list[Json] = [{"number": number, "item": item} for number, item in enumerate(window.items, start=1)]
     form = verdicts_form(len(window.items))
+    groups = (verdict_questions(fill(load(template), {"form": "", **(values or {})}).strip(), len(window.items)),)
     rounds: list[Sequence[WeighedVerdict]] = []
     for material in window.materials:
-        prompt = Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS)
+        prompt = Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS, groups=groups)
         answer = (await judge.ask(prompt, form, logprobs=weigh)).answers[0]
-        rounds.append(_weighed(answer) if weigh else [WeighedVerdict(each) for each in answer.reply.verdicts])
+        rounds.append(_read(answer, weigh=weigh))
     return [_decisive(verdicts) for verdicts in zip(*rounds, strict=True)]
+
+
+def verdict_questions(guide: str, count: int) -> QuestionGroup:
+    """The same question for a judge that decides: one of three words for each of so many items."""
+    questions = (
+        ChoiceQuestion(("verdicts", at, "verdict"), f"The verdict on item {at + 1} of `items`.", _VERDICT_OPTIONS)
+        for at in range(count)
+    )
+    return QuestionGroup(guide, tuple(questions), own=frozenset({"items"}))
+
+
+def _read(answer: Answer[ItemVerdicts], *, weigh: bool) -> Sequence[WeighedVerdict]:
+    """The verdicts of an answer; a decision model's are always weighed, for it gives nothing else."""
+    verdicts = answer.reply.verdicts
+    if answer.decisions:
+        decisions = zip(verdicts, answer.decisions, strict=True)
+        return [WeighedVerdict(each, decision.probabilities, decided=True) for each, decision in decisions]
+    return _weighed(answer) if weigh else [WeighedVerdict(each) for each in verdicts]
 
 
 def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
@@ -205,13 +231,24 @@ async def score_ratio(
         details["truncated"] = True
     value = min(1.0, max(0.0, sample.share_of(shares)))  # rounding must not leave the scale
     explanation = _explanation(spec, sample, verdicts)
-    method = "logprobs" if any(weighed) else "single"
+    method = _method([each for at in sample.judged for each in verdicts[at]])
     return Score(value=value, raw_score=value, explanation=explanation, method=method, details=details)
 
 
+def _method(verdicts: Sequence[WeighedVerdict]) -> Method:
+    if any(each.decided for each in verdicts):
+        return "decision"
+    return "logprobs" if any(each.masses is not None for each in verdicts) else "single"
+
+
 def _item_details(item: Json, weighed: WeighedVerdict) -> Json:
-    details: dict[str, Json] = {"item": item, "verdict": weighed.verdict.verdict, "reason": weighed.verdict.reason}
+    details: dict[str, Json] = {"item": item, "verdict": weighed.verdict.verdict}
+    details |= {} if weighed.decided else {"reason": weighed.verdict.reason}
     return details if weighed.masses is None else details | {"probabilities": dict(weighed.masses)}
+
+
+def _because(weighed: WeighedVerdict) -> str:
+    return f": {weighed.verdict.verdict}." if weighed.decided else f": {weighed.verdict.reason}"
 
 
 def _doubt(shares: Sequence[float]) -> dict[str, Json]:
@@ -228,7 +265,7 @@ def _explanation(
     flags = [flag for at in sample.judged for flag in counting[at]]
     rarer = sum(flags) * 2 < len(flags)  # the reasons worth reading are those of the smaller side
     named = [
-        f"Item {sum(sample.lengths[:at]) + number}: {each.verdict.reason}"
+        f"Item {sum(sample.lengths[:at]) + number}{_because(each)}"
         for at in sample.judged
         for number, (each, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
         if counts == rarer

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from evaluators.cases import Json
 from evaluators.errors import JudgeRejected
+from evaluators.questions import Decision, QuestionGroup
 from evaluators.results import Usage
 
 R = TypeVar("R", bound=BaseModel)
@@ -26,6 +27,9 @@ class Prompt:
 
     `temperature` and `max_tokens` (of the answer) override the judge's own; None leaves them to the judge. `reminder`
     is a sentence of ours about the form of the answer, said after the material; it is not hashed.
+
+    `groups` are the same question in typed form, where it has one: a judge that decides rather than writes takes these
+    in place of the instructions. Several groups are questions of several evaluators about one subject.
     """
 
     instructions: str
@@ -33,6 +37,7 @@ class Prompt:
     temperature: float | None = None
     max_tokens: int | None = None
     reminder: str = ""
+    groups: tuple[QuestionGroup, ...] = ()
 
     @property
     def constant(self) -> bool:
@@ -56,11 +61,15 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[R]):
-    """One answer: the parsed reply, the text it was read from, its tokens where the judge gives them."""
+    """One answer: the parsed reply, the text it was read from, its tokens where the judge gives them.
+
+    `decisions` are there where the judge answered the prompt's typed questions: one for each, in their order.
+    """
 
     reply: R
     text: str
     tokens: Sequence[Token] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,16 @@ from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings
 from evaluators.prompts import fill, load
+from evaluators.questions import QuestionGroup, ScoreQuestion, score_levels
 from evaluators.reasons import ReasonSettings
 from evaluators.results import Score
-from evaluators.scale import BINARY, Scale
+from evaluators.scale import BINARY, ReasonPlace, Scale
 from evaluators.scoring import Mode, ask_score
 from evaluators.worked_examples import WorkedExample, examples_text
+
+_QUESTION = "Which score does the case earn, by what is asked above?"
+_STRICT_QUESTION = "Is the case perfect by what is asked above? There is nothing in between."
+_STRICT_LEVELS = (((0, 0), "it falls short of any of it"), ((1, 1), "it is perfect"))
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 """A text that says something."""
@@ -144,9 +149,11 @@ class Rating(ReasonSettings, TextSettings):
             "highest": str(self.raw_scale.highest),
             "rubric": self._rubric_text(),
         }
-        examples = examples_text([(each, {"score": each.score}) for each in self.examples], self.reason)
         form = fill(load(self._form_template), values)
-        return "\n\n".join(part for part in (examples, self.language_sentence, form) if part)
+        return "\n\n".join(part for part in (self._examples(self.reason), self.language_sentence, form) if part)
+
+    def _examples(self, place: ReasonPlace) -> str:
+        return examples_text([(each, {"score": each.score}) for each in self.examples], place)
 
     @property
     def _form_template(self) -> str:
@@ -165,13 +172,29 @@ class Rating(ReasonSettings, TextSettings):
 
     async def rate(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a number on the scale. `instructions` end with the `form`."""
-        prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens)
+        groups = (self.typed_question(instructions),)
+        prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         mode = "single" if self.strict_mode else self.mode
         score = await ask_score(judge, prompt, self.raw_scale, mode=mode, n_samples=self.n_samples, reason=self.reason)
         return replace(score, details={**score.details, "truncated": True}) if material.truncated else score
 
+    def typed_question(self, instructions: str) -> QuestionGroup:
+        """The same question for a judge that decides: without what instructions say about the form of an answer."""
+        examples = self._examples("none")
+        guide = "\n\n".join(part for part in (instructions.partition(self.form)[0].strip(), examples) if part)
+        text = _STRICT_QUESTION if self.strict_mode else _QUESTION
+        rubric = [] if self.strict_mode else [(each.score_range, each.expected_outcome) for each in self._what_earns]
+        if self.strict_mode and self.rubric:
+            guide += f"\n{self._rubric_text()}"
+        levels = score_levels(self.raw_scale, rubric or (_STRICT_LEVELS if self.strict_mode else ()))
+        return QuestionGroup(guide, (ScoreQuestion(("score",), text, levels),))
+
+    @property
+    def _what_earns(self) -> tuple[Rubric, ...]:
+        return grades_of(self.raw_scale) if self.grades else self.rubric
+
     def _rubric_text(self) -> str:
-        rubric = grades_of(self.raw_scale) if self.grades else self.rubric
+        rubric = self._what_earns
         if not rubric:
             return ""
         ordered = sorted(rubric, key=lambda each: each.score_range)

@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias
 
 from evaluators.cases import Json, Scope
 
-Method = Literal["logprobs", "samples", "single", "deterministic"]
-"""How a number came about: weighted by token probabilities, mean of samples, one answer, or code alone."""
+Method = Literal["logprobs", "samples", "single", "deterministic", "decision"]
+"""How a number came about: weighted by token probabilities, mean of samples, one answer, code alone, or by the
+probabilities of a decision model, which gives no reason."""
 
 Status = Literal["scored", "skipped", "failed"]
 
@@ -23,7 +24,7 @@ class Score:
     """A score in [0, 1], 1 at the upper end of the evaluator's range.
 
     `raw_score` is the number on the evaluator's own `range` (lowest, highest); `kept_mass` the share of token
-    probability that lay on valid scores, where `method` is `logprobs`.
+    probability that lay on valid scores, where `method` is `logprobs` or `decision`.
 
     Raises:
         ValueError: `value` is outside [0, 1] or not a number.

@@ -11,13 +11,14 @@ from evaluators.cases import Json
 from evaluators.errors import MethodUnavailable
 from evaluators.expected_score import MIN_SCALE_MASS, score_distribution
 from evaluators.judge import Answer, Judge, Prompt
+from evaluators.questions import Decision
 from evaluators.results import Score
 from evaluators.scale import AnyRating, ReasonPlace, Scale, reason_in
 
 Mode = Literal["auto", "logprobs", "samples", "single"]
 """How a number is made of a judge's answer.
 
-`logprobs`: weighted by token probabilities, a failure where the judge gives none. `samples`: the mean of several
+`logprobs`: weighted by the judge's probabilities, a failure where it gives none. `samples`: the mean of several
 answers. `single`: one answer as it stands. `auto`: by token probabilities where the judge gives them; else by samples
 if their number is configured; else one answer. The score's `method` says which it was.
 """
@@ -51,6 +52,8 @@ async def ask_score(
         return await _sampled(judge, prompt, scale, n_samples or SAMPLES, reason)
     verdict = await judge.ask(prompt, scale.reply_with(reason), logprobs=mode != "single")
     answer = verdict.answers[0]
+    if answer.decisions:
+        return _decided(answer.decisions[0], scale)
     weighted = None if mode == "single" else _weighted(answer, scale)
     if weighted is not None and weighted.method == "logprobs":
         return weighted
@@ -68,6 +71,23 @@ def weighed_mean(answer: Answer[Any], scale: Scale, field: str) -> float | None:
     if weighed is None or weighed.kept_mass < MIN_SCALE_MASS or weighed.leaves_out_decades(scale):
         return None
     return weighed.mean
+
+
+def _decided(decision: Decision, scale: Scale) -> Score:
+    """By the probabilities of a decision model, whatever the mode: they are what samples would estimate."""
+    mean = decision.mean()
+    return Score(
+        value=scale.normalize(mean),
+        method="decision",
+        raw_score=float(decision.choice),
+        range=scale.bounds,
+        kept_mass=decision.kept_mass,
+        details={
+            "expected": mean,
+            "masses": dict(decision.probabilities),
+            "uncertainty": decision.deviation() / scale.length,
+        },
+    )
 
 
 def _single(answer: Answer[AnyRating], scale: Scale) -> Score:
@@ -111,6 +131,8 @@ async def _sampled(
     if prompt.temperature is None:
         prompt = replace(prompt, temperature=_SAMPLING_TEMPERATURE)
     answers = [*earlier, *(await judge.ask(prompt, scale.reply_with(reason), samples=samples)).answers]
+    if answers[0].decisions:
+        return _decided(answers[0].decisions[0], scale)
     raw = math.fsum(answer.reply.score for answer in answers) / len(answers)
     closest = min(answers, key=lambda answer: abs(answer.reply.score - raw))
     single = _single(closest, scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -14,6 +14,7 @@ import orjson
 from pydantic import BaseModel
 
 from evaluators.cases import Conversation, Json, Turn
+from evaluators.decided_answers import decided_answer
 from evaluators.evaluation import evaluate, evaluate_sync, refuse_in_event_loop
 from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
@@ -21,6 +22,7 @@ from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
 from evaluators.judge_input import cut
 from evaluators.judges.requests import question_of
 from evaluators.prompt_isolation import ANSWER_KEY
+from evaluators.questions import Decision, TypedQuestion
 from evaluators.reply_parser import parse_answer
 from evaluators.results import Failure, Outcome, Score, Skipped, Usage
 
@@ -190,6 +192,31 @@ class ScriptedJudge:
             else ScriptedAnswer(line if isinstance(line, str) else orjson.dumps(line).decode())
         )
         return parse_answer(answer.text, reply, key, answer.tokens if logprobs else ())
+
+
+@dataclass
+class DecidingJudge:
+    """A judge that answers typed questions with the probabilities that a function gives for each.
+
+    A question whose function gives none is refused. What has to be written the `writer` is asked, if there is one.
+    Each question costs 100 input tokens. `questions` are the prompts with typed questions, in order.
+    """
+
+    decide: Callable[[TypedQuestion], Mapping[str, float]]
+    writer: Judge | None = None
+    model: str = "deciding"
+    questions: list[Prompt] = field(default_factory=list[Prompt])
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Decide, or have it written."""
+        if not prompt.groups:
+            assert self.writer is not None, "the judge was asked to write"
+            return await self.writer.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        self.questions.append(prompt)
+        asked = [question for group in prompt.groups for question in group.questions]
+        decisions = [Decision(self.decide(question)) for question in asked]
+        answer = decided_answer(reply, asked, decisions)
+        return Verdict([answer], self.model, None, Usage(input_tokens=100, calls=1), None)
 
 
 _KEY_REQUEST = re.compile(rf'"{ANSWER_KEY}": "([0-9a-f]+)"')

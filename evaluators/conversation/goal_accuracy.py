@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
 from evaluators.cases import Conversation, Json
 from evaluators.evaluator import Evaluator
-from evaluators.judge import Judge, Prompt
+from evaluators.judge import Answer, Judge, Prompt
 from evaluators.prompts import load
+from evaluators.questions import QuestionGroup, ScoreQuestion, guide_before, score_levels
 from evaluators.results import Score
 from evaluators.scale import Reply, Scale, reject_bool
 from evaluators.scoring import weighed_mean
@@ -57,12 +59,13 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
         material: dict[str, Json] = {"turns": transcript.content}
         if case.expected_outcome:
             material["expected_outcome"] = case.expected_outcome
-        answer = (await judge.ask(Prompt(load("goal_accuracy.txt"), material), PlanAndGoal, logprobs=True)).answers[0]
+        prompt = Prompt(load("goal_accuracy.txt"), material, groups=(_typed_questions(),))
+        answer = (await judge.ask(prompt, PlanAndGoal, logprobs=True)).answers[0]
         reply = answer.reply
         raw = (reply.plan_score + reply.goal_score) / 2
         details: dict[str, Json] = {"plan_score": reply.plan_score, "goal_score": reply.goal_score}
         # Both or neither: the mean of a weighted and a plain number would have no method that it is named by.
-        plan, goal = (weighed_mean(answer, SCALE, field) for field in ("plan_score", "goal_score"))
+        plan, goal = _means(answer)
         weighted = None if plan is None or goal is None else (plan + goal) / 2
         if weighted is not None:
             details |= {"expected": {"plan_score": plan, "goal_score": goal}}
@@ -70,7 +73,28 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
             value=SCALE.normalize(raw if weighted is None else weighted),
             raw_score=raw,
             range=SCALE.bounds,
-            method="single" if weighted is None else "logprobs",
-            explanation=f"Goal: {reply.goal_reason} Plan: {reply.plan_reason}",
+            method="decision" if answer.decisions else "single" if weighted is None else "logprobs",
+            explanation=None if answer.decisions else f"Goal: {reply.goal_reason} Plan: {reply.plan_reason}",
             details=details | {"truncated": True} if transcript.truncated else details,
         )
+
+
+def _means(answer: Answer[PlanAndGoal]) -> tuple[float | None, float | None]:
+    """The mean that each score has by the judge's probabilities; None where there are none to trust."""
+    if answer.decisions:
+        plan, goal = answer.decisions
+        return plan.mean(), goal.mean()
+    return weighed_mean(answer, SCALE, "plan_score"), weighed_mean(answer, SCALE, "goal_score")
+
+
+@cache
+def _typed_questions() -> QuestionGroup:
+    """The same for a judge that decides: a score for each of the two."""
+    levels = score_levels(SCALE)
+    return QuestionGroup(
+        guide_before(load("goal_accuracy.txt"), "Each gets a whole number"),
+        (
+            ScoreQuestion(("plan_score",), "How good is the plan?", levels),
+            ScoreQuestion(("goal_score",), "How far was the goal reached?", levels),
+        ),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
@@ -12,8 +13,9 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator, Example
 from evaluators.identity import conversation_id_of
-from evaluators.judge import Judge, Prompt
+from evaluators.judge import Answer, Judge, Prompt
 from evaluators.prompts import fill, load
+from evaluators.questions import PredicateQuestion, QuestionGroup, guide_before
 from evaluators.rating import NonBlank
 from evaluators.results import Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
@@ -47,6 +49,17 @@ class TopicLabels(Reply):
         return sort_by_number(turns)
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedTurn:
+    """A turn's label, and how far it was dealt with rightly: 0 or 1, or the probability of it where the judge decides
+    by probabilities, those of the label's two parts taken as independent.
+    """
+
+    label: TopicLabel
+    rightness: float
+    decided: bool = False
+
+
 class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
     """The share of turns in which the application answers what is within its subjects and declines what is not.
 
@@ -76,15 +89,42 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         numbers = [number for at in sample.judged for number in windows[at].judged]
         return _score(numbers, labels, sample, truncated=any(windows[at].truncated for at in sample.judged))
 
-    async def _labels(self, judge: Judge, window: Transcript) -> Sequence[TopicLabel]:
+    async def _labels(self, judge: Judge, window: Transcript) -> Sequence[JudgedTurn]:
         items: list[Json] = [
             {"number": at, "item": f"turn {number}"} for at, number in enumerate(window.judged, start=1)
         ]
-        prompt = Prompt(self._instructions(), {"turns": window.content, "items": items}, reminder=NUMBERS)
-        return (await judge.ask(prompt, _labels_of(len(items)))).reply.turns
+        instructions = self._instructions()
+        groups = (_typed_questions(instructions, len(items)),)
+        prompt = Prompt(instructions, {"turns": window.content, "items": items}, reminder=NUMBERS, groups=groups)
+        answer = (await judge.ask(prompt, _labels_of(len(items)))).answers[0]
+        return _judged(answer)
 
     def _instructions(self) -> str:
         return fill(load("topic_adherence.txt"), {"topics": "\n".join(f"- {topic}" for topic in self.relevant_topics)})
+
+
+def _typed_questions(instructions: str, count: int) -> QuestionGroup:
+    """The same for a judge that decides: two questions for each turn."""
+    questions = [
+        question
+        for at in range(count)
+        for question in (
+            PredicateQuestion(("turns", at, "on_topic"), f"Item {at + 1} of `items`: what the user asks is on topic."),
+            PredicateQuestion(("turns", at, "answered"), f"Item {at + 1} of `items`: the application answered it."),
+        )
+    ]
+    return QuestionGroup(guide_before(instructions, "Judge every item"), tuple(questions), own=frozenset({"items"}))
+
+
+def _judged(answer: Answer[TopicLabels]) -> Sequence[JudgedTurn]:
+    labels = answer.reply.turns
+    if not answer.decisions:
+        return [JudgedTurn(label, float(label.right)) for label in labels]
+    yes = [decision.probabilities["yes"] for decision in answer.decisions]
+    return [
+        JudgedTurn(label, on_topic * answered + (1 - on_topic) * (1 - answered), decided=True)
+        for label, on_topic, answered in zip(labels, yes[::2], yes[1::2], strict=True)
+    ]
 
 
 def _has_both(turn: Turn) -> bool:
@@ -92,22 +132,31 @@ def _has_both(turn: Turn) -> bool:
 
 
 def _score(
-    numbers: Sequence[int], labels_of: Mapping[int, Sequence[TopicLabel]], sample: WindowSample, *, truncated: bool
+    numbers: Sequence[int], judged: Mapping[int, Sequence[JudgedTurn]], sample: WindowSample, *, truncated: bool
 ) -> Score:
-    labels = [label for at in sample.judged for label in labels_of[at]]
+    turns = [turn for at in sample.judged for turn in judged[at]]
+    labels = [turn.label for turn in turns]
+    decided = any(turn.decided for turn in turns)
     right = sum(label.right for label in labels)
-    wrong = [f"Turn {number}: {label.reason}" for number, label in zip(numbers, labels, strict=True) if not label.right]
+    wrong = [
+        f"Turn {number}: {label.reason or 'wrongly'}"
+        for number, label in zip(numbers, labels, strict=True)
+        if not label.right
+    ]
     whole = "" if sample.complete else f", a sample of {sum(sample.lengths)},"
     details: dict[str, Json] = {
         "turns": [
-            {"number": number, "on_topic": label.on_topic, "answered": label.answered}
-            for number, label in zip(numbers, labels, strict=True)
+            {"number": number, "on_topic": turn.label.on_topic, "answered": turn.label.answered}
+            | ({"probability": turn.rightness} if turn.decided else {})
+            for number, turn in zip(numbers, turns, strict=True)
         ],
         **sample.details,
     }
     return Score(
-        value=sample.share_of({at: [label.right for label in labels_of[at]] for at in sample.judged}),
-        method="single",
+        value=min(
+            1.0, max(0.0, sample.share_of({at: [each.rightness for each in judged[at]] for at in sample.judged}))
+        ),
+        method="decision" if decided else "single",
         explanation=" ".join([f"{right} of {len(labels)} turns{whole} were dealt with rightly.", *wrong[:3]]),
         details=details | {"truncated": True} if truncated else details,
     )

@@ -43,7 +43,8 @@ class Metered(JudgeWrapper):
             raise
         self._add(verdict.usage, verdict.cost_usd)
         self._verdicts.append((verdict.model, verdict.fingerprint))
-        if prompt.material and any(is_echo(answer.reply.model_dump(), prompt.material) for answer in verdict.answers):
+        written = [answer for answer in verdict.answers if not answer.decisions]  # a decision repeats nothing
+        if prompt.material and any(is_echo(answer.reply.model_dump(), prompt.material) for answer in written):
             raise JudgeReplyInvalid("the judge's verdict stands with its reason in the judged material")
         return verdict
 

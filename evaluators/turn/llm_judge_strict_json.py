@@ -12,9 +12,10 @@ from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER, Evaluator
 from evaluators.hashable_json import equal
-from evaluators.judge import Judge, Prompt
+from evaluators.judge import Answer, Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings, shorten_all
 from evaluators.prompts import check_placeholders, fill, load
+from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup, guide_before
 from evaluators.references import (
     OutputCriteria,
     TargetKey,
@@ -37,6 +38,10 @@ _PENALTIES: Mapping[KeyComparison, float] = {
     "missing": 100.0,
     "extra": 10.0,
 }
+
+
+_WORTH: Mapping[str, float] = {name: _PENALTIES[name] for name in ("identical", "similar", "different")}
+_OPTIONS = tuple(Option(name) for name in _WORTH)
 
 
 class KeyLabel(NumberedReply):
@@ -125,17 +130,23 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         wanted = cast("dict[str, Json]", expected)
         open_keys = [key for key, value in wanted.items() if key in there and not equal(value, there[key])]
         visible = self._material(open_keys, wanted, there)
-        labelled = await self._label(judge, visible) if open_keys else ()
+        answer = await self._label(judge, visible) if open_keys else None
+        labelled = () if answer is None else answer.reply.labels
         labels = _labels(wanted, there, dict(zip(open_keys, labelled, strict=True)))
-        raw = score_of(len(wanted), list(labels.values()))
-        reasons: dict[str, Json] = {key: each.reason for key, each in zip(open_keys, labelled, strict=True)}
+        decisions = dict(zip(open_keys, answer.decisions, strict=True)) if answer and answer.decisions else {}
+        raw = _expected_score(len(wanted), labels, decisions)
+        about: dict[str, Json] = (
+            {"probabilities": {key: dict(each.probabilities) for key, each in decisions.items()}}
+            if decisions
+            else {"reasons": {key: each.reason for key, each in zip(open_keys, labelled, strict=True)}}
+        )
         return Score(
             value=raw / 100,
             raw_score=raw,
             range=(0.0, 100.0),
-            method="single" if open_keys else "deterministic",
+            method="decision" if decisions else "single" if open_keys else "deterministic",
             explanation=_explanation(labels),
-            details={"labels": dict(labels), "reasons": reasons} | ({"truncated": True} if visible.truncated else {}),
+            details={"labels": dict(labels)} | about | ({"truncated": True} if visible.truncated else {}),
         )
 
     def _material(self, keys: Sequence[str], expected: Mapping[str, Json], actual: Mapping[str, Json]) -> JudgeInput:
@@ -146,12 +157,14 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         visible = [shorten_all(each, self.longest_text) for each in items]
         return JudgeInput({"items": [each.content for each in visible]}, any(each.truncated for each in visible))
 
-    async def _label(self, judge: Judge, visible: JudgeInput) -> Sequence[KeyLabel]:
+    async def _label(self, judge: Judge, visible: JudgeInput) -> Answer[KeyLabels]:
         [template] = self.templates
         own = {} if self.prompt is None else {"prompt": fill(self.prompt, _PLACEHOLDERS).strip()}
         instructions = fill(load(template), own)
-        prompt = Prompt(instructions, visible.content, self.temperature, self.max_tokens, NUMBERS)
-        return (await judge.ask(prompt, _labels_of(len(visible.content["items"])))).reply.labels
+        count = len(visible.content["items"])
+        groups = (_typed_questions(instructions, count),)
+        prompt = Prompt(instructions, visible.content, self.temperature, self.max_tokens, NUMBERS, groups)
+        return (await judge.ask(prompt, _labels_of(count))).answers[0]
 
 
 def score_of(expected_keys: int, labels: Sequence[KeyComparison]) -> float:
@@ -160,6 +173,25 @@ def score_of(expected_keys: int, labels: Sequence[KeyComparison]) -> float:
         return 0.0 if labels else 100.0
     lost = sum(_PENALTIES[label] for label in labels) / expected_keys
     return max(0.0, 100.0 - lost)
+
+
+def _expected_score(
+    expected_keys: int, labels: Mapping[str, KeyComparison], decisions: Mapping[str, Decision]
+) -> float:
+    """The score by the labels; where they are a decision model's, its penalties are the means by its probabilities."""
+    if not decisions:
+        return score_of(expected_keys, list(labels.values()))
+    lost = sum(decisions[key].mean(_WORTH) if key in decisions else _PENALTIES[labels[key]] for key in labels)
+    return max(0.0, 100.0 - lost / expected_keys)
+
+
+def _typed_questions(instructions: str, count: int) -> QuestionGroup:
+    """The same for a judge that decides: one of three labels for each key."""
+    questions = (
+        ChoiceQuestion(("labels", at, "label"), f"How the two values of item {at + 1} of `items` compare.", _OPTIONS)
+        for at in range(count)
+    )
+    return QuestionGroup(guide_before(instructions, "Label every item"), tuple(questions))
 
 
 def _labels(

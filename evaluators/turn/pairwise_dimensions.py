@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import product
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -12,9 +13,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model, model
 
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER, Evaluator, Example
-from evaluators.judge import Judge, Prompt
+from evaluators.judge import Answer, Judge, Prompt
 from evaluators.judge_input import TextSettings, shorten_all
 from evaluators.prompts import fill, load
+from evaluators.questions import Option, QuestionGroup, ScoreQuestion, guide_before
 from evaluators.quote_check import contains_quote
 from evaluators.rating import NonBlank, each_once
 from evaluators.results import Score
@@ -33,6 +35,13 @@ DIMENSIONS: Mapping[Dimension, str] = {
 }
 
 SCALE = Scale(1, 5)
+
+_LEVELS = tuple(
+    Option(str(number), meaning)
+    for number, meaning in enumerate(
+        ("useless", "poor", "acceptable with clear flaws", "good with little to improve", "excellent"), start=1
+    )
+)
 
 Winner = Literal["a", "b", "tie"]
 
@@ -128,15 +137,15 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         ours, theirs = case.actual_output or "", str(case.attributes[self.other_output_attribute])
-        reply = await self._round(judge, case.input, ours, theirs)
-        first, second = self._pairs(reply), self._pairs(await self._round(judge, case.input, theirs, ours))
-        rounds = (_Round(first), _Round({name: AnswerPair(a=pair.b, b=pair.a) for name, pair in second.items()}))
+        answer = await self._round(judge, case.input, ours, theirs)
+        reply = answer.reply
+        rounds = (self._read(answer, "ab"), self._read(await self._round(judge, case.input, theirs, ours), "ba"))
         winner = combine_rounds(rounds[0].winner, rounds[1].winner)
         means = {side: fmean(each.mean(side) for each in rounds) for side in ("a", "b")}
         return Score(
             value={"a": 1.0, "tie": 0.5, "b": 0.0}[winner],
             label={"a": "better", "tie": "tie", "b": "worse"}[winner],
-            method="single",
+            method="decision" if answer.decisions else "single",
             explanation=_explanation(winner, means, rounds[0].winner != rounds[1].winner),
             details={
                 "overall": {"actual_output": means["a"], "other_output": means["b"]},
@@ -150,7 +159,7 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
     def _truncated(self, *texts: str) -> dict[str, Json]:
         return {"truncated": True} if any(len(text) > self.longest_text for text in texts) else {}
 
-    async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> PairComparison:
+    async def _round(self, judge: Judge, request: str | None, a: str, b: str) -> Answer[PairComparison]:
         names = tuple(self._questions)
         lines = "\n".join(self._line(name, question) for name, question in self._questions.items())
         form = _form(names, summary=self.summary)
@@ -158,10 +167,19 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         if self.summary:
             instructions += f"\n{load('pairwise_dimensions_summary.txt')}"
         material = shorten_all({"input": request, "a": a, "b": b}, self.longest_text)
-        return (await judge.ask(Prompt(instructions, material.content), _comparison(names, summary=self.summary))).reply
+        groups = () if self.summary else (_typed_questions(instructions, names),)  # a summary has to be written
+        prompt = Prompt(instructions, material.content, groups=groups)
+        return (await judge.ask(prompt, _comparison(names, summary=self.summary))).answers[0]
 
-    def _pairs(self, reply: PairComparison) -> Mapping[str, AnswerPair]:
-        return {name: getattr(reply, name) for name in self._questions}
+    def _read(self, answer: Answer[PairComparison], places: str) -> _Round:
+        """A round whose first place had side `places[0]`, whose second `places[1]`."""
+        pairs = {name: getattr(answer.reply, name) for name in self._questions}
+        ours, theirs = ("a", "b") if places == "ab" else ("b", "a")
+        written = {name: AnswerPair(a=getattr(pair, ours), b=getattr(pair, theirs)) for name, pair in pairs.items()}
+        if not answer.decisions:
+            return _Round(written)
+        means = dict(zip(product(pairs, ("a", "b")), (each.mean() for each in answer.decisions), strict=True))
+        return _Round(written, {(name, places["ab".index(place)]): mean for (name, place), mean in means.items()})
 
     def _summary(self, reply: PairComparison) -> dict[str, Json]:
         values = {name: getattr(reply, name) for name in SUMMARY if self.summary}
@@ -182,19 +200,24 @@ def combine_rounds(first: Winner, second: Winner) -> Winner:
 class _Round:
     """What the judge said when it saw the answers in one order. Sides are named by the answers: a is ours."""
 
-    def __init__(self, pairs: Mapping[str, AnswerPair]) -> None:
+    def __init__(self, pairs: Mapping[str, AnswerPair], means: Mapping[tuple[str, str], float] | None = None) -> None:
         self.pairs = pairs
+        self._means = means or {}
+
+    def score(self, dimension: str, side: str) -> float:
+        """As it was written, or the mean by the probabilities of a judge that decides."""
+        written: Assessment = getattr(self.pairs[dimension], side)
+        return self._means.get((dimension, side), written.score)
 
     def mean(self, side: str) -> float:
-        return fmean(getattr(pair, side).score for pair in self.pairs.values())
+        return fmean(self.score(dimension, side) for dimension in self.pairs)
 
     @property
     def winner(self) -> Winner:
         return _better(self.mean("a"), self.mean("b"))
 
     def winner_in(self, dimension: str) -> Winner:
-        pair = self.pairs[dimension]
-        return _better(pair.a.score, pair.b.score)
+        return _better(self.score(dimension, "a"), self.score(dimension, "b"))
 
 
 def _better(a: float, b: float) -> Winner:
@@ -208,7 +231,7 @@ def _agree(rounds: tuple[_Round, _Round], dimension: str) -> bool:
 def _details(rounds: tuple[_Round, _Round], dimension: str, ours: str, theirs: str) -> Json:
     return {
         name: {
-            "scores": [getattr(each.pairs[dimension], side).score for each in rounds],
+            "scores": [each.score(dimension, side) for each in rounds],
             "reason": getattr(rounds[0].pairs[dimension], side).reason,
             "evidence": [
                 quote for quote in getattr(rounds[0].pairs[dimension], side).evidence if contains_quote(quote, text)
@@ -229,6 +252,15 @@ def _comparison(dimensions: tuple[str, ...], *, summary: bool) -> type[PairCompa
     fields: dict[str, Any] = dict.fromkeys(dimensions, (AnswerPair, ...))
     fields |= {name: (kind, ...) for name, kind in SUMMARY.items() if summary}
     return create_model("Comparison", __base__=PairComparison, __doc__="Both answers in each dimension.", **fields)
+
+
+def _typed_questions(instructions: str, dimensions: tuple[str, ...]) -> QuestionGroup:
+    """The same for a judge that decides: a score for each answer in each dimension."""
+    questions = (
+        ScoreQuestion((name, side, "score"), f"How good is `{side}` in the dimension {name}?", _LEVELS)
+        for name, side in product(dimensions, ("a", "b"))
+    )
+    return QuestionGroup(guide_before(instructions, "For each dimension and each"), tuple(questions))
 
 
 def _form(dimensions: tuple[str, ...], *, summary: bool) -> str:

@@ -1,0 +1,72 @@
+"""Answers made of decisions: what a chat model would have written, had it chosen the most probable option each time.
+
+So an evaluator reads every judge's answer in one form; where it takes the probabilities into account, they are beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, cast
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from evaluators.cases import Json
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judge import Answer, R
+from evaluators.questions import Decision, ScoreQuestion, TypedQuestion
+
+
+def decided_answer(reply: type[R], questions: Sequence[TypedQuestion], decisions: Sequence[Decision]) -> Answer[R]:
+    """The answer that decisions come to, one for each question in their order. Its reasons are empty.
+
+    Raises:
+        JudgeReplyInvalid: a question was refused, or the form has a place that no question fills.
+    """
+    if any(decision.refused for decision in decisions):
+        raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
+    placed: dict[Any, Any] = {}
+    for question, decision in zip(questions, decisions, strict=True):
+        _put(placed, question.place, _written(question, decision))
+    schema = _schema(reply)
+    value = _filled(schema, schema.get("$defs", {}), placed)
+    try:
+        parsed = reply.model_validate(value)
+    except ValidationError:
+        raise JudgeReplyInvalid("the decisions do not make up the answer that was asked for") from None
+    return Answer(parsed, orjson.dumps(value).decode(), decisions=tuple(decisions))
+
+
+def _written(question: TypedQuestion, decision: Decision) -> Json:
+    return int(decision.choice) if isinstance(question, ScoreQuestion) else decision.choice
+
+
+def _put(tree: dict[Any, Any], place: Sequence[str | int], value: Json) -> None:
+    for step in place[:-1]:
+        tree = tree.setdefault(step, {})
+    tree[place[-1]] = value
+
+
+@cache
+def _schema(reply: type[BaseModel]) -> Mapping[str, Any]:
+    return reply.model_json_schema()
+
+
+def _filled(node: Mapping[str, Any], definitions: Mapping[str, Any], placed: Any) -> Json:
+    """The value of a form: what was placed, empty texts and lists for the rest of what it requires."""
+    if "$ref" in node:
+        return _filled(definitions[node["$ref"].rpartition("/")[2]], definitions, placed)
+    if placed is not None and not isinstance(placed, dict):
+        return placed
+    tree = cast("dict[Any, Any]", placed or {})
+    match node.get("type"):
+        case "object":
+            named = [name for name in node["properties"] if name in tree or name in node.get("required", ())]
+            return {name: _filled(node["properties"][name], definitions, tree.get(name)) for name in named}
+        case "array":
+            return [_filled(node.get("items", {}), definitions, tree[at]) for at in sorted(tree)]
+        case "string":
+            return ""
+        case _:
+            return None

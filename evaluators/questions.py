@@ -1,0 +1,160 @@
+"""Typed questions: what an evaluator wants to know, apart from how a judge is asked for it.
+
+A chat model reads instructions and writes an answer; a decision model reads what is judged, and gives probabilities for
+the options of each question. Both get the same material. A prompt carries its typed questions beside its messages, so
+that a judge takes the form that it knows; what is judged is in neither of them, so that it is sent once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evaluators.cases import Json
+from evaluators.scale import Scale
+
+QUESTIONS_REVISION = 1
+"""Counts changes of the typed questions' texts and of what is made of their answers: part of the version of what a
+decision model scores."""
+
+MOST_LEVELS = 11
+"""Levels of a score question at most: a longer scale is asked for in as many steps, as even as whole numbers are."""
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Where an answer goes in the reply that the evaluator reads, like ("verdicts", 0, "verdict")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One of the answers that a question has: its value, and when it applies, "" where the guide says so."""
+
+    value: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateQuestion:
+    """Whether something is so. The options are yes and no."""
+
+    place: Place
+    text: str
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Yes and no."""
+        return _YES_NO
+
+
+_YES_NO = (Option("yes"), Option("no"))
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceQuestion:
+    """Which of the options fits best; their order means nothing."""
+
+    place: Place
+    text: str
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreQuestion:
+    """Which level fits, of whole numbers in ascending order as values. The score is the mean over the levels."""
+
+    place: Place
+    text: str
+    options: tuple[Option, ...]
+
+
+TypedQuestion: TypeAlias = PredicateQuestion | ChoiceQuestion | ScoreQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionGroup:
+    """The typed questions of one evaluator, in order, and the `guide` that says how to answer them.
+
+    The guide and the questions are our own and the configuration's text. What is judged is the prompt's material; of
+    its fields `own` are those that only these questions need, like the claims that they are about, and that another
+    group in the same request has under another name. `name` tells groups of one request apart.
+    """
+
+    guide: str
+    questions: tuple[TypedQuestion, ...]
+    own: frozenset[str] = frozenset()
+    name: str = ""
+
+    def subject_of(self, material: Mapping[str, Json]) -> Mapping[str, Json]:
+        """What of a prompt's material is judged, and may be shared with other groups."""
+        return {name: value for name, value in material.items() if name not in self.own}
+
+    def own_of(self, material: Mapping[str, Json]) -> Mapping[str, Json]:
+        """What of a prompt's material belongs to these questions alone."""
+        return {name: value for name, value in material.items() if name in self.own}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The probabilities of a question's options, adding up to 1; none where the model declined to answer it.
+
+    `kept_mass` is the share of the model's probability that lay on the options, None where the endpoint does not say.
+    `order` is the order in which a choice's options were shown.
+    """
+
+    probabilities: Mapping[str, float]
+    kept_mass: float | None = None
+    order: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model declined to answer."""
+        return not self.probabilities
+
+    @property
+    def choice(self) -> str:
+        """The most probable option; of several the one that comes first by its name, whatever order was shown."""
+        return min(self.probabilities, key=lambda value: (-self.probabilities[value], value))
+
+    def mean(self, worth: Mapping[str, float] | None = None) -> float:
+        """The mean over the options of what they are worth: of a score question's levels their numbers."""
+        values = {value: float(value) for value in self.probabilities} if worth is None else worth
+        mean = math.fsum(share * values[value] for value, share in self.probabilities.items())
+        return min(max(values.values()), max(min(values.values()), mean))  # rounding must not leave the scale
+
+    def deviation(self, worth: Mapping[str, float] | None = None) -> float:
+        """The standard deviation of the same."""
+        values = {value: float(value) for value in self.probabilities} if worth is None else worth
+        mean = self.mean(values)
+        spread = math.fsum(share * (values[value] - mean) ** 2 for value, share in self.probabilities.items())
+        return math.sqrt(max(0.0, spread))
+
+    @property
+    def entropy(self) -> float:
+        """How undecided the model was, in bits: 0 for one option alone, 1 for two that are as likely."""
+        return max(0.0, -math.fsum(share * math.log2(share) for share in self.probabilities.values() if share > 0))
+
+
+def score_levels(scale: Scale, meanings: Sequence[tuple[tuple[int, int], str]] = ()) -> tuple[Option, ...]:
+    """The levels of a scale, at most `MOST_LEVELS`, each with the meaning of the range of scores that it lies in."""
+    steps = min(scale.length, MOST_LEVELS - 1)
+    numbers = [scale.lowest + round(scale.length * step / steps) for step in range(steps + 1)]
+    ends = {scale.lowest: "the worst", scale.highest: "the best that can be said"}
+
+    def meaning_of(number: int) -> str:
+        said = [text for (lowest, highest), text in meanings if lowest <= number <= highest]
+        return said[0] if said else ends.get(number, "")
+
+    return tuple(Option(str(number), meaning_of(number)) for number in numbers)
+
+
+def guide_before(instructions: str, form: str) -> str:
+    """What instructions say before the sentence that begins the form of the answer.
+
+    Raises:
+        ValueError: they have no such sentence.
+    """
+    guide, found, _ = instructions.partition(form)
+    if not found:
+        raise ValueError(f"the instructions do not say {form!r}")
+    return guide.strip()
