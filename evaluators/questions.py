@@ -142,8 +142,8 @@ def score_levels(scale: Scale, meanings: Sequence[tuple[tuple[int, int], str]] =
     ends = {scale.lowest: "the worst", scale.highest: "the best that can be said"}
 
     def meaning_of(number: int) -> str:
-        said = [text for (lowest, highest), text in meanings if lowest <= number <= highest]
-        return said[0] if said else ends.get(number, "")
+        texts = [text for (lowest, highest), text in meanings if lowest <= number <= highest]
+        return texts[0] if texts else ends.get(number, "")
 
     return tuple(Option(str(number), meaning_of(number)) for number in numbers)
 
@@ -154,7 +154,7 @@ def guide_before(instructions: str, form: str) -> str:
     Raises:
         ValueError: they have no such sentence.
     """
-    guide, found, _ = instructions.partition(form)
-    if not found:
+    guide, sentence, _ = instructions.partition(form)
+    if not sentence:
         raise ValueError(f"the instructions do not say {form!r}")
     return guide.strip()

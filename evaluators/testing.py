@@ -213,9 +213,9 @@ class DecidingJudge:
             assert self.writer is not None, "the judge was asked to write"
             return await self.writer.ask(prompt, reply, logprobs=logprobs, samples=samples)
         self.questions.append(prompt)
-        asked = [question for group in prompt.groups for question in group.questions]
-        decisions = [Decision(self.decide(question)) for question in asked]
-        answer = decided_answer(reply, asked, decisions)
+        every = [question for group in prompt.groups for question in group.questions]
+        decisions = [Decision(self.decide(question)) for question in every]
+        answer = decided_answer(reply, every, decisions)
         return Verdict([answer], self.model, None, Usage(input_tokens=100, calls=1), None)
 
 

@@ -1,7 +1,7 @@
 """The typed questions of every judged evaluator, word by word.
 
 A decision model's scores depend on these texts. One that changes needs another `QUESTIONS_REVISION`, which is part of
-the version of what such a model scores; then write them anew: `.venv/bin/python -m tests.golden.test_typed_questions`.
+the version of what such a model scores; then write them again: `.venv/bin/python -m tests.golden.test_typed_questions`.
 """
 
 import asyncio
