@@ -27,6 +27,14 @@ class Kill:
     next: float
 
 
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """What stood still for longer than a session, from when to when partitions may have moved by it (s since the epoch)."""
+
+    began: float
+    over: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What a run showed. `in_flight` sums, over all ends, the turns that were asked about and not yet written down."""
@@ -105,11 +113,25 @@ def in_flight(kill: Kill, judge: CountedJudge, ledger: LedgerWatch, evaluator: s
     }
 
 
+def moved_away(freeze: Freeze, judge: CountedJudge, ledger: LedgerWatch, evaluator: str) -> Counter[int]:
+    """How many questions about each turn were in flight when a freeze gave the turn's partition another owner."""
+    claims = [[at for at in each if freeze.began <= at <= freeze.over] for each in ledger.claims]
+    return Counter(
+        call.number
+        for call in judge.asked
+        if not call.failed
+        and (partition := ledger.partitions.get(call.number)) is not None
+        and any(call.asked_at < at < ledger.at.get((evaluator, call.number), float("inf")) for at in claims[partition])
+    )
+
+
 def repeated(
-    kills: Iterable[Kill], judge: CountedJudge, ledger: LedgerWatch, evaluator: str
+    kills: Iterable[Kill], freezes: Iterable[Freeze], judge: CountedJudge, ledger: LedgerWatch, evaluator: str
 ) -> tuple[int, int, list[int]]:
-    """How many judge calls were repeated; how many were in flight at kills; the turns of those no kill explains."""
+    """How many judge calls were repeated; how many were in flight at faults; the turns of those no fault explains."""
     excused = Counter(number for kill in kills for number in in_flight(kill, judge, ledger, evaluator))
+    for freeze in freezes:
+        excused += moved_away(freeze, judge, ledger, evaluator)
     again = {number: calls - 1 for number, calls in judge.paid().items() if calls > 1}
     unexplained = [number for number, calls in again.items() for _ in range(calls - excused[number])]
     return sum(again.values()), sum(excused.values()), unexplained

@@ -16,7 +16,7 @@ from typing import Any
 
 from broker import Broker, running_broker
 from counted_judge import CountedJudge
-from figures import Figures, Kill, exports, repeated
+from figures import Figures, Freeze, Kill, exports, repeated
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 from ledger_watch import LedgerWatch
@@ -83,8 +83,8 @@ class Cluster:
     kills: list[Kill] = field(default_factory=list[Kill])
     ends: list[Kill] = field(default_factory=list[Kill])
     """Of processes that ended by themselves; when is known to half a second: the last time they were seen."""
-    freezes: list[Kill] = field(default_factory=list[Kill])
-    """What stood still for longer than a session: partitions move then, and what was in flight is asked again."""
+    freezes: list[Freeze] = field(default_factory=list[Freeze])
+    """Partitions move by them, and what was in flight there is asked again."""
     frozen: set[str] = field(default_factory=set[str])
     broker_restarts: int = 0
     unclean_stops: int = 0
@@ -126,20 +126,20 @@ class Cluster:
     async def freeze(self, worker: Worker, seconds: float) -> None:
         """SIGSTOP, and SIGCONT after so long."""
         self.frozen.add(worker.name)
-        began, at = self._began[worker.name], time.time()
+        began = time.time()
         worker.send(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         worker.send(signal.SIGCONT)
-        self.freezes.append(Kill(worker.name, began, at, time.time()))
+        self.freezes.append(Freeze(began, time.time() + AFTER_FREEZE))
         self.frozen.discard(worker.name)
 
     async def freeze_broker(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT after so long; it then takes all members of groups for dead."""
-        at = time.time()
+        began = time.time()
         self.broker.pause()
         await asyncio.sleep(seconds)
         self.broker.go_on()
-        self.freezes += [Kill(each.name, 0.0, at, time.time() + AFTER_FREEZE) for each in self.workers]
+        self.freezes.append(Freeze(began, time.time() + AFTER_FREEZE))
 
     async def replace(self, worker: Worker) -> None:
         """SIGTERM, and another process in its place."""
@@ -231,7 +231,7 @@ class Cluster:
     def figures(self) -> Figures:
         keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
         ledger, exported = self.ledger, exports(self.workers)
-        again, in_flight, unexplained = repeated([*self.kills, *self.ends, *self.freezes], self.judge, ledger, JUDGED)
+        again, in_flight, unexplained = repeated([*self.kills, *self.ends], self.freezes, self.judge, ledger, JUDGED)
         if self.setup.keep is not None:
             self._write_details(self.setup.keep, sorted(keys - set(ledger.subjects)), unexplained)
         return Figures(
@@ -267,7 +267,10 @@ class Cluster:
             "unexplained": unexplained,
             "calls": [asdict(call) for call in self.judge.asked if call.number in wrong],
             "written_at": {number: self.ledger.at.get((JUDGED, number)) for number in wrong},
-            "kills": [asdict(each) for each in self.kills],
+            "kills": [asdict(each) for each in [*self.kills, *self.ends]],
+            "freezes": [asdict(each) for each in self.freezes],
+            "partitions": {number: self.ledger.partitions.get(number) for number in wrong},
+            "claims": self.ledger.claims,
         }
         (folder / "details.json").write_text(json.dumps(details, indent=1))
 

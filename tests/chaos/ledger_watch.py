@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from traffic import trace_id
 
 from collector.logs.log import Log, LogUnavailable
-from collector.records.epochs import Fence
+from collector.records.epochs import Fence, owner_of
 from collector.records.json import evaluation_from_json
 from evaluators.results import Evaluation
 
 
 class LedgerWatch:
-    """Reads on where it was. `at` is when the log took the judged evaluation of a turn (s since the epoch)."""
+    """Reads on where it was.
+
+    `at` is when the log took the judged evaluation of a turn (s since the epoch), `partitions` where it stands, and
+    `claims` says for each partition when each of its owners began.
+    """
 
     def __init__(self, log: Log, turns: int) -> None:
         self.written: Counter[str] = Counter()
@@ -23,6 +27,8 @@ class LedgerWatch:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.strangers = 0
         self.at: dict[tuple[str, int], float] = {}
+        self.partitions: dict[int, int] = {}
+        self.claims: list[list[float]] = [[] for _ in range(log.partitions)]
         self._log = log
         self._numbers: Mapping[str, int] = {trace_id(number).hex(): number for number in range(turns)}
         self._next = [0] * log.partitions
@@ -41,13 +47,15 @@ class LedgerWatch:
                     for record in batch:
                         counts = self._fences[partition].admits(record)
                         self.void += not counts
-                        if counts and not record.headers:  # else a decision, or a label
-                            self._take(evaluation_from_json(record.value), record.timestamp)
+                        if owner_of(record):
+                            self.claims[partition].append(record.timestamp)
+                        elif counts and not record.headers:  # else a decision, or a label
+                            self._take(evaluation_from_json(record.value), record.timestamp, partition)
                     self._next[partition] = batch[-1].offset + 1
             except LogUnavailable:
                 await asyncio.sleep(0.2)
 
-    def _take(self, evaluation: Evaluation, at: float) -> None:
+    def _take(self, evaluation: Evaluation, at: float, partition: int) -> None:
         self.written[evaluation.evaluation_id] += 1
         number = self._numbers.get(evaluation.subject.trace_id or "")
         if number is None:
@@ -57,3 +65,4 @@ class LedgerWatch:
         self.subjects.setdefault(key, set()).add(evaluation.evaluation_id)
         self.outcomes[evaluation.evaluator, evaluation.outcome] += 1
         self.at.setdefault(key, at)
+        self.partitions[number] = partition
