@@ -28,8 +28,11 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze:
-    """What stood still for longer than a session, from when to when partitions may have moved by it (s since the epoch)."""
+class Interruption:
+    """A process or broker that stood still, or a broker that ended: from when to when it may have moved partitions.
+
+    In seconds since the epoch.
+    """
 
     began: float
     over: float
@@ -113,9 +116,9 @@ def in_flight(kill: Kill, judge: CountedJudge, ledger: LedgerWatch, evaluator: s
     }
 
 
-def moved_away(freeze: Freeze, judge: CountedJudge, ledger: LedgerWatch, evaluator: str) -> Counter[int]:
-    """How many questions about each turn were in flight when a freeze gave the turn's partition another owner."""
-    claims = [[at for at in each if freeze.began <= at <= freeze.over] for each in ledger.claims]
+def moved_away(interruption: Interruption, judge: CountedJudge, ledger: LedgerWatch, evaluator: str) -> Counter[int]:
+    """How many questions about each turn were in flight when an interruption made an owner claim the turn's partition."""
+    claims = [[at for at in each if interruption.began <= at <= interruption.over] for each in ledger.claims]
     return Counter(
         call.number
         for call in judge.asked
@@ -126,12 +129,16 @@ def moved_away(freeze: Freeze, judge: CountedJudge, ledger: LedgerWatch, evaluat
 
 
 def repeated(
-    kills: Iterable[Kill], freezes: Iterable[Freeze], judge: CountedJudge, ledger: LedgerWatch, evaluator: str
+    kills: Iterable[Kill],
+    interruptions: Iterable[Interruption],
+    judge: CountedJudge,
+    ledger: LedgerWatch,
+    evaluator: str,
 ) -> tuple[int, int, list[int]]:
     """How many judge calls were repeated; how many were in flight at faults; the turns of those no fault explains."""
     excused = Counter(number for kill in kills for number in in_flight(kill, judge, ledger, evaluator))
-    for freeze in freezes:
-        excused += moved_away(freeze, judge, ledger, evaluator)
+    for each in interruptions:
+        excused += moved_away(each, judge, ledger, evaluator)
     again = {number: calls - 1 for number, calls in judge.paid().items() if calls > 1}
     unexplained = [number for number, calls in again.items() for _ in range(calls - excused[number])]
     return sum(again.values()), sum(excused.values()), unexplained

@@ -16,7 +16,7 @@ from typing import Any
 
 from broker import Broker, running_broker
 from counted_judge import CountedJudge
-from figures import Figures, Freeze, Kill, exports, repeated
+from figures import Figures, Interruption, Kill, exports, repeated
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 from ledger_watch import LedgerWatch
@@ -42,8 +42,8 @@ IN_ORDER = (0, -signal.SIGTERM)
 """Exit statuses of workers that were told to stop; the second is of one that had not begun to listen for it."""
 HOPELESS = 100
 """So many processes end by themselves only if something is wrong with all of them."""
-AFTER_FREEZE = 30.0
-"""Seconds within which partitions have moved after a freeze."""
+UNREST = 30.0
+"""Seconds within which partitions have moved after an interruption."""
 USUAL = Faults(latency=0.1, error_share=0.05)
 
 
@@ -83,7 +83,7 @@ class Cluster:
     kills: list[Kill] = field(default_factory=list[Kill])
     ends: list[Kill] = field(default_factory=list[Kill])
     """Of processes that ended by themselves; when is known to half a second: the last time they were seen."""
-    freezes: list[Freeze] = field(default_factory=list[Freeze])
+    interruptions: list[Interruption] = field(default_factory=list[Interruption])
     """Partitions move by them, and what was in flight there is asked again."""
     frozen: set[str] = field(default_factory=set[str])
     broker_restarts: int = 0
@@ -130,7 +130,7 @@ class Cluster:
         worker.send(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         worker.send(signal.SIGCONT)
-        self.freezes.append(Freeze(began, time.time() + AFTER_FREEZE))
+        self.interruptions.append(Interruption(began, time.time() + UNREST))
         self.frozen.discard(worker.name)
 
     async def freeze_broker(self, seconds: float) -> None:
@@ -139,7 +139,7 @@ class Cluster:
         self.broker.pause()
         await asyncio.sleep(seconds)
         self.broker.go_on()
-        self.freezes.append(Freeze(began, time.time() + AFTER_FREEZE))
+        self.interruptions.append(Interruption(began, time.time() + UNREST))
 
     async def replace(self, worker: Worker) -> None:
         """SIGTERM, and another process in its place."""
@@ -149,9 +149,11 @@ class Cluster:
         self._down.discard(worker.name)
 
     async def restart_broker(self, *, kill: bool = False, away: float = 0.0) -> None:
+        began = time.time()
         await asyncio.to_thread(self.broker.kill if kill else self.broker.stop)
         await asyncio.sleep(away)
         await asyncio.to_thread(self.broker.start)
+        self.interruptions.append(Interruption(began, time.time() + UNREST))
         self.broker_restarts += 1
 
     async def supervise(self) -> None:
@@ -231,7 +233,9 @@ class Cluster:
     def figures(self) -> Figures:
         keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
         ledger, exported = self.ledger, exports(self.workers)
-        again, in_flight, unexplained = repeated([*self.kills, *self.ends], self.freezes, self.judge, ledger, JUDGED)
+        again, in_flight, unexplained = repeated(
+            [*self.kills, *self.ends], self.interruptions, self.judge, ledger, JUDGED
+        )
         if self.setup.keep is not None:
             self._write_details(self.setup.keep, sorted(keys - set(ledger.subjects)), unexplained)
         return Figures(
@@ -268,7 +272,7 @@ class Cluster:
             "calls": [asdict(call) for call in self.judge.asked if call.number in wrong],
             "written_at": {number: self.ledger.at.get((JUDGED, number)) for number in wrong},
             "kills": [asdict(each) for each in [*self.kills, *self.ends]],
-            "freezes": [asdict(each) for each in self.freezes],
+            "interruptions": [asdict(each) for each in self.interruptions],
             "partitions": {number: self.ledger.partitions.get(number) for number in wrong},
             "claims": self.ledger.claims,
         }

@@ -39,7 +39,7 @@ def rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     missing = f"{f['missing']}, {f['written_twice']}, {f['exports_missing']}"
     yield "**evaluations missing, in the ledger twice, never exported**", f"**{missing}**"
     yield "`evalstream audit --drained`", "clean" if not figures["audit"] else "; ".join(figures["audit"])
-    yield "judge calls repeated; in flight at kills and freezes", f"{f['judged_again']}; {f['in_flight']}"
+    yield "judge calls repeated; in flight at kills and interruptions", f"{f['judged_again']}; {f['in_flight']}"
     if "memory" in figures:
         memory = figures["memory"]
         text = (
