@@ -15,9 +15,11 @@ from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import AssembledTurn
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
+from collector.logs.durable_append import append_until_durable
 from collector.logs.journal.guard import Guard, GuardedPlace
-from collector.logs.log import Committed, RecordTooLarge, StoredRecord
+from collector.logs.log import Committed, Log, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal, request_from_protobuf
+from collector.records.judged_spans import span_records
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import turn_outcome
 from collector.telemetry.registry import Telemetry
@@ -46,7 +48,10 @@ class AssembleStage:
         telemetry: Telemetry | None = None,
         on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
         guard: Guard | None = None,
+        judged_spans: Log | None = None,
     ) -> None:
+        """With `judged_spans` the span of each turn goes into that log, before the turn goes into its own."""
+        self._judged_spans = judged_spans
         self._assembler = assembler
         self._router = router
         self._limits = limits or TraceLimits()
@@ -78,6 +83,7 @@ class AssembleStage:
             partition=partition,
             traces=traces,
             fatal_trace=self._guard.error("trace"),
+            judged_spans=self._judged_spans,
         )
         self._folds[partition] = fold
         try:
@@ -107,8 +113,11 @@ class AssembleFold:
         partition: int,
         traces: GuardedPlace,
         fatal_trace: BadInput,
+        judged_spans: Log | None = None,
     ) -> None:
         """`traces` guards the traces that are assembled; `fatal_trace` says why one is left out."""
+        self._judged_spans = judged_spans
+        self._spans: list[Record] = []
         self._assembler = assembler
         self._router = router
         self._open = OpenTraces(limits)
@@ -164,12 +173,27 @@ class AssembleFold:
         if not outgoing:
             await asyncio.sleep(0)
             return
+        await self._append_spans()
         try:
             await self._router.append(outgoing)
         except RecordTooLarge:
             for each in outgoing:
                 await self._append_if_it_fits(each)
         outgoing.clear()
+
+    async def _append_spans(self) -> None:
+        """The spans of the turns that go out next; one that the log can never take is left out."""
+        if self._judged_spans is None or not self._spans:
+            return
+        spans, self._spans = self._spans, []
+        try:
+            await append_until_durable(self._judged_spans, spans)
+        except RecordTooLarge:
+            for each in spans:
+                try:
+                    await append_until_durable(self._judged_spans, [each])
+                except RecordTooLarge:
+                    self._telemetry.drop("assemble", "span_too_large")
 
     async def _append_if_it_fits(self, routed: RoutedRecord) -> None:
         """A turn that the log can never take must not stop the partition for good."""
@@ -200,6 +224,10 @@ class AssembleFold:
         late = assembly.late_feedback + _count_late_feedback(assembly, trace)
         new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
         self._count(assembly.spans, late, new_turns)
+        if self._judged_spans is not None and new_turns:
+            wanted = {turn.span_id for turn in new_turns if turn.span_id is not None}
+            pieces = [each.value for each in trace.pieces if each.signal == "traces"]
+            self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
         return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
 
     def _count(self, spans: Mapping[str, int], late_feedback: int, turns: Iterable[Turn]) -> None:

@@ -46,8 +46,8 @@ def report(config: Config) -> Iterator[str]:
     settings = config.settings
     yield f"{config.source}: valid"
     yield ""
-    linking, page = settings.assemble.link is not None, settings.page is not None
-    yield f"logs       {_logs(settings.log, linking=linking, page=page)}"
+    linking, page, spans = settings.assemble.link is not None, settings.page is not None, "spans" in settings.export
+    yield f"logs       {_logs(settings.log, names_of(linking=linking, page=page, judged_spans=spans))}"
     for line in _receivers(config):
         yield f"receive    {line}"
     yield f"assemble   a trace is assembled {_time(settings.assemble.idle_timeout)} after its last span"
@@ -74,7 +74,7 @@ def report(config: Config) -> Iterator[str]:
     yield from _warnings(config)
 
 
-def _logs(log: LogSettings, *, linking: bool, page: bool) -> str:
+def _logs(log: LogSettings, names: Sequence[str]) -> str:
     match log.kind:
         case "memory":
             return "in memory; lost when the process ends"
@@ -82,7 +82,7 @@ def _logs(log: LogSettings, *, linking: bool, page: bool) -> str:
             return f"SQLite, {log.path}; retention: {_time(log.retention)} after last use"
         case "kafka":
             assert log.kafka is not None
-            topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names_of(linking=linking, page=page))
+            topics = ", ".join(f"{log.kafka.prefix}.{name}" for name in names)
             partitions = plural(log.kafka.partitions, "partition")
             secured = _secured(log.kafka.security)
             return f"Kafka at {', '.join(log.kafka.bootstrap_servers)}{secured}: {topics}, {partitions}"

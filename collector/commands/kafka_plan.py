@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from collector.config.loading import Config
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
 from collector.errors import ConfigError
+from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.logs.log import LogError, LogRefused
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
@@ -45,6 +46,7 @@ def groups_of(config: Config) -> list[str]:
         "evaluate",
         *(["link"] if settings.assemble.link is not None else []),
         *(f"export.{name}" for name in settings.export),
+        *([JUDGED_SPANS_GROUP] if "spans" in settings.export else []),
         *watch,
         *page,
         *releases,
@@ -52,7 +54,11 @@ def groups_of(config: Config) -> list[str]:
 
 
 def _log_lines(config: Config, log: KafkaLogSettings) -> Iterator[str]:
-    names = names_of(linking=config.settings.assemble.link is not None, page=config.settings.page is not None)
+    names = names_of(
+        linking=config.settings.assemble.link is not None,
+        page=config.settings.page is not None,
+        judged_spans="spans" in config.exporters,
+    )
     topics = [f"{log.prefix}.{name}" for name in names]
     groups = [f"{log.prefix}.{name}" for name in groups_of(config)]
     forever = [topic for topic, configs in topic_configs(log, names).items() if configs.get("retention.ms") == "-1"]

@@ -244,7 +244,17 @@ def _source_mistakes(settings: Settings) -> Iterator[str]:
                     yield f"{where}.{kind}: {topic} is one of evalstream's own logs; name a topic that others write"
 
 
-_OWN_TOPICS = ("spans", "turns", "evaluations", "definitions", "dead_letters", "unlinked")
+_OWN_TOPICS = (
+    "spans",
+    "turns",
+    "evaluations",
+    "definitions",
+    "dead_letters",
+    "labels",
+    "unlinked",
+    "history",
+    "judged_spans",
+)
 
 
 def _note_mistakes(settings: Settings) -> Iterator[str]:
@@ -303,6 +313,11 @@ def _whole_mistakes(settings: Settings) -> list[str]:
     mistakes += _source_mistakes(settings)
     mistakes += _trust_mistakes(settings)
     mistakes += _tenant_redaction_mistakes(settings)
+    if "spans" in settings.export and not settings.store_text:
+        mistakes.append(
+            "export.spans: writes spans with their texts, which store_text: false does not store that long; remove one "
+            "of the two"
+        )
     if settings.page is not None and settings.page_auth is None and not settings.page.closed:
         mistakes.append(
             f"page.host: {settings.page.host} is reachable from other machines without authentication; set page.auth: "

@@ -25,6 +25,29 @@ def attributes(evaluation: Evaluation, *, explanation: bool = True) -> dict[str,
     return {name: value for name, value in pairs if value is not None}
 
 
+def openinference_attributes(evaluation: Evaluation, *, explanation: bool = True) -> dict[str, Value]:
+    """The same as OpenInference writes it: the span's kind, and one result of a span or of a session.
+
+    Source: https://arize-ai.github.io/openinference/spec/feedback/annotations.html. A result has a score, a label or an
+    explanation: what was not scored is an evaluator span without one.
+    """
+    of_conversation = evaluation.scope == "conversation"
+    prefix = "session.evaluations.0.evaluation" if of_conversation else "evaluations.0.evaluation"
+    known: dict[str, Value | None] = {"openinference.span.kind": "EVALUATOR"}
+    if of_conversation:
+        known["session.id"] = evaluation.subject.conversation_id
+    if evaluation.outcome == "scored":
+        known |= {
+            f"{prefix}.name": evaluation.evaluator,
+            f"{prefix}.score": _number(evaluation.score),
+            f"{prefix}.label": evaluation.label,
+            f"{prefix}.explanation": evaluation.explanation if explanation else None,
+            f"{prefix}.annotator_kind": "CODE" if evaluation.judge is None else "LLM",
+            f"{prefix}.identifier": evaluation.evaluation_id,
+        }
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def conversation_id(subject: Subject) -> str | None:
     """The conversation's id as the traffic had it; None where the subject is a conversation of its own."""
     own = subject.conversation_id in (subject.trace_id, subject.turn_id)

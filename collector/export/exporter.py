@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from collector.errors import EvalstreamError
-from collector.logs.log import Confirm, certain
+from collector.logs.log import Confirm, Log, certain
 from collector.otlp.own_items import OwnItems
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
@@ -88,6 +88,8 @@ class ExportContext:
     Spans and log records that `own` has signed are recognised when they come back as traffic.
     `confirm` waits until this process certainly is the one that exports. An exporter that tries again by itself calls
     it before each attempt: while the process stood still, another one may have taken over.
+    `judged_spans` is the log in which spans and evaluations meet, where one is configured; `confirm_spans` is the same
+    for its consumer.
     """
 
     telemetry: Telemetry
@@ -95,6 +97,8 @@ class ExportContext:
     health: Health | None = None
     own: OwnItems | None = None
     confirm: Confirm = certain
+    judged_spans: Log | None = None
+    confirm_spans: Confirm = certain
 
 
 class ExporterSettings(BaseModel):

@@ -26,6 +26,7 @@ from collector.export.exporter import ExportContext, ExporterSettings
 from collector.export.otlp_client import OtlpClient
 from collector.export.otlp_messages import events, spans
 from collector.otlp.own_items import OwnItems
+from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation
 from evaluators.secret_files import SecretFiles
 
@@ -57,8 +58,16 @@ class OtlpExportSettings(ExporterSettings):
         "as long. An endpoint that does not answer is waited for.",
     )
     batch_size: int = Field(default=200, ge=1, le=10_000, description="Most evaluations in one request.")
-    events: bool = Field(default=True, description="Send the event gen_ai.evaluation.result to /v1/logs.")
+    events: bool = Field(
+        default=True,
+        description="Send the event gen_ai.evaluation.result to /v1/logs. Where only traces have a place, spans "
+        "go alone; this is logged once.",
+    )
     spans: bool = Field(default=True, description="Send the span `evaluate {name}` to /v1/traces.")
+    openinference: bool = Field(
+        default=False,
+        description="Give the spans OpenInference's kind EVALUATOR and attributes evaluations.*, for Phoenix and AX.",
+    )
     skipped: bool = Field(default=False, description="Send skipped evaluations too, without a score.")
     explanation: bool = Field(default=True, description="Send the judge's explanation, which may quote judged text.")
     service_name: str = Field(default="evalstream", min_length=1, description="The resource's service.name.")
@@ -69,7 +78,10 @@ class OtlpExporter:
 
     Settings: ClassVar[type[OtlpExportSettings]] = OtlpExportSettings
 
-    def __init__(self, settings: OtlpExportSettings, client: OtlpClient, own: OwnItems | None = None) -> None:
+    def __init__(
+        self, settings: OtlpExportSettings, client: OtlpClient, telemetry: Telemetry, own: OwnItems | None = None
+    ) -> None:
+        self._telemetry = telemetry
         self._settings = settings
         self._client = client
         self._own = own
@@ -97,7 +109,7 @@ class OtlpExporter:
                 confirm=context.confirm,
                 headers=secrets.texts,
             )
-            yield cls(settings, client, context.own)
+            yield cls(settings, client, context.telemetry, context.own)
 
     @property
     def problem(self) -> str | None:
@@ -115,11 +127,20 @@ class OtlpExporter:
         service, explanation = self._settings.service_name, self._settings.explanation
         if self._settings.events:
             logs = events(batch, service=service, explanation=explanation, own=self._own)
-            events_refused = await self._client.send_logs(logs)
+            events_refused = await self._client.send_logs(logs, spans_follow=self._settings.spans)
+            if not self._client.has_logs:
+                self._count_without_span(batch)
         if self._settings.spans:
-            traces = spans(batch, service=service, explanation=explanation, own=self._own)
+            openinference = self._settings.openinference
+            traces = spans(batch, service=service, explanation=explanation, own=self._own, openinference=openinference)
             spans_refused = await self._client.send_traces(traces)
         return max(events_refused, spans_refused)
+
+    def _count_without_span(self, batch: Sequence[Evaluation]) -> None:
+        """Ready-made turns are in no trace: their events are all there is of them."""
+        lost = sum(each.subject.trace_id is None for each in batch)
+        if lost:
+            self._telemetry.drop("export_otlp", "no_logs_endpoint", lost)
 
 
 def _requests(batch: Sequence[Evaluation], most: int) -> Iterator[Sequence[Evaluation]]:

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _AGAIN = frozenset({429, 502, 503, 504})  # OTLP/HTTP's list of retryable answers
 _ABOUT_REQUEST = frozenset({400, 413, 414, 415, 422, 431})  # the same request would be refused again
+_NO_SUCH_PLACE = frozenset({404, 405, 501})
 _ANSWER_LIMIT = 64 * 1024
 
 
@@ -65,18 +66,29 @@ class OtlpClient:
         self._confirm = confirm
         self.problem: str | None = None
         """Why requests are not accepted now; None if they are, as far as is known."""
+        self.has_logs = True
+        """Whether the endpoint takes log records, as far as is known."""
 
-    async def send_logs(self, request: ExportLogsServiceRequest) -> int:
-        """Send log records; returns how many were refused for good."""
+    async def send_logs(self, request: ExportLogsServiceRequest, *, spans_follow: bool = False) -> int:
+        """Send log records; returns how many were refused for good.
+
+        With `spans_follow`, which say the same, an endpoint that has no logs at all is not tried again and again:
+        whether it takes traces is asked once, and then no log records are sent any more.
+        """
         count = sum(len(scope.log_records) for each in request.resource_logs for scope in each.scope_logs)
-        return await self._deliver("/v1/logs", request.SerializeToString(), count, _rejected_records) if count else 0
+        if not count or not self.has_logs:
+            return 0
+        body = request.SerializeToString()
+        return await self._deliver("/v1/logs", body, count, _rejected_records, spans_follow=spans_follow)
 
     async def send_traces(self, request: ExportTraceServiceRequest) -> int:
         """Send spans; returns how many were refused for good."""
         count = sum(len(scope.spans) for each in request.resource_spans for scope in each.scope_spans)
         return await self._deliver("/v1/traces", request.SerializeToString(), count, _rejected_spans) if count else 0
 
-    async def _deliver(self, path: str, body: bytes, count: int, rejected: Callable[[bytes], int]) -> int:
+    async def _deliver(
+        self, path: str, body: bytes, count: int, rejected: Callable[[bytes], int], *, spans_follow: bool = False
+    ) -> int:
         headers = {"Content-Type": "application/x-protobuf"}
         if self._gzip:
             body = gzip_.compress(body, 6, mtime=0)
@@ -89,6 +101,8 @@ class OtlpClient:
             try:
                 return self._count_rejected(rejected(await self._post(path, body, headers)))
             except _Refused as error:
+                if spans_follow and give_up is None and await self._has_no_logs(error):
+                    return 0
                 now = self._backoff.clock()
                 give_up = now + self._give_up_after if give_up is None else give_up
                 if not error.may_be_mended or now >= give_up:
@@ -100,6 +114,23 @@ class OtlpClient:
         )
         self.problem = None
         return refused
+
+    async def _has_no_logs(self, refused: _Refused) -> bool:
+        """Whether only log records have no place there: spans have one. Says what follows from it."""
+        if refused.status not in _NO_SUCH_PLACE:
+            return False
+        headers = {"Content-Type": "application/x-protobuf"}
+        try:
+            await self._post("/v1/traces", ExportTraceServiceRequest().SerializeToString(), headers)
+        except ExportUnavailable:
+            return False
+        self.has_logs = False
+        logger.warning(
+            "exporter %s: the endpoint takes traces, but nothing is at its /v1/logs (status %d): scores go there as "
+            "spans alone from now on; events: false makes it permanent",
+            self._exporter, refused.status,
+        )  # fmt: skip
+        return True
 
     async def _post(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         try:
@@ -136,6 +167,7 @@ class _Refused(ExportUnavailable):
 
     def __init__(self, status: int) -> None:
         super().__init__(f"status {status}{_remedy(status)}", reason=f"http_{status}")
+        self.status = status
         self.may_be_mended = status not in _ABOUT_REQUEST
 
 

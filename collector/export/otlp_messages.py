@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from collector.export.attributes import EVENT_NAME, SPAN_NAME, Value, attributes
+from collector.export.attributes import EVENT_NAME, SPAN_NAME, Value, attributes, openinference_attributes
 from collector.otlp.own_items import OWN_SCOPE, OwnItems
 from evaluators.results import Evaluation
 
@@ -35,13 +35,24 @@ def events(
 
 
 def spans(
-    batch: Sequence[Evaluation], *, service: str, explanation: bool = True, own: OwnItems | None = None
+    batch: Sequence[Evaluation],
+    *,
+    service: str,
+    explanation: bool = True,
+    own: OwnItems | None = None,
+    openinference: bool = False,
 ) -> ExportTraceServiceRequest:
     """One span per evaluation, child of the judged span; of a conversation, linked to every turn's span.
 
+    With `openinference` they are evaluator spans of that convention, too.
+
     Evaluations of what had no trace (ready-made turns) have no span: there is no trace for it to be in.
     """
-    members = [_signed(_span(each, explanation=explanation), own) for each in batch if _id(each.subject.trace_id, 16)]
+    members = [
+        _signed(_span(each, explanation=explanation, openinference=openinference), own)
+        for each in batch
+        if _id(each.subject.trace_id, 16)
+    ]
     if not members:
         return ExportTraceServiceRequest()
     scope = ScopeSpans(scope=_scope(), spans=members)
@@ -76,7 +87,7 @@ def _event(evaluation: Evaluation, *, explanation: bool) -> LogRecord:
     )
 
 
-def _span(evaluation: Evaluation, *, explanation: bool) -> Span:
+def _span(evaluation: Evaluation, *, explanation: bool, openinference: bool) -> Span:
     started = evaluation.happened_at or evaluation.started_at  # a week later, it would make the trace a week long
     return Span(
         trace_id=_id(evaluation.subject.trace_id, 16),
@@ -87,14 +98,27 @@ def _span(evaluation: Evaluation, *, explanation: bool) -> Span:
         kind=Span.SpanKind.SPAN_KIND_INTERNAL,
         start_time_unix_nano=_nanoseconds(started),
         end_time_unix_nano=_nanoseconds(started + (evaluation.ended_at - evaluation.started_at)),
-        attributes=_attributes(evaluation, explanation=explanation),
-        links=_links(evaluation),
+        attributes=[
+            *_attributes(evaluation, explanation=explanation),
+            *(_openinference_attributes(evaluation, explanation=explanation) if openinference else ()),
+        ],
+        links=_links(evaluation, to_target=openinference),
         status=_status(evaluation),
     )
 
 
-def _links(evaluation: Evaluation) -> list[Span.Link]:
-    pairs = ((_id(trace, 16), _id(span, 8)) for trace, span in evaluation.subject.links)
+def _openinference_attributes(evaluation: Evaluation, *, explanation: bool) -> list[KeyValue]:
+    pairs = openinference_attributes(evaluation, explanation=explanation).items()
+    return [KeyValue(key=key, value=_any(value)) for key, value in pairs]
+
+
+def _links(evaluation: Evaluation, *, to_target: bool) -> list[Span.Link]:
+    """Links to the spans of a conversation's turns; with `to_target` of a turn's evaluation one to its span."""
+    subject = evaluation.subject
+    links = subject.links
+    if to_target and evaluation.scope == "turn" and subject.trace_id and subject.span_id:
+        links = ((subject.trace_id, subject.span_id),)
+    pairs = ((_id(trace, 16), _id(span, 8)) for trace, span in links)
     return [Span.Link(trace_id=trace, span_id=span) for trace, span in pairs if trace and span]
 
 

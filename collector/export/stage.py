@@ -68,6 +68,11 @@ class ExportStage:
         return self._problem or (f"{self._name}: {own}" if own else None)
 
     @property
+    def second_log(self) -> tuple[Log, str, OpenFold] | None:
+        """A log of its own that the exporter follows as well: the log, its group and its folds; None for most."""
+        return getattr(self._exporter, "second_log", None)
+
+    @property
     def group(self) -> str:
         """The group under which this exporter's cursor is stored."""
         return group_of(self._name)

@@ -31,11 +31,14 @@ class OwnItems:
         value = AnyValue(string_value=self._signature(item))
         item.attributes.append(KeyValue(key=SIGNATURE, value=value))
 
-    def remove_from(self, scopes: Iterator[tuple[Any, Any]]) -> int:
-        """Remove what is ours from the (resource, scope) pairs of a request; returns how much it was."""
+    def remove_from(self, scopes: Iterator[tuple[Any, Any]], *, everywhere: bool = False) -> int:
+        """Remove what is ours from the (resource, scope) pairs of a request; returns how much it was.
+
+        With `everywhere` in every scope: a judged span that was written again is in the one it came in.
+        """
         removed = 0
         for _, scope in scopes:
-            if scope.scope.name == OWN_SCOPE:
+            if everywhere or scope.scope.name == OWN_SCOPE:
                 items = scope.spans if hasattr(scope, "spans") else scope.log_records
                 for index in reversed(range(len(items))):
                     if self._is_own(items[index]):

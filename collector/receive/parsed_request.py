@@ -22,7 +22,7 @@ from collector.otlp.decode import (
     scopes_of,
     split_by_trace,
 )
-from collector.otlp.own_items import OwnItems
+from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
 from collector.records.tenants import trace_key
 from collector.redact.otlp_request import redact_request
@@ -101,7 +101,8 @@ def parse(
     if not body:
         return ParsedRequest(signal, [], 0, 0, 0)
     request = _read(body, signal, form, max_items)
-    self_emitted = own.remove_from(scopes_of(request)) if own is not None else 0
+    is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
+    self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
     if redactor is not None:
         _redact(request, redactor)
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.

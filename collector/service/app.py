@@ -26,7 +26,7 @@ from collector.judging.open_judges import open_judges
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.service.assemble import start_assemble
 from collector.service.evaluate import start_evaluate
-from collector.service.export import open_exporters, serving_metrics
+from collector.service.export import open_exporters, serving_metrics, start_exporters
 from collector.service.gauges import show_build
 from collector.service.health_checks import start_health_checks
 from collector.service.link import start_link
@@ -162,7 +162,8 @@ async def running(
     async with AsyncExitStack() as stack:
         linking = config.settings.assemble.link is not None
         page = config.settings.page is not None
-        opening = open_logs(config.settings.log, linking=linking, page=page, telemetry=telemetry)
+        spans = "spans" in config.exporters
+        opening = open_logs(config.settings.log, linking=linking, page=page, judged_spans=spans, telemetry=telemetry)
         logs = await stack.enter_async_context(opening)
         steps = await GeneratedStepsStore.open(logs.definitions)
         if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
@@ -176,7 +177,7 @@ async def running(
         guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))
         if "export" in stages:
             exporters = await stack.enter_async_context(
-                open_exporters(config, plan, telemetry, resources.health, own, logs.evaluations)
+                open_exporters(config, plan, telemetry, resources.health, own, logs.evaluations, logs.judged_spans)
             )
         else:
             await stack.enter_async_context(serving_metrics(config, telemetry, resources.health))
@@ -188,9 +189,7 @@ async def running(
         )  # fmt: skip
         start_health_checks(process)
         start_retention(process)
-        for exporter in exporters:
-            guarded = process.guarded("export", exporter.group, logs.evaluations, exporter.folds(logs.evaluations))
-            tasks.follow(logs.evaluations, exporter.group, guarded)
+        start_exporters(process, exporters)
         watching = await start_watch(process) if "watch" in stages else Watching()
         budgets = BudgetController(plan, logs.turns.partitions) if "evaluate" in stages else None
         page_port = await start_page(process, watching, budgets) if "page" in stages else None

@@ -19,6 +19,7 @@ def start_assemble(process: Process) -> None:
         telemetry=telemetry,
         on_bad_record=dead_letters.take,
         guard=process.guard,
+        judged_spans=logs.judged_spans,
     )
     show_assemble(telemetry, stage)
     process.tasks.follow(logs.spans, "assemble", dead_letters.wrap(stage.open_fold, process.guard))

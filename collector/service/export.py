@@ -12,11 +12,13 @@ from collector import plugins
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
 from collector.export.exporter import ExportContext, ExporterPlugin, MonitoredEvaluator
+from collector.export.judged_spans.fold import GROUP
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage, group_of
-from collector.logs.log import Log
+from collector.logs.log import Log, certain
 from collector.otlp.own_items import OwnItems
+from collector.service.process import Process
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 
@@ -25,14 +27,27 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_exporters(
-    config: Config, plan: Plan, telemetry: Telemetry, health: Health, own: OwnItems, evaluations: Log
+    config: Config,
+    plan: Plan,
+    telemetry: Telemetry,
+    health: Health,
+    own: OwnItems,
+    evaluations: Log,
+    judged_spans: Log | None = None,
 ) -> AsyncGenerator[Sequence[ExportStage]]:
     """The stages of the exporters that are configured; each consumes the evaluations log by itself.
 
     Raises:
         ConfigError: an exporter cannot work here.
     """
-    context = ExportContext(telemetry=telemetry, evaluators=tuple(_watched(config, plan)), health=health, own=own)
+    context = ExportContext(
+        telemetry=telemetry,
+        evaluators=tuple(_watched(config, plan)),
+        health=health,
+        own=own,
+        judged_spans=judged_spans,
+        confirm_spans=partial(judged_spans.confirm, GROUP) if judged_spans is not None else certain,
+    )
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []
         for name, settings in config.exporters.items():
@@ -42,6 +57,17 @@ async def open_exporters(
             opened.append(ExportStage(name, exporter, telemetry, confirm=confirm))
         health.add("exporters", lambda: "; ".join(each.problem for each in opened if each.problem) or None, vital=False)
         yield opened
+
+
+def start_exporters(process: Process, exporters: Sequence[ExportStage]) -> None:
+    """Consume the evaluations log for each exporter, and a log of its own for one that has it."""
+    evaluations = process.logs.evaluations
+    for exporter in exporters:
+        guarded = process.guarded("export", exporter.group, evaluations, exporter.folds(evaluations))
+        process.tasks.follow(evaluations, exporter.group, guarded)
+        if exporter.second_log is not None:
+            log, group, folds = exporter.second_log
+            process.tasks.follow(log, group, process.guarded("export", group, log, folds))
 
 
 @asynccontextmanager

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from collector.logs.kafka import LostRecords
 
 NAMES = ("spans", "turns", "evaluations", "definitions", "dead_letters", "labels")
-UNLINKED, HISTORY = "unlinked", "history"
+UNLINKED, HISTORY, JUDGED_SPANS = "unlinked", "history", "judged_spans"
 
 OPENING = Backoff(cap=2.0)
 """How a service tries again to open its file."""
 
 
-def names_of(*, linking: bool, page: bool = False) -> Sequence[str]:
-    """The names of the logs that are opened: that of unlinked turns only with `linking`, the history with `page`."""
-    return (*NAMES, *[UNLINKED] * linking, *[HISTORY] * page)
+def names_of(*, linking: bool, page: bool = False, judged_spans: bool = False) -> Sequence[str]:
+    """The names of the logs that are opened.
+
+    That of unlinked turns only with `linking`, the history with `page`, that of judged spans with `judged_spans`.
+    """
+    return (*NAMES, *[UNLINKED] * linking, *[HISTORY] * page, *[JUDGED_SPANS] * judged_spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Logs:
     `definitions` keeps judges' answers to constant questions, like evaluation steps; `dead_letters` what could not be
     processed; `labels` people's labels from the page. `unlinked` holds turns without a conversation until they are
     linked; None where linking is not configured. `history` holds the sums of scores by minute, where there is a page.
+    `judged_spans` holds the spans of turns and their evaluations, by trace, where spans are exported.
     """
 
     spans: Log
@@ -48,17 +52,25 @@ class Logs:
     labels: Log
     unlinked: Log | None = None
     history: Log | None = None
+    judged_spans: Log | None = None
 
     def __iter__(self) -> Iterator[Log]:
         always = (self.spans, self.turns, self.evaluations, self.definitions, self.dead_letters, self.labels)
-        return (each for each in (*always, self.unlinked, self.history) if each is not None)
+        return (each for each in (*always, self.unlinked, self.history, self.judged_spans) if each is not None)
 
 
 @asynccontextmanager
 async def open_logs(
-    settings: LogSettings, *, linking: bool = False, page: bool = False, telemetry: Telemetry | None = None
+    settings: LogSettings,
+    *,
+    linking: bool = False,
+    page: bool = False,
+    judged_spans: bool = False,
+    telemetry: Telemetry | None = None,
 ) -> AsyncGenerator[Logs]:
     """Open all logs, with `linking` that of unlinked turns, with `page` the history; they are closed on leaving.
+
+    With `judged_spans` that of spans and their evaluations, too.
 
     With `telemetry` they are a service's: losses are counted there, and a file that cannot be written now, because the
     disk is full or another process holds it, is waited for.
@@ -66,7 +78,7 @@ async def open_logs(
     Raises:
         ConfigError: what exists does not fit the configuration, for instance a topic with another number of partitions.
     """
-    names = names_of(linking=linking, page=page)
+    names = names_of(linking=linking, page=page, judged_spans=judged_spans)
     try:
         if telemetry is not None and settings.kind == "sqlite":
             opening = OPENING.repeat(

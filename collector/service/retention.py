@@ -7,6 +7,7 @@ import time
 
 from collector.backoff import FailureLog
 from collector.config.settings import Settings
+from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.logs.log import Log, LogUnavailable
 from collector.page.sums_history import RETENTION
 from collector.service.open_logs import Logs
@@ -28,6 +29,8 @@ async def _truncate_forever(logs: Logs, settings: Settings) -> None:
     consumed: list[tuple[Log, str]] = [(logs.spans, "assemble"), (logs.turns, "evaluate")]
     if logs.unlinked is not None:
         consumed.append((logs.unlinked, "link"))
+    if logs.judged_spans is not None:
+        consumed.append((logs.judged_spans, JUDGED_SPANS_GROUP))
     failures = {log.name: FailureLog(f"removing old records of {log.name}") for log in logs}
     while True:
         for log, consumer in (*consumed, *((log, None) for log in (logs.evaluations, logs.history) if log is not None)):

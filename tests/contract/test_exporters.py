@@ -34,21 +34,25 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.destination = Destination()
         self.path = folder / "evaluations.jsonl"
-        self.context = ExportContext(telemetry=Telemetry(), evaluators=(WATCHED,))
+        self.spans = MemoryLog("judged_spans", 1)
+        self.context = ExportContext(telemetry=Telemetry(), evaluators=(WATCHED,), judged_spans=self.spans)
 
     def settings(self, name: str) -> dict[str, Any]:
         known: dict[str, dict[str, Any]] = {
             "otlp": {"endpoint": self.destination.endpoint},
             "jsonl": {"path": str(self.path)},
             "prometheus": {"port": 0},
+            "spans": {"otlp": {"endpoint": self.destination.endpoint}},
         }
         return known.get(name, {})
 
-    def seen(self, name: str) -> object:
+    async def seen(self, name: str) -> object:
         """What the outside has got by now."""
         match name:
             case "otlp":
                 return len(self.destination.events), len(self.destination.spans)
+            case "spans":
+                return await self.spans.end_offset(0)
             case "jsonl":
                 return self.path.read_bytes()
             case _:
@@ -87,9 +91,9 @@ def test_settings_are_strict_and_described(name: str):
 @every_exporter
 async def test_takes_every_kind_of_evaluation_out(name: str, world: World):
     async with world.open(name) as exporter:
-        before = world.seen(name)
+        before = await world.seen(name)
         await exporter.export(BATCH)
-        assert world.seen(name) != before
+        assert await world.seen(name) != before
 
 
 @every_exporter

@@ -168,12 +168,49 @@ async def test_what_an_operator_mends_is_held_and_nothing_is_lost(sent: Sent, st
     sent.destination.answers = [web.Response(status=status, text="judged text") for _ in range(30)]
     async with sent.exporter() as exporter:
         assert await exporter.export([scored(), scored(2)]) == 0
-    assert sent.failures(f"http_{status}") == 30
+    asked = status in (404, 405, 501)  # whether at least traces have a place there
+    assert sent.failures(f"http_{status}") == (29 if asked else 30)
     assert sent.dropped(f"http_{status}") == 0
     assert len(sent.destination.events) == len(sent.destination.spans) == 2
     [line] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert f"status {status}" in line
     assert "judged text" not in caplog.text
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+async def test_an_endpoint_without_logs_gets_spans_alone_and_it_is_said_once(sent: Sent, status: int, caplog):
+    sent.destination.answers = [web.Response(status=status)]
+    ready_made = replace(scored(3), subject=replace(scored().subject, trace_id=None, span_id=None))
+    async with sent.exporter() as exporter:
+        assert await exporter.export([scored()]) == 0
+        assert await exporter.export([scored(2), ready_made]) == 0
+        assert exporter.problem is None
+    assert [path for path, _ in sent.destination.requests] == ["/v1/logs", "/v1/traces", "/v1/traces", "/v1/traces"]
+    assert (len(sent.destination.events), len(sent.destination.spans)) == (0, 2)
+    assert sent.dropped("no_logs_endpoint") == 1, "what is in no trace has no span"
+    [line] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "/v1/logs" in line
+    assert "events: false" in line
+
+
+async def test_openinference_spans_are_evaluators_of_a_span_or_a_session(sent: Sent):
+    async with sent.exporter(openinference=True, events=False) as exporter:
+        await exporter.export([scored(), of_conversation(4), failed(3)])
+    turn, conversation, failure = (
+        {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes}
+        for span in sent.destination.spans
+    )
+    assert {each["openinference.span.kind"] for each in (turn, conversation, failure)} == {"EVALUATOR"}
+    assert turn["evaluations.0.evaluation.name"] == "answers_question"
+    assert turn["evaluations.0.evaluation.score"] == 0.75
+    assert turn["evaluations.0.evaluation.annotator_kind"] == "LLM"
+    assert turn["evaluations.0.evaluation.identifier"] == scored().evaluation_id
+    [link] = sent.destination.spans[0].links
+    assert (link.trace_id.hex(), link.span_id.hex()) == (TRACE, SPAN)
+    assert conversation["session.id"] == "visit-7"
+    assert conversation["session.evaluations.0.evaluation.score"] == 0.75
+    assert not [name for name in conversation if name.startswith("evaluations.")]
+    assert not [name for name in failure if "evaluations." in name], "a failure is no result"
 
 
 async def test_after_the_limit_it_is_dropped_and_counted_and_the_next_is_sent(sent: Sent):

@@ -27,6 +27,8 @@ CREATE_TIME = "CreateTime"
 
 LARGEST = "max.message.bytes"
 RETENTION = "retention.ms"
+_BATCH_OVERHEAD = 512
+"""Bytes of a batch beside its one record, and some more."""
 KNOWN_WITHIN = 15.0
 """Seconds within which every broker knows a new topic."""
 
@@ -165,6 +167,24 @@ def states(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, TopicSta
             records = sum(ends[where] - starts[where] for where in every)
             result[topic] = TopicState(partitions, records, described["topic"][topic][TIMESTAMPS]["value"])
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoom:
+    """A topic of others: its partitions, and the bytes of the largest record that certainly fits, uncompressed."""
+
+    partitions: int
+    largest: int
+
+
+def room_of(settings: KafkaSettings, topic: str) -> TopicRoom | None:
+    """The partitions of a topic of others and what fits into it; None if it is not there."""
+    with administrating(settings) as admin:
+        there = _partitions(admin, [topic])
+        if topic not in there:
+            return None
+        described = admin.describe_configs([_Resource("topic", topic, {LARGEST: None})], config_filter="all")
+        return TopicRoom(there[topic], int(described["topic"][topic][LARGEST]["value"]) - _BATCH_OVERHEAD)
 
 
 def empty(settings: KafkaSettings, topics: Mapping[str, TopicState]) -> None:

@@ -1,0 +1,190 @@
+"""Where judged spans are written: an OTLP endpoint, or a Kafka topic as the Collector's Kafka exporter writes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import orjson
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from collector.backoff import Backoff
+from collector.errors import ConfigError
+from collector.export.judged_spans.settings import JudgedSpansKafkaSettings
+from collector.export.otlp_client import OtlpClient
+from collector.logs.log import Confirm, LogError, LogUnavailable, Record, RecordTooLarge
+from collector.logs.partitioner import Partitioner, size_of
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import EXPORT_FAILURES
+
+EXPORTER = "spans"
+_REQUEST_BYTES = 1 << 20
+_KAFKA_BATCH = 200
+
+
+class SpanDestination(Protocol):
+    """Takes requests of one span each."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot take spans now; None if it can, as far as is known."""
+        ...
+
+    async def send(self, spans: Sequence[ExportTraceServiceRequest]) -> None:
+        """Write spans in order; on return they are written, or lost for a counted reason."""
+        ...
+
+
+class OtlpSpans:
+    """Writes spans to `/v1/traces` of an OTLP endpoint, each request until it is taken or refused for good."""
+
+    def __init__(self, client: OtlpClient, batch_size: int) -> None:
+        self._client = client
+        self._batch_size = batch_size
+
+    @property
+    def problem(self) -> str | None:
+        """Why the endpoint does not accept the request in hand; None if it does."""
+        return self._client.problem
+
+    async def send(self, spans: Sequence[ExportTraceServiceRequest]) -> None:
+        """Send spans in order; what is refused for good is counted by the client."""
+        for request in _joined(spans, self._batch_size):
+            await self._client.send_traces(request)
+
+
+def _joined(spans: Sequence[ExportTraceServiceRequest], most: int) -> Iterator[ExportTraceServiceRequest]:
+    """Requests of at most so many spans, and of about a megabyte: receivers refuse large ones."""
+    joined, count, size = ExportTraceServiceRequest(), 0, 0
+    for each in spans:
+        if count and (count >= most or size + each.ByteSize() > _REQUEST_BYTES):
+            yield joined
+            joined, count, size = ExportTraceServiceRequest(), 0, 0
+        joined.MergeFrom(each)
+        count, size = count + 1, size + each.ByteSize()
+    if count:
+        yield joined
+
+
+class KafkaSpans:
+    """Writes each span as a record of a topic. Its key is trace and span, so compaction leaves the last of each."""
+
+    def __init__(
+        self,
+        topic: str,
+        encode: Callable[[ExportTraceServiceRequest], bytes],
+        append: Any,
+        partitioner: Partitioner,
+        telemetry: Telemetry,
+        *,
+        backoff: Backoff,
+        confirm: Confirm,
+    ) -> None:
+        self._topic = topic
+        self._encode = encode
+        self._append = append
+        self._partitioner = partitioner
+        self._telemetry = telemetry
+        self._backoff = backoff
+        self._confirm = confirm
+        self.problem: str | None = None
+        """Why the topic cannot be written now; None if it can, as far as is known."""
+
+    async def send(self, spans: Sequence[ExportTraceServiceRequest]) -> None:
+        """Append spans in order. One that is too large for the topic is counted as lost."""
+        records = [Record(span_key(each), self._encode(each)) for each in spans]
+        for start in range(0, len(records), _KAFKA_BATCH):
+            await self._deliver(records[start : start + _KAFKA_BATCH])
+
+    async def _deliver(self, records: Sequence[Record]) -> None:
+        fitting: list[Record] = []
+        for record in records:
+            try:
+                self._partitioner.split([record])
+            except RecordTooLarge:
+                self._telemetry.drop("export_spans", "too_large")
+            else:
+                fitting.append(record)
+        if not fitting:
+            return
+        by_partition, _ = self._partitioner.split(fitting)
+
+        async def attempt() -> None:
+            await self._confirm()
+            await self._append(self._topic, by_partition, sum(map(size_of, fitting)))
+
+        await self._backoff.repeat(
+            attempt, LogUnavailable, action=f"exporting to {EXPORTER} (topic {self._topic})", on_failure=self._failed
+        )
+        self.problem = None
+
+    def _failed(self, error: LogUnavailable) -> None:
+        self.problem = f"topic {self._topic}: {error}"
+        self._telemetry.counter(EXPORT_FAILURES, EXPORTER, "kafka").inc()
+
+
+def span_key(request: ExportTraceServiceRequest) -> bytes:
+    """The key of a span's record: `trace id-span id`, in hex."""
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    return f"{span.trace_id.hex()}-{span.span_id.hex()}".encode()
+
+
+def to_protobuf(request: ExportTraceServiceRequest) -> bytes:
+    """The request as protobuf, the Collector's `otlp_proto`."""
+    return request.SerializeToString()
+
+
+def to_otlp_json(request: ExportTraceServiceRequest) -> bytes:
+    """The request as OTLP/JSON: ids in hex and enumerations as numbers, unlike protobuf's own JSON."""
+    document = MessageToDict(request, use_integers_for_enums=True)
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    plain = document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    plain["traceId"], plain["spanId"] = span.trace_id.hex(), span.span_id.hex()
+    if span.parent_span_id:
+        plain["parentSpanId"] = span.parent_span_id.hex()
+    for link, written in zip(span.links, plain.get("links", ()), strict=True):
+        written["traceId"], written["spanId"] = link.trace_id.hex(), link.span_id.hex()
+    return orjson.dumps(document)
+
+
+ENCODINGS = {"otlp_proto": to_protobuf, "otlp_json": to_otlp_json}
+
+
+@asynccontextmanager
+async def open_topic(
+    settings: JudgedSpansKafkaSettings, telemetry: Telemetry, *, backoff: Backoff, confirm: Confirm
+) -> AsyncGenerator[KafkaSpans]:
+    """Open a topic that others read; it must exist.
+
+    Raises:
+        ConfigError: it does not, or no broker answers.
+    """
+    from collector.logs.kafka import Credentials, KafkaSettings
+    from collector.logs.kafka.producer import SharedProducer
+    from collector.logs.kafka.topics import room_of
+
+    kafka = KafkaSettings(bootstrap_servers=settings.bootstrap_servers, credentials=Credentials(settings.security))
+    where = "export.spans.kafka"
+    try:
+        room = await asyncio.to_thread(room_of, kafka, settings.topic)
+    except LogError as error:
+        raise ConfigError(f"{where}: {error}; start the broker, or correct bootstrap_servers") from error
+    if room is None:
+        raise ConfigError(f"{where}.topic: there is no topic {settings.topic}; create it first")
+    producer = SharedProducer(kafka)
+    partitioner = Partitioner(settings.topic, room.partitions, min(room.largest, kafka.max_record_bytes))
+    try:
+        yield KafkaSpans(
+            settings.topic,
+            ENCODINGS[settings.encoding],
+            producer.append,
+            partitioner,
+            telemetry,
+            backoff=backoff,
+            confirm=confirm,
+        )
+    finally:
+        await producer.close()

@@ -1,0 +1,116 @@
+"""The exporter `spans`: judged spans are written once more, with their scores as attributes of their own.
+
+It only appends evaluations to the log of judged spans, by trace; the fold over that log does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import ClassVar
+
+import aiohttp
+
+from collector.backoff import Backoff
+from collector.errors import ConfigError
+from collector.export.exporter import ExportContext
+from collector.export.judged_spans.destinations import EXPORTER, OtlpSpans, SpanDestination, open_topic
+from collector.export.judged_spans.fold import GROUP, JudgedSpansStage
+from collector.export.judged_spans.settings import JudgedSpansOtlpSettings, JudgedSpansSettings
+from collector.export.otlp_client import OtlpClient
+from collector.logs.durable_append import append_until_durable
+from collector.logs.log import Log, OpenFold
+from collector.logs.memory import MemoryLog
+from collector.records.judged_spans import evaluation_record
+from evaluators.results import Evaluation
+from evaluators.secret_files import SecretFiles
+
+
+class JudgedSpansExporter:
+    """Appends evaluations to the log of judged spans, in which their spans are already."""
+
+    Settings: ClassVar[type[JudgedSpansSettings]] = JudgedSpansSettings
+
+    def __init__(self, settings: JudgedSpansSettings, log: Log, stage: JudgedSpansStage) -> None:
+        self._settings = settings
+        self._log = log
+        self._stage = stage
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: JudgedSpansSettings, context: ExportContext, *, backoff: Backoff | None = None
+    ) -> AsyncGenerator[JudgedSpansExporter]:
+        """Open the destination; an OTLP endpoint need not be there yet, a topic must.
+
+        Raises:
+            ConfigError: the topic is not there, or a file with a secret cannot be read.
+        """
+        log = context.judged_spans or MemoryLog("judged_spans", 1)
+        async with AsyncExitStack() as stack:
+            destination = await stack.enter_async_context(_destination(settings, context, backoff or Backoff()))
+            stage = JudgedSpansStage(
+                destination,
+                context.telemetry,
+                remember=settings.remember,
+                max_bytes=settings.max_bytes,
+                explanation=settings.explanation,
+                own=context.own,
+            )
+            yield cls(settings, log, stage)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the destination takes no spans now; None if it does."""
+        return self._stage.destination.problem
+
+    @property
+    def second_log(self) -> tuple[Log, str, OpenFold]:
+        """The log that is to be followed besides that of evaluations, the group, and its folds."""
+        return self._log, GROUP, self._stage.open_fold
+
+    async def export(self, batch: Sequence[Evaluation]) -> None:
+        """Append evaluations; those of what has no span have nothing to be written on."""
+        wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
+        records = [record for each in wanted if (record := evaluation_record(each)) is not None]
+        if records:
+            await append_until_durable(self._log, records)
+
+
+@asynccontextmanager
+async def _destination(
+    settings: JudgedSpansSettings, context: ExportContext, backoff: Backoff
+) -> AsyncGenerator[SpanDestination]:
+    if settings.kafka is not None:
+        async with open_topic(
+            settings.kafka, context.telemetry, backoff=backoff, confirm=context.confirm_spans
+        ) as topic:
+            yield topic
+    else:
+        assert settings.otlp is not None  # one of the two is there
+        async with _endpoint(settings.otlp, context, backoff) as endpoint:
+            yield endpoint
+
+
+@asynccontextmanager
+async def _endpoint(
+    settings: JudgedSpansOtlpSettings, context: ExportContext, backoff: Backoff
+) -> AsyncGenerator[OtlpSpans]:
+    headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
+    try:
+        secrets = SecretFiles(settings.header_files)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"export.spans.otlp.header_files: {error}") from error
+    async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=settings.timeout)) as session:
+        client = OtlpClient(
+            session,
+            settings.endpoint,
+            context.telemetry,
+            gzip=settings.gzip,
+            backoff=backoff,
+            give_up_after=settings.give_up_after,
+            exporter=EXPORTER,
+            confirm=context.confirm_spans,
+            headers=secrets.texts,
+        )
+        yield OtlpSpans(client, settings.batch_size)

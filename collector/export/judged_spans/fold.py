@@ -1,0 +1,126 @@
+"""The fold over the log of judged spans: an evaluation brings its span out again, with all scores known by then."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from collector.errors import BadInput
+from collector.export.judged_spans.destinations import SpanDestination
+from collector.export.judged_spans.remembered_spans import RememberedSpans, SpanKey
+from collector.export.judged_spans.score_attributes import put_attributes, score_attributes
+from collector.logs.log import Committed, StoredRecord
+from collector.otlp.decode import request_from_protobuf
+from collector.otlp.own_items import OwnItems
+from collector.records.json import evaluation_from_json
+from collector.records.judged_spans import EVALUATION, SPAN
+from collector.telemetry.registry import Telemetry
+
+GROUP = "judged_spans"
+"""The group under which the cursor of this fold is stored."""
+STAGE = "export_spans"
+"""What the counters of losses call it."""
+
+
+class JudgedSpansStage:
+    """Opens the folds of the log of judged spans. `explanation` says whether the judge's words go along."""
+
+    def __init__(
+        self,
+        destination: SpanDestination,
+        telemetry: Telemetry,
+        *,
+        remember: float,
+        max_bytes: int,
+        explanation: bool,
+        own: OwnItems | None = None,
+    ) -> None:
+        self.destination = destination
+        self.telemetry = telemetry
+        self.explanation = explanation
+        self.own = own
+        self._new_spans: Callable[[], RememberedSpans] = lambda: RememberedSpans(remember=remember, max_bytes=max_bytes)
+
+    @asynccontextmanager
+    async def open_fold(self, _partition: int, _committed: Committed | None) -> AsyncGenerator[JudgedSpansFold]:
+        """Open the fold of a partition; its state comes by replay."""
+        yield JudgedSpansFold(self, self._new_spans())
+
+
+class JudgedSpansFold:
+    """The remembered spans of one partition, written again when evaluations of them come."""
+
+    due_at = None
+    metadata = ""
+
+    def __init__(self, stage: JudgedSpansStage, spans: RememberedSpans) -> None:
+        self._stage = stage
+        self._spans = spans
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The record of the oldest remembered span."""
+        return self._spans.low_watermark
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Remember spans and evaluations again; they are out."""
+        for record in records:
+            self._apply(record)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Write the spans of new evaluations, each once with all of this delivery; returns when they are out."""
+        judged: dict[SpanKey, ExportTraceServiceRequest] = {}
+        for record in records:
+            key, known = self._apply(record)
+            if key is None:
+                continue
+            if known:
+                judged.pop(key, None)  # it goes out once, where its last evaluation came
+                judged[key] = self._written(key)
+            else:
+                self._stage.telemetry.drop(STAGE, "span_unknown")
+        if judged:
+            await self._stage.destination.send(list(judged.values()))
+
+    def _apply(self, record: StoredRecord) -> tuple[SpanKey | None, bool]:
+        """The span that an evaluation is about, and whether it is remembered; None for other records."""
+        self._spans.expire(record.timestamp)
+        try:
+            if record.headers == SPAN:
+                self._spans.add_span(
+                    (record.key or b"", _span_id(record.value)), record.value, record.offset, record.timestamp
+                )
+            elif record.headers == EVALUATION:
+                evaluation = evaluation_from_json(record.value)
+                key = record.key or b"", evaluation.subject.span_id or ""
+                scores = score_attributes(evaluation, explanation=self._stage.explanation)
+                return key, self._spans.add_scores(key, evaluation.evaluator, scores)
+        except BadInput:
+            self._stage.telemetry.drop(STAGE, "unreadable")
+        return None, False
+
+    def _written(self, key: SpanKey) -> ExportTraceServiceRequest:
+        """The span as it came, with the scores."""
+        known = self._spans.span(key)
+        assert known is not None
+        request = _request(known[0])
+        span = request.resource_spans[0].scope_spans[0].spans[0]
+        put_attributes(span, known[1])
+        if self._stage.own is not None:
+            self._stage.own.sign(span)
+        return request
+
+
+def _request(value: bytes) -> ExportTraceServiceRequest:
+    request = request_from_protobuf(value, "traces")
+    assert isinstance(request, ExportTraceServiceRequest)
+    return request
+
+
+def _span_id(value: bytes) -> str:
+    try:
+        return _request(value).resource_spans[0].scope_spans[0].spans[0].span_id.hex()
+    except IndexError:
+        raise BadInput("the record holds no span") from None
