@@ -67,10 +67,16 @@ class EstimatorSums:
         return self.wy / self.w
 
     @property
+    def squares(self) -> float:
+        """Weighted squares by which conversations differ from the mean, by 0.01 at least."""
+        if not self.w:
+            return 0.0
+        return residual_squares(self.mean, self.w2, self.w2y, self.w2y2) + VARIANCE_FLOOR * self.w2
+
+    @property
     def stderr(self) -> float:
-        """Its standard error, with a floor of 0.01 for the scores' standard deviation."""
-        squares = residual_squares(self.mean, self.w2, self.w2y, self.w2y2)
-        return math.sqrt(squares + VARIANCE_FLOOR * self.w2) / self.w
+        """The mean's standard error by these scores alone; that of a window is `collector.alerting.mean_error`'s."""
+        return math.sqrt(self.squares) / self.w
 
     @property
     def n_eff(self) -> float:

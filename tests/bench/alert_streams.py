@@ -1,4 +1,4 @@
-"""Alerts on streams as they are in life: `python tests/bench/alert_streams.py [--quick] [--only NAME]`.
+"""Alerts on streams as they are in life: `python tests/bench/alert_streams.py [--quick] [--runs N] [--only NAME]`.
 
 Prints the tables of ALERTS.md. Conversations of 3 turns in the mean, good or bad as a whole, about 100 turns judged an
 hour, one after the other through the exporter's own sums and the rules' own detector. In control the mean is 0.80 and
@@ -20,15 +20,28 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from math import pi, sin
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from math import exp, factorial, pi, sin
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from drop_detection import DAY, SERIES, TARGET, Sums, alerts, delay, notifications, pages_after
+from drop_detection import (
+    COLUMNS,
+    DAY,
+    SERIES,
+    TARGET,
+    Sums,
+    alerts,
+    count,
+    notifications,
+    pages_after,
+    sums_of_minutes,
+)
 
 from collector.export.bounded_sums import BoundedSums, Weight
 
@@ -89,13 +102,28 @@ def hours(rng: np.random.Generator, kind: Kind, number: int, shift: Callable[[in
         past = max(1.0, turns)
 
 
+class Turn(NamedTuple):
+    """A turn that is judged, and its minute."""
+
+    minute: float
+    conversation: str
+    weight: Weight
+    score: float
+
+
 def stream(rng: np.random.Generator, kind: Kind, days: int, shift: Callable[[int], float]) -> np.ndarray:
-    """The ten sums of each minute."""
-    minutes = days * DAY
-    sums, exported = np.zeros((minutes, 10)), BoundedSums()
+    """The sums of each minute, and how many scores."""
+    sums, exported = np.zeros((days * DAY, COLUMNS)), BoundedSums()
+    for minute, key, weight, score in turns_of(rng, kind, days, shift):
+        count(sums, minute, exported.add(SERIES, key, weight=weight, score=score, time=minute * 60))
+    return sums
+
+
+def turns_of(rng: np.random.Generator, kind: Kind, days: int, shift: Callable[[int], float]) -> list[Turn]:
+    """The turns that are judged, in order of time."""
     errors = ERRORS if kind.sampled else 0.0
     passing = 0.05 + errors * 0.95 if kind.sampled else 1.0
-    turns: list[tuple[float, str, Weight, float]] = []
+    turns: list[Turn] = []
     for number, hour in enumerate(hours(rng, kind, days * 24, shift)):
         mean = (hour.mean - errors * ERROR_SCORE) / (1 - errors)
         for place in range(rng.poisson(hour.turns * hour.rate / 3.0 / passing)):
@@ -111,57 +139,84 @@ def stream(rng: np.random.Generator, kind: Kind, days: int, shift: Callable[[int
                     upstream = 1.0 if error or not kind.sampled else 0.05
                     score = float(rng.random() < (ERROR_SCORE if error else quality))
                     weight = Weight(1 / (hour.rate * upstream), 1 / hour.rate)
-                    turns.append((minute, f"{number}-{place}", weight, score))
+                    turns.append(Turn(minute, f"{number}-{place}", weight, score))
                 minute += rng.exponential(GAP)
-    for minute, key, weight, score in sorted(turns, key=lambda each: each[0]):
-        if minute < minutes:
-            grown = exported.add(SERIES, key, weight=weight, score=score, time=minute * 60)
-            for first, part in ((0, grown.mean), (5, grown.evidence)):
-                sums[int(minute), first : first + 5] += (part.w, part.wy, part.w2, part.w2y, part.w2y2)
-    return sums
+    return [each for each in sorted(turns, key=lambda each: each.minute) if each.minute < days * DAY]
 
 
-def sums_of(seed: int, kind: Kind, runs: int, days: int, shift: Callable[[int], float]) -> Sums:
-    each = [stream(np.random.default_rng((seed, number)), kind, days, shift) for number in range(runs)]
-    columns = [np.stack([run[:, number] for run in each], axis=1) for number in range(10)]
-    return Sums(*columns[:5], None, Sums(*columns[5:]))
+@dataclass(frozen=True)
+class Shift:
+    """How much the mean is moved, from an hour on."""
+
+    by: float
+    since: int = 0
+
+    def __call__(self, hour: int) -> float:
+        return self.by if hour >= self.since else 0.0
 
 
-def false_alarms(kind: Kind, runs: int, days: int) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+def sums_of(seed: int, kind: Kind, runs: int, days: int, shift: Shift, processes: int = 1) -> Sums:
+    numbered = ((seed, number, kind, days, shift) for number in range(runs))
+    if processes == 1:
+        return sums_of_minutes([_numbered(each) for each in numbered])
+    with ProcessPoolExecutor(processes) as pool:
+        return sums_of_minutes(list(pool.map(_numbered, numbered)))
+
+
+def _numbered(of: tuple[int, int, Kind, int, Shift]) -> np.ndarray:
+    seed, number, kind, days, shift = of
+    return stream(np.random.default_rng((seed, number)), kind, days, shift)
+
+
+def false_alarms(kind: Kind, runs: int, days: int, processes: int) -> dict[str, list[int]]:
+    """How many notifications each alert sent in all streams, in control and at the edge."""
+    found: dict[str, list[int]] = {}
     for seed, by in ((1, 0.0), (2, TARGET - kind.lowest)):
-        for name, alarms in alerts(sums_of(seed, kind, runs, days, lambda _hour, by=by: by)).items():
-            found.setdefault(name, []).append(float(notifications(alarms).mean()) * 30 / days)
+        for name, alarms in alerts(sums_of(seed, kind, runs, days, Shift(by), processes)).items():
+            found.setdefault(name, []).append(int(notifications(alarms).sum()))
     return found
 
 
-def delays(kind: Kind, runs: int, fall: float, lasting: int) -> tuple[dict[str, float], np.ndarray]:
-    """Median hours of each alert, and those of a page of the rules in half and in nine of ten."""
-    found = alerts(sums_of(3, kind, runs, 2 + lasting, lambda hour: -fall if hour >= 48 else 0.0))
-    pages = np.quantile(pages_after(found, 2 * DAY), (0.5, 0.9), method="higher")
-    return {name: delay(alarms, 2 * DAY) for name, alarms in found.items()}, pages
+def most(found: int, months: float) -> float:
+    """The rate that so many events or fewer still have a chance of one in twenty with (Poisson, exact)."""
+    low, high = 0.0, 10.0 * (found + 1)
+    for _ in range(60):
+        mean = (low + high) / 2
+        chance = sum(exp(-mean) * mean**number / factorial(number) for number in range(found + 1))
+        low, high = (mean, high) if chance > 0.05 else (low, mean)
+    return high / months
 
 
-def tables(kinds: dict[str, Kind], runs: int, days: int) -> None:
+def delays(kind: Kind, runs: int, fall: float, lasting: int, processes: int) -> np.ndarray:
+    """Hours until a page of the rules, in half and in nine of ten."""
+    found = alerts(sums_of(3, kind, runs, 2 + lasting, Shift(-fall, 48), processes))
+    return np.quantile(pages_after(found, 2 * DAY), (0.5, 0.9), method="higher")
+
+
+def tables(kinds: dict[str, Kind], runs: int, days: int, processes: int) -> None:
+    months = runs * days / 30
+    print(f"Notifications per 30 days ({runs} streams of {days} days; how many; not above, with 95 % certainty):\n")
     print("| stream | alert | in control | edge |\n|---|---|---|---|")
     for name, kind in kinds.items():
-        for alert, (control, edge) in false_alarms(kind, runs, days).items():
-            print(f"| {name} | {alert} | {control:.2f} | {edge:.2f} |", flush=True)
+        for alert, each in false_alarms(kind, runs, days, processes).items():
+            cells = [f"{found / months:.2f} ({found}; {most(found, months):.2f})" for found in each]
+            print(f"| {name} | {alert} | " + " | ".join(cells) + " |", flush=True)
     print("\n| stream | fall of 0.1: half, 9 of 10 | 0.2 |\n|---|---|---|")
     for name, kind in kinds.items():
-        cells = [delays(kind, 2 * runs, fall, lasting)[1] for fall, lasting in ((0.1, 4), (0.2, 2))]
-        print(f"| {name} | " + " | ".join(f"{half:.1f} h, {most:.1f} h" for half, most in cells) + " |", flush=True)
+        cells = [delays(kind, runs, fall, lasting, processes) for fall, lasting in ((0.1, 4), (0.2, 2))]
+        print(f"| {name} | " + " | ".join(f"{half:.1f} h, {most_:.1f} h" for half, most_ in cells) + " |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="few runs, to see that it works")
-    parser.add_argument("--runs", type=int, default=16)
+    parser.add_argument("--runs", type=int, default=32)
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", choices=tuple(KINDS), help="one kind of stream")
     chosen = parser.parse_args()
-    kinds = KINDS if chosen.only is None else {chosen.only: replace(KINDS[chosen.only])}
+    kinds = KINDS if chosen.only is None else {chosen.only: KINDS[chosen.only]}
     began = time.monotonic()
-    tables(kinds, 2 if chosen.quick else chosen.runs, 3 if chosen.quick else 30)
+    tables(kinds, 2 if chosen.quick else chosen.runs, 3 if chosen.quick else 30, chosen.processes)
     print(f"\n{time.monotonic() - began:.0f} s")
 
 

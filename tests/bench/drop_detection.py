@@ -24,7 +24,7 @@ from streams import LEVELS, MEAN, shares
 
 from collector.alerting.detection import VARIANCE_FLOOR, DropDetector, threshold
 from collector.alerting.watch.buckets import Buckets
-from collector.export.bounded_sums import BoundedSums, Weight
+from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 
 DAY = 1440
 TARGET = 0.77
@@ -45,6 +45,8 @@ class Sums:
     exact: np.ndarray | None = None
     evidence: Sums | None = None
     """The sums for the detector, where they differ: their weights are shares of its scale."""
+    scores: np.ndarray | None = None
+    """How many scores there were, where that is not the sum of their weights."""
 
 
 DETECTOR = DropDetector(target=TARGET, threshold=threshold(90 * 86400.0, 60.0, 1))
@@ -67,7 +69,7 @@ def single(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndar
 def weighted(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, ratio: float) -> Sums:
     """A tenth of the traffic is flagged, a third worse, and judged `ratio` times as often; weights up to 1."""
     shape = (len(path), runs)
-    sums = [np.zeros(shape) for _ in range(5)]
+    sums = [np.zeros(shape) for _ in range(6)]
     base = per_minute / (0.9 + 0.1 * ratio)
     for share, times, offset in ((0.9, 1.0, 0.0333), (0.1, ratio, -0.3)):
         weight = 1.0 / times
@@ -77,10 +79,10 @@ def weighted(rng: np.random.Generator, runs: int, per_minute: float, path: np.nd
                 k = rng.poisson(base * share * times * part, size=(len(at), runs))
                 y = LEVELS[level]
                 for total, each in zip(
-                    sums, (weight, weight * y, weight**2, weight**2 * y, weight**2 * y * y), strict=True
+                    sums, (weight, weight * y, weight**2, weight**2 * y, weight**2 * y * y, 1.0), strict=True
                 ):
                     total[at] += k * each
-    return Sums(*sums)
+    return Sums(*sums[:5], scores=sums[5])
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,23 @@ def conversations(rng: np.random.Generator, runs: int, per_minute: float, path: 
     the sums of the exporter, and the buckets of the watcher.
     """
     each = [_one_stream(rng, per_minute, path, sampler) for _ in range(runs)]
-    sums = [np.stack([run[0][:, number] for run in each], axis=1) for number in range(10)]
-    return Sums(*sums[:5], np.stack([run[1] for run in each], axis=1), Sums(*sums[5:]))
+    return sums_of_minutes([run[0] for run in each], np.stack([run[1] for run in each], axis=1))
+
+
+COLUMNS = 11
+
+
+def count(sums: np.ndarray, minute: float, grown: BoundedIncrements) -> None:
+    """Add a score to the columns of its minute: the sums for the mean, those for the detector, and how many."""
+    for place, part in ((0, grown.mean), (5, grown.evidence)):
+        sums[int(minute), place : place + 5] += (part.w, part.wy, part.w2, part.w2y, part.w2y2)
+    sums[int(minute), 10] += 1.0
+
+
+def sums_of_minutes(streams: list[np.ndarray], exact: np.ndarray | None = None) -> Sums:
+    """The columns of each stream's minutes as sums over streams."""
+    columns = [np.stack([each[:, number] for each in streams], axis=1) for number in range(COLUMNS)]
+    return Sums(*columns[:5], exact, Sums(*columns[5:10]), columns[10])
 
 
 def _one_stream(
@@ -113,12 +130,10 @@ def _one_stream(
 ) -> tuple[np.ndarray, np.ndarray]:
     minutes = len(path)
     exported, watched = BoundedSums(), Buckets(60.0, 1e12)
-    sums = np.zeros((minutes, 10))
+    sums = np.zeros((minutes, COLUMNS))
     for minute, key, probability, score in _turns(rng, per_minute, path, sampler):
         weight = Weight(1.0 / probability, 1.0)
-        grown = exported.add(SERIES, key, weight=weight, score=score, time=minute * 60.0)
-        for place, part in ((0, grown.mean), (5, grown.evidence)):
-            sums[int(minute), place : place + 5] += (part.w, part.wy, part.w2, part.w2y, part.w2y2)
+        count(sums, minute, exported.add(SERIES, key, weight=weight, score=score, time=minute * 60.0))
         watched.add(SERIES, DETECTOR, key, weight=weight, score=score, time=minute * 60.0)
     gains = np.zeros((minutes, len(DETECTOR.bets)))
     for number, bucket in watched.of(SERIES).items():
@@ -167,17 +182,27 @@ def bounds(of: DropDetector, sums: Sums) -> np.ndarray:
 
 
 def gate_alarms(sums: Sums, errors: float) -> np.ndarray:
-    """Where the mean is so many standard errors below target in any window."""
+    """Where the mean is so many standard errors below target in any window.
+
+    In numpy what `watch.alert_evaluation.target_misses` does; `tests/unit/alerting/test_false_alarms.py` holds the two
+    against each other.
+    """
     alarms = np.zeros(sums.w.shape, bool)
+    *_, of_day, scores_of_day = _window(sums, WINDOWS[-1])
     for window in WINDOWS:
-        w, wy, w2, w2y, w2y2 = (_rolling(each, window) for each in (sums.w, sums.wy, sums.w2, sums.w2y, sums.w2y2))
-        safe = np.maximum(w, 1e-9)
-        mean = wy / safe
-        error = np.sqrt(np.maximum(w2y2 - 2 * mean * w2y + mean**2 * w2, 0) + VARIANCE_FLOOR * w2) / safe
-        found = (w**2 >= 30 * w2) & (w > 0) & (mean < TARGET - errors * error)
-        found[:window] = False
-        alarms |= found
+        w, mean, w2, squares, scores = _window(sums, window)
+        expected = scores / np.maximum(scores_of_day, 1.0) * of_day
+        error = np.sqrt(np.maximum(squares, expected)) / np.maximum(w, 1e-9)
+        alarms |= (w**2 >= 30 * w2) & (scores > 0) & (mean < TARGET - errors * error)
     return alarms
+
+
+def _window(sums: Sums, window: int) -> tuple[np.ndarray, ...]:
+    """Of so many minutes up to each: the weight, the mean, the squared weights, the residual squares and the scores."""
+    w, wy, w2, w2y, w2y2 = (_rolling(each, window) for each in (sums.w, sums.wy, sums.w2, sums.w2y, sums.w2y2))
+    mean = wy / np.maximum(w, 1e-9)
+    squares = np.maximum(w2y2 - 2 * mean * w2y + mean**2 * w2, 0) + VARIANCE_FLOOR * w2
+    return w, mean, w2, squares, np.rint(_rolling(sums.w if sums.scores is None else sums.scores, window))
 
 
 def _rolling(values: np.ndarray, window: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from collector.alerting.detection import EstimatorSums
+from collector.alerting.mean_error import WindowSums
 from collector.export.bounded_sums import BoundedSums, Weight
 from collector.export.estimator import EstimatorIncrements
 
@@ -82,6 +83,28 @@ class Stream:
     def deltas(self) -> list[EstimatorSums]:
         """The detector's sums of each minute."""
         return [_minus(after, before) for before, after in pairwise(self.evidence)]
+
+    def window(self, minutes: int) -> WindowSums:
+        """The sums and the number of scores of the last minutes."""
+        (until, scores, _), (before, earlier, _) = self.totals[-1], self.totals[max(0, len(self.totals) - 1 - minutes)]
+        return WindowSums(_minus(until, before), scores - earlier)
+
+
+def together(*streams: Stream) -> Stream:
+    """What a series counts to which all of them add; each as long as the longest, as nothing comes after its end."""
+    whole, length = Stream(0.0), max(len(each.totals) for each in streams)
+    for minute in range(length):
+        at = [(each.totals[min(minute, len(each.totals) - 1)], each) for each in streams]
+        whole.totals.append(
+            (
+                sum((sums for (sums, *_), _ in at), EstimatorSums()),
+                sum(count for (_, count, _), _ in at),
+                sum(passed for (*_, passed), _ in at),
+            )
+        )
+        evidences = (each.evidence[min(minute, len(each.evidence) - 1)] for each in streams)
+        whole.evidence.append(sum(evidences, EstimatorSums()))
+    return whole
 
 
 def _sums(grown: EstimatorIncrements) -> EstimatorSums:

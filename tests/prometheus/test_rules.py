@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from promtool import SERIES, configured, estimator, firing, run, series, tool, traffic
-from streams import MEAN, Stream, drop_at
+from streams import MEAN, Stream, drop_at, together
 
 from collector.alerting.detection import DropDetector, EstimatorSums
 from collector.alerting.incident import DropLife, Fall, recovery_threshold
@@ -348,6 +348,39 @@ def test_records_that_retention_deletes_alert_and_so_do_those_that_are_next(tmp_
     near = {"alertname": "EvalstreamRetentionNear", "severity": "page"}
     before = [firing(59, near["alertname"]), firing(62, near["alertname"], near)]
     run(tmp_path, configured(), [{"inputs": [first], "alerts": alerts}, {"inputs": [*needed, *ends], "alerts": before}])
+
+
+def without_the_heavy_ones() -> Stream:
+    """A sampler before us keeps all errors, of mean 0.3, and a twentieth of the rest, none of which comes at the end.
+
+    The last quarter of an hour has a mean of 0.3 from as many effective conversations as an alert needs.
+    """
+    errors = Stream(2.5, mean=lambda _: 0.3, seed=31).run(400)
+    rest = Stream(0.5, mean=lambda _: 0.95, weight=20.0, seed=32).run(385)
+    return together(errors, rest)
+
+
+def test_a_window_from_which_the_heavy_conversations_are_missing_pages_nobody(tmp_path: Path):
+    """By its own scores it would be eight standard errors below its target."""
+    stream = without_the_heavy_ones()
+    last = stream.window(15)
+    assert last.sums.n_eff >= 30
+    assert (0.77 - last.sums.mean) / last.sums.stderr > 6
+    run(tmp_path, configured(), [{"inputs": in_full(400, stream), "alerts": [firing(400, "EvalstreamScore.*")]}])
+
+
+def test_standard_errors_in_rules_are_those_of_the_plain_code(tmp_path: Path):
+    stream = without_the_heavy_ones()
+    day = stream.window(DAY)
+    near = [
+        {
+            "expr": f'abs(evalstream:score_stderr{{window="{window}"}} - {stream.window(minutes).stderr(day):.10f}) < bool 0.0001',
+            "eval_time": "400m",
+            "exp_samples": [{"labels": LABELS[:-1] + f',window="{window}"}}', "value": 1}],
+        }
+        for window, minutes in (("15m", 15), ("1h", 60), ("6h", 360), ("24h", DAY))
+    ]
+    run(tmp_path, configured(), [{"inputs": in_full(400, stream), "values": near}])
 
 
 def test_too_many_unscored_are_noticed(tmp_path: Path):

@@ -42,7 +42,11 @@ def score_groups(
     targets: Sequence[Target], alerts: AlertSettings, timing: Timing, by: Sequence[str]
 ) -> Iterator[RuleGroup]:
     """Means and pass shares of every window, and the alerts on them."""
-    rules: list[RecordingRule | AlertingRule] = [*_increases(timing, by), *_means(), *_pass_shares(targets, timing, by)]
+    rules: list[RecordingRule | AlertingRule] = [
+        *_increases(timing, by),
+        *_means(by),
+        *_pass_shares(targets, timing, by),
+    ]
     rules += _overlaps(timing, by)
     for target in targets:
         rules += _target_rules(target, alerts, by, timing)
@@ -64,14 +68,17 @@ def _increases(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
             )
 
 
-def _means() -> Iterator[RecordingRule]:
+def _means(by: Sequence[str]) -> Iterator[RecordingRule]:
+    """Means and their standard errors, as in collector.alerting.mean_error."""
     sums = series.ESTIMATOR_INCREASES
     mean = series.SCORE_MEAN
     yield RecordingRule(mean, f"{sums['wy']} / ({sums['w']} > 0)")  # no scores: no mean
     variance = f"{sums['w2y2']} - 2 * {mean} * {sums['w2y']} + {mean} ^ 2 * {sums['w2']}"
+    squares, scores, day = series.SCORE_SQUARES, series.SCORES_INCREASE, selector(window="24h")
+    yield RecordingRule(squares, f"clamp_min({variance}, 0) + {VARIANCE_FLOOR:.4f} * {sums['w2']}")
+    expected = f"{scores} * on ({', '.join(by)}) group_left () ({squares}{day} / ({scores}{day} > 0))"
     yield RecordingRule(
-        series.SCORE_STDERR,
-        f"sqrt(clamp_min({variance}, 0) + {VARIANCE_FLOOR:.4f} * {sums['w2']}) / {sums['w']}",
+        series.SCORE_STDERR, f"sqrt(({squares} > {expected}) or {expected} or {squares}) / ({sums['w']} > 0)"
     )
     clipped = series.ESTIMATOR_CLIPPED_INCREASE
     yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")

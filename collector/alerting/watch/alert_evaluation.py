@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from collector.alerting.detection import DropDetector, EstimatorSums
 from collector.alerting.incident import DropLife
+from collector.alerting.mean_error import WindowSums
 from collector.alerting.watch.buckets import Bucket
 
 WINDOWS = {"15m": 900.0, "1h": 3600.0, "6h": 21600.0, "24h": 86400.0}
@@ -84,11 +85,17 @@ def unscored_share(buckets: Iterable[Mapping[int, Bucket]], *, now: float, inter
 
 def sum_from(buckets: Mapping[int, Bucket], first: int) -> EstimatorSums:
     """The sums from a bucket on."""
-    total = EstimatorSums()
+    return window_from(buckets, first).sums
+
+
+def window_from(buckets: Mapping[int, Bucket], first: int) -> WindowSums:
+    """The sums from a bucket on, and how many scores they come from."""
+    total, scores = EstimatorSums(), 0
     for number, bucket in buckets.items():
         if number >= first:
             total += bucket.sums
-    return total
+            scores += bucket.wanted - bucket.unscored
+    return WindowSums(total, scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class TargetMiss:
 
     window: str
     sums: EstimatorSums
+    stderr: float
     errors: float
     clipped: float = 0.0
     """The share of the weight that is left out of the mean."""
@@ -117,16 +125,19 @@ def target_misses(
     Those that reach back before `recovered`, an interval, hold scores of an incident that is over, and are left out.
     """
     misses: list[TargetMiss] = []
-    for window, length in WINDOWS.items():
-        first = int((now - length) // interval)
+    firsts = {window: int((now - length) // interval) for window, length in WINDOWS.items()}
+    day = window_from(buckets, firsts["24h"])
+    for window, first in firsts.items():
         if recovered is not None and first < recovered:
             continue
-        sums = sum_from(buckets, first)
+        whole = window_from(buckets, first)
+        sums = whole.sums
         if sums.n_eff < min_n:
             continue
-        errors = (detector.shortfall(1.0, sums.mean) - doubt) / sums.stderr
+        stderr = whole.stderr(day)
+        errors = (detector.shortfall(1.0, sums.mean) - doubt) / stderr
         if errors > 0:
-            misses.append(TargetMiss(window, sums, errors, _clipped_share(buckets, first, sums)))
+            misses.append(TargetMiss(window, sums, stderr, errors, _clipped_share(buckets, first, sums)))
     return misses
 
 

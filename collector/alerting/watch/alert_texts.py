@@ -81,7 +81,7 @@ def _one(cause: Cause) -> str:
 
 def _mean(miss: TargetMiss) -> str:
     return (
-        f"over {miss.window} the mean is {miss.sums.mean:.4g} ± {miss.sums.stderr:.3g} from "
+        f"over {miss.window} the mean is {miss.sums.mean:.4g} ± {miss.stderr:.3g} from "
         f"{miss.sums.n_eff:.0f} effective conversations{_left_out(miss.clipped)}"
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from collector.alerting.detection import DropDetector, EstimatorSums, evidence
+from collector.alerting.mean_error import WindowSums
 from collector.alerting.watch.alert_evaluation import WINDOWS
 from collector.commands.targets.score_history import DAY, PastScore
 from collector.export.bounded_sums import BoundedSums
@@ -28,6 +29,7 @@ class Minute:
 
     mean: EstimatorSums
     evidence: EstimatorSums
+    scores: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,11 @@ class PastAlerts:
         detector, bets = self.detector, self.detector.bets
         states = detector.start()
         numbers: list[int] = []
-        totals = [EstimatorSums()]
+        totals = [WindowSums()]
         starts = dict.fromkeys(WINDOWS, 0)
         for number, minute in minutes_of(scores):
             numbers.append(number)
-            totals.append(totals[-1] + minute.mean)
+            totals.append(WindowSums(totals[-1].sums + minute.mean, totals[-1].scores + minute.scores))
             gains = [detector.log_gain_bound(bet, minute.evidence) for bet in bets]
             states = detector.advance(states, gains)
             dropped = evidence(states) > detector.threshold
@@ -67,32 +69,38 @@ class PastAlerts:
             for window, length in WINDOWS.items():
                 while numbers[starts[window]] <= number - length / MINUTE:
                     starts[window] += 1
-            if dropped or any(self._misses(totals[-1], totals[first]) for first in starts.values()):
+            windows = [_between(totals[first], totals[-1]) for first in starts.values()]
+            if dropped or any(self._misses(each, day=windows[-1]) for each in windows):
                 yield (number + 1) * MINUTE
 
-    def _misses(self, until: EstimatorSums, before: EstimatorSums) -> bool:
-        sums = EstimatorSums(
-            until.w - before.w,
-            until.wy - before.wy,
-            until.w2 - before.w2,
-            until.w2y - before.w2y,
-            until.w2y2 - before.w2y2,
-        )
+    def _misses(self, window: WindowSums, day: WindowSums) -> bool:
+        sums = window.sums
         if sums.w <= 0.0 or sums.n_eff < self.least:
             return False
-        return self.detector.shortfall(1.0, sums.mean) > self.errors * sums.stderr
+        return self.detector.shortfall(1.0, sums.mean) > self.errors * window.stderr(day)
+
+
+def _between(before: WindowSums, until: WindowSums) -> WindowSums:
+    one, other = until.sums, before.sums
+    return WindowSums(
+        EstimatorSums(
+            one.w - other.w, one.wy - other.wy, one.w2 - other.w2, one.w2y - other.w2y, one.w2y2 - other.w2y2
+        ),
+        until.scores - before.scores,
+    )
 
 
 def minutes_of(scores: Iterable[PastScore]) -> Iterator[tuple[int, Minute]]:
     """Each minute with scores, which are in order of time, and its sums."""
     sums = BoundedSums()
     for number, group in groupby(scores, key=lambda each: int(each.time // MINUTE)):
-        mean = evidence_ = EstimatorSums()
+        mean, evidence_, count = EstimatorSums(), EstimatorSums(), 0
         for each in group:
+            count += 1
             grown = sums.add(None, each.conversation, weight=each.weight, score=each.score, time=each.time)
             mean += _sums(grown.mean)
             evidence_ += _sums(grown.evidence)
-        yield number, Minute(mean, evidence_)
+        yield number, Minute(mean, evidence_, count)
 
 
 def _sums(of: EstimatorIncrements) -> EstimatorSums:

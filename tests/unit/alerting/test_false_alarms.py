@@ -14,7 +14,23 @@ from streams import MEAN
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))  # after others: some names are in both
 
-from drop_detection import DAY, SAMPLERS, alerts, conversations, delay, notifications
+from alert_streams import KINDS, Shift, turns_of
+from alert_streams import stream as sums_of_stream
+from drop_detection import (
+    DAY,
+    DETECTOR,
+    SAMPLERS,
+    SERIES,
+    alerts,
+    conversations,
+    delay,
+    gate_alarms,
+    notifications,
+    sums_of_minutes,
+)
+
+from collector.alerting.watch.alert_evaluation import target_misses
+from collector.alerting.watch.buckets import Buckets
 
 EVIDENCE = ("evidence, exact (watcher)", "evidence, from sums (rules)")
 
@@ -36,6 +52,38 @@ def test_and_a_fall_behind_it_is_found() -> None:
     path[DAY // 2 :] = 0.2
     found = alerts(conversations(np.random.default_rng(4), 1, 100 / 60, path, SAMPLERS["1 %"]))
     assert all(delay(found[name], DAY // 2) < 4.0 for name in EVIDENCE)
+
+
+def pages_at(minute: int, buckets: Buckets) -> bool:
+    known = {number: each for number, each in buckets.of(SERIES).items() if number <= minute}
+    found = target_misses(known, DETECTOR, now=(minute + 1) * 60.0, interval=60.0, min_n=30)
+    return any(each.errors > 4.0 for each in found)
+
+
+def test_the_simulation_tests_means_as_the_watcher_does() -> None:
+    """In every window of a stream with all kinds of weights, before and after a fall, to the minute."""
+    kind, shift, minutes = KINDS["all of it"], Shift(-0.3, since=30), 2 * DAY
+    found = gate_alarms(sums_of_minutes([sums_of_stream(np.random.default_rng(5), kind, 2, shift)]), 4.0)[:, 0]
+    buckets = Buckets(60.0, 1e12)
+    for minute, key, weight, score in turns_of(np.random.default_rng(5), kind, 2, shift):
+        buckets.add(SERIES, DETECTOR, key, weight=weight, score=score, time=minute * 60.0)
+    looks = range(10, minutes, 23)
+    watched = [pages_at(minute, buckets) for minute in looks]
+    assert watched == [bool(found[minute]) for minute in looks]
+    assert 0 < sum(watched) < len(watched)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["sampled before", "all of it"])
+def test_a_month_of_skewed_weights_is_quiet(kind: str) -> None:
+    """Four streams; the test of the mean paged three times in four streams when its error was that of its own scores."""
+    found = gate_alarms(
+        sums_of_minutes(
+            [sums_of_stream(np.random.default_rng((1, each)), KINDS[kind], 30, Shift(0.0)) for each in range(4)]
+        ),
+        4.0,
+    )
+    assert notifications(found).sum() <= 1
 
 
 @pytest.mark.nightly

@@ -48,6 +48,22 @@ def test_a_drop_is_found_and_before_it_nothing():
     assert any(found[400:480])
 
 
+def test_a_window_without_the_heavy_conversations_is_no_miss():
+    """A quarter of an hour of errors alone, of which a sampler keeps all, where it keeps a twentieth of the rest."""
+    errors, rest = Stream(2.5, mean=lambda _: 0.3, seed=31).run(400), Stream(0.5, mean=lambda _: 0.95, seed=32).run(385)
+    buckets = Buckets(60.0, 7 * 86400.0)
+    for minute in range(400):
+        for stream, upstream in ((errors, 1.0), (rest, 20.0)):
+            for key, score in stream.scores[minute] if minute < len(stream.scores) else ():
+                weight, name = Weight(upstream, 1.0), f"{upstream}-{key}"
+                buckets.add(SERIES, DETECTOR, name, weight=weight, score=score, time=minute * 60.0 + 1)
+    misses = target_misses(buckets.of(SERIES), DETECTOR, now=400 * 60.0, interval=60.0, min_n=30)
+    last = next(each for each in misses if each.window == "15m")
+    assert last.sums.n_eff >= 30
+    assert (0.77 - last.sums.mean) / last.sums.stderr > 6
+    assert max(each.errors for each in misses) < 3.5
+
+
 def test_the_exact_evidence_is_never_below_the_bound_from_sums():
     """The rules see only the sums: they are as sure as may be, never surer."""
     stream = Stream(2.0, mean=drop_at(100, 0.2), seed=2).run(200)
