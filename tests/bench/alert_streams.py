@@ -1,7 +1,7 @@
 """Alerts on streams as they are in life: `python tests/bench/alert_streams.py [--quick] [--runs N] [--only NAME]`.
 
 Prints the tables of ALERTS.md. Conversations of 3 turns in the mean, good or bad as a whole, about 100 turns judged an
-hour, one after the other through the exporter's own sums and the rules' own detector. In control the mean is 0.80 and
+hour, summed up as the exporter does it (`stream_sums.py`), with the rules' own detector. In control the mean is 0.80 and
 never below the target of 0.77, whatever the hour; "edge" is the same stream, as much lower as that allows.
 
 - clustered: nothing besides.
@@ -24,26 +24,21 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from math import exp, factorial, pi, sin
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from drop_detection import (
-    COLUMNS,
     DAY,
-    SERIES,
     TARGET,
     Sums,
     alerts,
-    count,
     notifications,
     pages_after,
     sums_of_minutes,
 )
-
-from collector.export.bounded_sums import BoundedSums, Weight
+from stream_sums import Turns, sums_by_minute
 
 MEAN = 0.80
 GAP, LONGEST = 2.0, 12
@@ -102,46 +97,33 @@ def hours(rng: np.random.Generator, kind: Kind, number: int, shift: Callable[[in
         past = max(1.0, turns)
 
 
-class Turn(NamedTuple):
-    """A turn that is judged, and its minute."""
-
-    minute: float
-    conversation: str
-    weight: Weight
-    score: float
-
-
 def stream(rng: np.random.Generator, kind: Kind, days: int, shift: Callable[[int], float]) -> np.ndarray:
     """The sums of each minute, and how many scores."""
-    sums, exported = np.zeros((days * DAY, COLUMNS)), BoundedSums()
-    for minute, key, weight, score in turns_of(rng, kind, days, shift):
-        count(sums, minute, exported.add(SERIES, key, weight=weight, score=score, time=minute * 60))
-    return sums
+    return sums_by_minute(turns_of(rng, kind, days, shift), days * DAY)
 
 
-def turns_of(rng: np.random.Generator, kind: Kind, days: int, shift: Callable[[int], float]) -> list[Turn]:
+def turns_of(rng: np.random.Generator, kind: Kind, days: int, shift: Callable[[int], float]) -> Turns:
     """The turns that are judged, in order of time."""
-    errors = ERRORS if kind.sampled else 0.0
-    passing = 0.05 + errors * 0.95 if kind.sampled else 1.0
-    turns: list[Turn] = []
-    for number, hour in enumerate(hours(rng, kind, days * 24, shift)):
-        mean = (hour.mean - errors * ERROR_SCORE) / (1 - errors)
-        for place in range(rng.poisson(hour.turns * hour.rate / 3.0 / passing)):
-            length = min(int(rng.geometric(1 / 3.0)), LONGEST)
-            failed = rng.random(length) < errors
-            taken = not kind.sampled or rng.random() < 0.05
-            if not taken and not failed.any():
-                continue
-            quality = rng.beta(mean, 1 - mean)
-            minute = (number + rng.random()) * 60
-            for error in failed:
-                if taken or error:
-                    upstream = 1.0 if error or not kind.sampled else 0.05
-                    score = float(rng.random() < (ERROR_SCORE if error else quality))
-                    weight = Weight(1 / (hour.rate * upstream), 1 / hour.rate)
-                    turns.append(Turn(minute, f"{number}-{place}", weight, score))
-                minute += rng.exponential(GAP)
-    return [each for each in sorted(turns, key=lambda each: each.minute) if each.minute < days * DAY]
+    errors, rest = (ERRORS, 0.05) if kind.sampled else (0.0, 1.0)
+    passing = rest + errors * (1.0 - rest)
+    each = list(hours(rng, kind, days * 24, shift))
+    turns, means, rates = (np.array([getattr(hour, name) for hour in each]) for name in ("turns", "mean", "rate"))
+    hour = np.repeat(np.arange(len(each)), rng.poisson(turns * rates / 3.0 / passing))
+    lengths = np.minimum(rng.geometric(1 / 3.0, len(hour)), LONGEST)
+    taken = rng.random(len(hour)) < rest
+    mean = (means[hour] - errors * ERROR_SCORE) / (1 - errors)
+    quality = rng.beta(mean, 1 - mean)
+    of = np.repeat(np.arange(len(hour)), lengths)
+    failed = rng.random(len(of)) < errors
+    gaps = np.cumsum(rng.exponential(GAP, len(of)))
+    first = np.cumsum(lengths) - lengths
+    minute = (hour + rng.random(len(hour)))[of] * 60 + gaps - gaps[first][of]
+    score = (rng.random(len(of)) < np.where(failed, ERROR_SCORE, quality[of])).astype(float)
+    own = 1.0 / rates[hour[of]]
+    full = own / (np.where(failed, 1.0, rest) if kind.sampled else 1.0)
+    kept = np.flatnonzero((taken[of] | failed) & (minute < days * DAY))
+    kept = kept[np.argsort(minute[kept], kind="stable")]
+    return Turns(minute[kept], of[kept], full[kept], own[kept], score[kept])
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "prometheus"))
 
 from alert_lives import Minutes, begun, fall_numbers
+from stream_sums import COLUMNS, Turns, sums_and_gains
 from streams import LEVELS, MEAN, shares
 
 from collector.alerting.detection import VARIANCE_FLOOR, DropDetector, threshold
-from collector.alerting.watch.buckets import Buckets
-from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 
 DAY = 1440
 TARGET = 0.77
@@ -102,21 +101,11 @@ GAP = 2.0
 def conversations(rng: np.random.Generator, runs: int, per_minute: float, path: np.ndarray, sampler: Sampler) -> Sums:
     """Conversations of 3 turns in the mean, 12 at most, that are good or bad as a whole; `per_minute` turns are judged.
 
-    Half of the variance of a score is its conversation's. Turns come one by one, and go through the service's own code:
-    the sums of the exporter, and the buckets of the watcher.
+    Half of the variance of a score is its conversation's. Turns come one by one, and are summed up as the exporter and the
+    buckets of the watcher do it.
     """
-    each = [_one_stream(rng, per_minute, path, sampler) for _ in range(runs)]
+    each = [sums_and_gains(turns_of(rng, per_minute, path, sampler), len(path), DETECTOR) for _ in range(runs)]
     return sums_of_minutes([run[0] for run in each], np.stack([run[1] for run in each], axis=1))
-
-
-COLUMNS = 11
-
-
-def count(sums: np.ndarray, minute: float, grown: BoundedIncrements) -> None:
-    """Add a score to the columns of its minute: the sums for the mean, those for the detector, and how many."""
-    for place, part in ((0, grown.mean), (5, grown.evidence)):
-        sums[int(minute), place : place + 5] += (part.w, part.wy, part.w2, part.w2y, part.w2y2)
-    sums[int(minute), 10] += 1.0
 
 
 def sums_of_minutes(streams: list[np.ndarray], exact: np.ndarray | None = None) -> Sums:
@@ -125,46 +114,24 @@ def sums_of_minutes(streams: list[np.ndarray], exact: np.ndarray | None = None) 
     return Sums(*columns[:5], exact, Sums(*columns[5:10]), columns[10])
 
 
-def _one_stream(
-    rng: np.random.Generator, per_minute: float, path: np.ndarray, sampler: Sampler
-) -> tuple[np.ndarray, np.ndarray]:
-    minutes = len(path)
-    exported, watched = BoundedSums(), Buckets(60.0, 1e12)
-    sums = np.zeros((minutes, COLUMNS))
-    for minute, key, probability, score in _turns(rng, per_minute, path, sampler):
-        weight = Weight(1.0 / probability, 1.0)
-        count(sums, minute, exported.add(SERIES, key, weight=weight, score=score, time=minute * 60.0))
-        watched.add(SERIES, DETECTOR, key, weight=weight, score=score, time=minute * 60.0)
-    gains = np.zeros((minutes, len(DETECTOR.bets)))
-    for number, bucket in watched.of(SERIES).items():
-        gains[number] = bucket.gains
-    return sums, gains
-
-
-def _turns(
-    rng: np.random.Generator, per_minute: float, path: np.ndarray, sampler: Sampler
-) -> list[tuple[float, str, float, float]]:
-    """The turns that pass the sampler, in order: minute, conversation, probability, score."""
+def turns_of(rng: np.random.Generator, per_minute: float, path: np.ndarray, sampler: Sampler) -> Turns:
+    """The turns that pass the sampler, in order."""
     errors = ERRORS if sampler.keeps_errors else 0.0
     passing = sampler.rest + errors * (1.0 - sampler.rest)  # of all turns
-    count = rng.poisson(per_minute / 3.0 / passing * len(path))
-    found: list[tuple[float, str, float, float]] = []
-    starts = rng.uniform(0, len(path), count)
-    lengths = np.minimum(rng.geometric(1 / 3.0, size=count), LONGEST)
-    taken = rng.random(count) < sampler.rest
-    failing = rng.binomial(lengths, errors) if errors else np.zeros(count, int)
-    for number in np.flatnonzero(taken | (failing > 0)):
-        minutes = starts[number] + np.concatenate(([0.0], np.cumsum(rng.exponential(GAP, lengths[number] - 1))))
-        mean = (path[int(starts[number])] - errors * ERROR_SCORE) / (1.0 - errors)
-        quality = rng.beta(mean, 1 - mean)  # of concentration 1: half of a score's variance lies between conversations
-        failed = rng.permutation(lengths[number]) < failing[number]
-        for minute, error in zip(minutes, failed, strict=True):
-            if minute >= len(path) or not (taken[number] or error):
-                continue
-            score = float(rng.random() < (ERROR_SCORE if error else quality))
-            probability = 1.0 if error and sampler.keeps_errors else sampler.rest
-            found.append((float(minute), f"c{number}", probability, score))
-    return sorted(found)
+    started = rng.uniform(0, len(path), rng.poisson(per_minute / 3.0 / passing * len(path)))
+    lengths = np.minimum(rng.geometric(1 / 3.0, len(started)), LONGEST)
+    taken = rng.random(len(started)) < sampler.rest
+    mean = (path[started.astype(int)] - errors * ERROR_SCORE) / (1.0 - errors)
+    quality = rng.beta(mean, 1 - mean)  # of concentration 1: half of a score's variance lies between conversations
+    of = np.repeat(np.arange(len(started)), lengths)
+    failed = rng.random(len(of)) < errors
+    gaps = np.cumsum(rng.exponential(GAP, len(of)))
+    minute = started[of] + gaps - gaps[np.cumsum(lengths) - lengths][of]
+    score = (rng.random(len(of)) < np.where(failed, ERROR_SCORE, quality[of])).astype(float)
+    kept = np.flatnonzero((taken[of] | failed) & (minute < len(path)))
+    kept = kept[np.argsort(minute[kept], kind="stable")]
+    full = 1.0 / np.where(failed[kept], 1.0, sampler.rest)
+    return Turns(minute[kept], of[kept], full, np.ones(len(kept)), score[kept])
 
 
 def minutes_of(sums: Sums, gains: np.ndarray | None = None) -> Minutes:
@@ -335,9 +302,7 @@ def main() -> None:
     began = time.monotonic()
     for part in (tables, boosted, clustered, delays):
         if chosen.only in (None, part.__name__):
-            few = (
-                part in (clustered, delays) and not chosen.quick
-            )  # scores pass one by one through the service's own code
+            few = part in (clustered, delays) and not chosen.quick
             part(np.random.default_rng(7), 16 if few else runs, days)
     print(f"\n{time.monotonic() - began:.0f} s")
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,11 @@ from drop_detection import (
     notifications,
     sums_of_minutes,
 )
+from stream_sums import COLUMNS, Turns, sums_and_gains
 
 from collector.alerting.watch.alert_evaluation import target_misses
 from collector.alerting.watch.buckets import Buckets
+from collector.export.bounded_sums import BoundedSums, Weight
 
 EVIDENCE = ("evidence, exact (watcher)", "evidence, from sums (rules)")
 
@@ -54,6 +57,37 @@ def test_and_a_fall_behind_it_is_found() -> None:
     assert all(delay(found[name], DAY // 2) < 4.0 for name in EVIDENCE)
 
 
+def one_by_one(turns: Turns) -> Iterator[tuple[float, int, Weight, float]]:
+    columns = (turns.minute, turns.conversation, turns.full, turns.own, turns.score)
+    for minute, key, full, own, score in zip(*(each.tolist() for each in columns), strict=True):
+        yield minute, key, Weight(full, own), score
+
+
+def service_sums(turns: Turns, minutes: int) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of each minute, and the gains of all bets, by the exporter's and the watcher's own code."""
+    exported, watched, sums = BoundedSums(), Buckets(60.0, 1e12), np.zeros((minutes, COLUMNS))
+    for minute, key, weight, score in one_by_one(turns):
+        grown = exported.add(SERIES, key, weight=weight, score=score, time=minute * 60.0)
+        for place, part in ((0, grown.mean), (5, grown.evidence)):
+            sums[int(minute), place : place + 5] += (part.w, part.wy, part.w2, part.w2y, part.w2y2)
+        sums[int(minute), 10] += 1.0
+        watched.add(SERIES, DETECTOR, key, weight=weight, score=score, time=minute * 60.0)
+    gains = np.zeros((minutes, len(DETECTOR.bets)))
+    for number, bucket in watched.of(SERIES).items():
+        gains[number] = bucket.gains
+    return sums, gains
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_simulation_sums_up_as_the_service_does(kind: str) -> None:
+    """More than a thousand conversations, so that some leave the history of weights, and some are clipped."""
+    turns = turns_of(np.random.default_rng(8), KINDS[kind], 4, Shift(0.0))
+    sums, gains = sums_and_gains(turns, 4 * DAY, DETECTOR)
+    expected, bets = service_sums(turns, 4 * DAY)
+    assert np.allclose(sums, expected, rtol=1e-9, atol=1e-9)
+    assert np.allclose(gains, bets, rtol=1e-9, atol=1e-9)
+
+
 def pages_at(minute: int, buckets: Buckets) -> bool:
     known = {number: each for number, each in buckets.of(SERIES).items() if number <= minute}
     found = target_misses(known, DETECTOR, now=(minute + 1) * 60.0, interval=60.0, min_n=30)
@@ -65,7 +99,7 @@ def test_the_simulation_tests_means_as_the_watcher_does() -> None:
     kind, shift, minutes = KINDS["all of it"], Shift(-0.3, since=30), 2 * DAY
     found = gate_alarms(sums_of_minutes([sums_of_stream(np.random.default_rng(5), kind, 2, shift)]), 4.0)[:, 0]
     buckets = Buckets(60.0, 1e12)
-    for minute, key, weight, score in turns_of(np.random.default_rng(5), kind, 2, shift):
+    for minute, key, weight, score in one_by_one(turns_of(np.random.default_rng(5), kind, 2, shift)):
         buckets.add(SERIES, DETECTOR, key, weight=weight, score=score, time=minute * 60.0)
     looks = range(10, minutes, 23)
     watched = [pages_at(minute, buckets) for minute in looks]

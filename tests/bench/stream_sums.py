@@ -1,0 +1,128 @@
+"""The sums of a long stream, much faster than one score after the other through the service's code.
+
+What `collector.export.bounded_sums` does for one series, with numbers in lists where it has objects, and everything that
+does not depend on the order in numpy. `tests/unit/alerting/test_false_alarms.py` holds the two against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector.alerting.detection import DropDetector
+from collector.export.bounded_sums import LARGEST
+
+HISTORY, ENOUGH, COVERED, SCORES, STEPS, MEMORY = 1000, 20, 0.95, 4.0, 8, 60.0
+"""As in `collector.export.bounded_sums`; the memory in minutes."""
+COLUMNS = 11
+"""Of a minute: five sums for the mean, five for the detector, and how many scores."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Turns that are judged, in order of time: minute, conversation (a number), weight, our own part of it, score."""
+
+    minute: np.ndarray
+    conversation: np.ndarray
+    full: np.ndarray
+    own: np.ndarray
+    score: np.ndarray
+
+
+def sums_by_minute(turns: Turns, minutes: int) -> np.ndarray:
+    """The columns of every minute."""
+    return sums_and_gains(turns, minutes, None)[0]
+
+
+def sums_and_gains(turns: Turns, minutes: int, of: DropDetector | None) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of every minute, and what it adds to the logarithm of each bet, as in the watcher's buckets."""
+    w, wy, admitted, share, share_y, part = np.array(_admitted(turns)).reshape(-1, 6).T
+    at = turns.minute.astype(int)
+    grown = (*_grown(w, wy, admitted, turns.score), *_grown(share, share_y, part, turns.score), np.ones(len(at)))
+    sums = np.stack([np.bincount(at, each, minutes) for each in grown], axis=1)
+    if of is None:
+        return sums, np.zeros((minutes, 0))
+    short = of.target * share - share_y
+    after = short + of.target * part - part * turns.score
+    gains = [np.bincount(at, np.log1p(bet * after) - np.log1p(bet * short), minutes) for bet in of.bets]
+    return sums, np.stack(gains, axis=1)
+
+
+def _grown(w: np.ndarray, wy: np.ndarray, weight: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, ...]:
+    """What scores add to the five sums, as in `collector.export.estimator.increments`."""
+    more = weight * score
+    return weight, more, weight * (2.0 * w + weight), more * (w + weight) + weight * wy, more * (2.0 * wy + more)
+
+
+def _admitted(turns: Turns) -> list[tuple[float, ...]]:
+    """Of every turn the sums of its conversation before it, and what is admitted: for the mean, and for the detector."""
+    starts: list[float] = []
+    ws: list[float] = []
+    wys: list[float] = []
+    shares: list[float] = []
+    share_ys: list[float] = []
+    places: list[int] = []
+    of: dict[int, int] = {}
+    oldest, total, largest, top = 0, 0.0, 0.0, 0
+    counts, weights = [0] * 256, [0.0] * 256
+    found: list[tuple[float, ...]] = []
+    log2, ceil = math.log2, math.ceil
+    for time, key, full, own, score in zip(
+        turns.minute.tolist(),
+        turns.conversation.tolist(),
+        turns.full.tolist(),
+        turns.own.tolist(),
+        turns.score.tolist(),
+        strict=True,
+    ):
+        one = of.get(key, -1)
+        if one < 0 or time - starts[one] > MEMORY:
+            one = of[key] = len(starts)
+            starts.append(time)
+            for each in (ws, wys, shares, share_ys):
+                each.append(0.0)
+            places.append(0)
+            counts[0] += 1
+            if one - oldest >= HISTORY:
+                place = places[oldest]
+                counts[place] -= 1
+                weights[place] = weights[place] - ws[oldest] if counts[place] else 0.0
+                total -= ws[oldest]
+                oldest += 1
+        w, wy, share, share_y = ws[one], wys[one], shares[one], share_ys[one]
+        known = len(starts) - oldest
+        if known >= ENOUGH:
+            room = max(LARGEST * total / known, own) - w
+            while top and not counts[top]:
+                top -= 1
+            beyond, rest, scale = 0.0, (1.0 - COVERED) * total, 1.0
+            if counts[top] == 1:
+                rest = max(rest, weights[top])
+            for place in range(top, -1, -1):
+                beyond += weights[place]
+                if beyond > rest:
+                    scale = 2.0 ** (place / STEPS)
+                    break
+        else:
+            room = LARGEST * own
+            scale = SCORES * max(largest, min(full, room))
+        admitted = min(full, max(0.0, room))
+        part = min(admitted / scale, 1.0 - share)
+        found.append((w, wy, admitted, share, share_y, part))
+        wys[one] = wy + admitted * score
+        shares[one] = share + part
+        share_ys[one] = share_y + part * score
+        largest = max(largest, admitted)
+        ws[one] = more = w + admitted
+        if one >= oldest:
+            place = places[one]
+            counts[place] -= 1
+            weights[place] = weights[place] - w if counts[place] else 0.0
+            places[one] = place = ceil(STEPS * log2(more) - 1e-9) if more > 1.0 else 0
+            counts[place] += 1
+            weights[place] += more
+            total += admitted
+            top = max(top, place)
+    return found
