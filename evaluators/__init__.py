@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluators.batch import evaluate_many
-    from evaluators.cases import Conversation, Feedback, Message, ToolCall, ToolDefinition, Turn
+    from evaluators.cases import Attachment, Conversation, Feedback, Message, ToolCall, ToolDefinition, Turn
     from evaluators.conversation.classifier import ConversationalClassifier
     from evaluators.conversation.completeness import Completeness
     from evaluators.conversation.frustration import Frustration
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from evaluators.rating import Rubric
     from evaluators.results import Evaluation, Failure, Score, Skipped
     from evaluators.scoring import ask_score
+    from evaluators.sight import Sight
     from evaluators.turn.answer_language import AnswerLanguage
     from evaluators.turn.answer_relevancy import AnswerRelevancy
     from evaluators.turn.argument_grounding import ArgumentGrounding
@@ -88,6 +89,7 @@ __all__ = [
     "AnswerLanguage",
     "AnswerRelevancy",
     "ArgumentGrounding",
+    "Attachment",
     "Bias",
     "Classifier",
     "Completeness",
@@ -149,6 +151,7 @@ __all__ = [
     "Rubric",
     "RunLimits",
     "Score",
+    "Sight",
     "Skipped",
     "TaskCompletion",
     "TaskCost",
@@ -213,6 +216,7 @@ _HOMES = {
     "Evaluation": "results",
     "Failure": "results",
     "Score": "results",
+    "Sight": "sight",
     "Skipped": "results",
     "ask_score": "scoring",
     "AnswerRelevancy": "turn.answer_relevancy",
@@ -253,6 +257,7 @@ _HOMES = {
     "ConversationalClassifier": "conversation.classifier",
     "ConversationalPrompt": "conversation.prompt",
     "TaskCost": "conversation.task_cost",
+    "Attachment": "cases",
     "ToolDefinition": "cases",
     "Toxicity": "turn.toxicity",
 }

@@ -33,6 +33,9 @@ Incomplete = Literal[
 `waiting`: the run stopped to ask a person, and continues in another trace.
 """
 
+AttachmentKind = Literal["image", "audio", "video", "file"]
+AttachmentPlace = Literal["input", "history", "actual_output", "tools_called"]
+
 
 def _all(kind: frozenset[type], items: Iterable[object]) -> bool:
     """Whether it is a tuple of values of exactly this kind; subclasses and lists are `repair`'s business."""
@@ -76,6 +79,33 @@ class ToolDefinition:
     def __post_init__(self) -> None:
         if type(self.name) is not str:
             repair(self, name=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A picture, recording or file of a turn: what it is, and of its content no more than was permitted.
+
+    `place` is the field of the turn that it belongs to. `size` is in bytes and `sha256` in hex digits, both where the
+    trace had the content; `data` is that content as base64, where it is small enough to be stored. `url` is where the
+    trace says that it is: an address, or the id of a file. `transcript` is what is said in a recording.
+    """
+
+    kind: AttachmentKind
+    place: AttachmentPlace = "input"
+    media_type: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+    url: str | None = None
+    transcript: str | None = None
+    data: str | None = None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
+        return as_in_records(handler(source))
+
+    def __post_init__(self) -> None:
+        if type(self.kind) is not str:
+            repair(self, kind=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +163,7 @@ class Turn:
     `trace_state` is the W3C tracestate, where the trace had one: samplers write into it what they let through. `events`
     are names of events of the application's own in the same part of the trace, each once, the latest last; at most 16.
     `tools_offered` are the tools that its models could have called, and `model_calls` counts the calls of models; both
-    where the trace tells.
+    where the trace tells. `attachments` are its pictures, recordings and files, and those of the messages before it.
     """
 
     turn_id: str = ""
@@ -165,6 +195,7 @@ class Turn:
     events: tuple[str, ...] = ()
     tools_offered: tuple[ToolDefinition, ...] = ()
     model_calls: int | None = None
+    attachments: tuple[Attachment, ...] = ()
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @classmethod
@@ -187,6 +218,7 @@ class Turn:
             or (self.expected_tools is not None and not _all(_TOOL_CALL, self.expected_tools))
             or (self.feedback != () and not _all(_FEEDBACK, self.feedback))
             or (self.tools_offered != () and not _all(_TOOL_DEFINITION, self.tools_offered))
+            or (self.attachments != () and not _all(_ATTACHMENT, self.attachments))
             or (self.started_at is not None and getattr(self.started_at, "tzinfo", None) is None)
             or (self.ended_at is not None and getattr(self.ended_at, "tzinfo", None) is None)
         ):
@@ -203,6 +235,7 @@ _TURN_SHAPES = {
     "context": optional(texts),
     "feedback": values(Feedback),
     "tools_offered": values(ToolDefinition),
+    "attachments": values(Attachment),
     "started_at": optional(zoned_time),
     "ended_at": optional(zoned_time),
     "attributes": mapping,
@@ -240,5 +273,6 @@ _TEXT = frozenset({str, NoneType})
 _TOOL_CALL: frozenset[type] = frozenset({ToolCall})
 _TOOL_DEFINITION: frozenset[type] = frozenset({ToolDefinition})
 _MESSAGE: frozenset[type] = frozenset({Message})
+_ATTACHMENT: frozenset[type] = frozenset({Attachment})
 _FEEDBACK: frozenset[type] = frozenset({Feedback})
 _TURN: frozenset[type] = frozenset({Turn})

@@ -17,7 +17,9 @@ from evaluators.judge import Judge, NoJudge
 from evaluators.judge_input import is_missing
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, jury_stamp
 from evaluators.judges.metered import Metered
+from evaluators.judges.sighted import Sighted
 from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usage
+from evaluators.sight import NO_VIEW, view_of
 from evaluators.transcript import MAX_INCOMPLETE, TranscriptSettings
 from evaluators.trivial_answer import is_trivial_answer, worst_score
 
@@ -54,6 +56,7 @@ async def evaluate(
     judge: Judge | None = None,
     *,
     now: Callable[[], datetime] = utc_now,
+    skip_unseen: bool = False,
 ) -> Result:
     """Evaluate a case. `judge` may be left out for an evaluator that asks nobody.
 
@@ -62,7 +65,9 @@ async def evaluate(
     lacks its texts (of a conversation: those of more turns than `max_incomplete` permits; with fewer it is judged by
     the others, and the score's details have `incomplete_turns`), `application_error` where the application failed and
     answered nothing, `missing_field: …` where the evaluator needs what the case has not. An answer without a word gets
-    the lowest score from evaluators of its quality, also unasked.
+    the lowest score from evaluators of its quality, also unasked. Of pictures and the like that the judge is not shown
+    it is told, and the score's details have their number, `unseen_media`; with `skip_unseen` such a case is skipped as
+    `unseen_media: …`.
 
     Raises:
         TypeError: the case is not of the evaluator's scope, or an argument is not what its name says.
@@ -73,7 +78,7 @@ async def evaluate(
     meters: list[Metered] = []
     try:
         meters += [Metered(each) for each in (judge.judges if isinstance(judge, Jury) else (judge,))]
-        outcome, stamp = await _evaluate(evaluator, case, judge, meters)
+        outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
         cost_usd = _sum_of([each.cost_usd for each in meters if each.has_questions])
     except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
         outcome, stamp, cost_usd = _internal(evaluator, error), None, None
@@ -125,14 +130,14 @@ def check_judge(evaluator: Evaluator[Any], judge: object) -> None:
 
 
 async def _evaluate(
-    evaluator: Evaluator[Any], case: Turn | Conversation, judge: Judge, meters: Sequence[Metered]
+    evaluator: Evaluator[Any], case: Turn | Conversation, judge: Judge, meters: Sequence[Metered], skip_unseen: bool
 ) -> tuple[Outcome, JudgeStamp | None]:
     if not isinstance(judge, Jury):
-        outcome = await _outcome(evaluator, case, meters[0])
+        outcome = await _outcome(evaluator, case, meters[0], skip_unseen)
         return outcome, meters[0].stamp
     # Each judge makes the whole evaluation, and scores are combined, not answers: an evaluation may take several
     # questions, and two judges' lists of claims have nothing that corresponds.
-    outcomes = await asyncio.gather(*(_outcome(evaluator, case, each) for each in meters))
+    outcomes = await asyncio.gather(*(_outcome(evaluator, case, each, skip_unseen) for each in meters))
     members = [MemberOutcome(each.model, outcome) for each, outcome in zip(meters, outcomes, strict=True)]
     stamps = [each.stamp for each in meters if each.stamp is not None]
     return _labelled(evaluator, combine_outcomes(judge, evaluator, members)), jury_stamp(judge, stamps)
@@ -144,9 +149,9 @@ def _sum_of(costs: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(costs) else None
 
 
-async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered) -> Outcome:
+async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered, skip_unseen: bool) -> Outcome:
     try:
-        return await _unguarded(evaluator, case, judge)
+        return await _unguarded(evaluator, case, judge, skip_unseen)
     except NotApplicable as error:
         return Skipped(reason=str(error))
     except EvaluationError as error:
@@ -155,13 +160,22 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
         return _internal(evaluator, error)
 
 
-async def _unguarded(evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered) -> Outcome:
+async def _unguarded(
+    evaluator: Evaluator[Any], case: Turn | Conversation, judge: Metered, skip_unseen: bool
+) -> Outcome:
     if (reason := _not_judgeable(evaluator, case)) is not None:
         return Skipped(reason=reason)
     if (field := evaluator.lowest_if_trivial) is not None and _says_nothing(case, field):
         return _finished(evaluator, _worthless(evaluator, field), judge)
-    outcome = _checked(await evaluator.evaluate(case, judge))
-    return _finished(evaluator, _with_gaps(case, outcome), judge) if isinstance(outcome, Score) else outcome
+    view = view_of(case, judge) if evaluator.needs_judge else NO_VIEW
+    if skip_unseen and view.unseen:
+        return Skipped(reason=f"unseen_media: {', '.join(sorted(set(view.unseen)))}")
+    outcome = _checked(await evaluator.evaluate(case, Sighted(judge, view) if view.listed else judge))
+    if not isinstance(outcome, Score):
+        return outcome
+    if view.unseen and judge.has_questions:
+        outcome = replace(outcome, details={**outcome.details, "unseen_media": len(view.unseen)})
+    return _finished(evaluator, _with_gaps(case, outcome), judge)
 
 
 def _says_nothing(case: Turn | Conversation, field: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from evaluators.cases import Json
+from evaluators.cases import Attachment, Json
 from evaluators.errors import JudgeRejected
 from evaluators.questions import Decision, QuestionGroup
 from evaluators.results import Usage
@@ -26,7 +26,8 @@ class Prompt:
     fence that it cannot close. A prompt without material is `constant`: its answer may be kept and used again.
 
     `temperature` and `max_tokens` (of the answer) override the judge's own; None leaves them to the judge. `reminder`
-    is a sentence of ours about the form of the answer, said after the material; it is not hashed.
+    is a sentence of ours about the form of the answer, said after the material; it is not hashed. `media` are pictures
+    that follow the material, in which `attachments` lists them: see `evaluators.sight`.
 
     `groups` are the same question in typed form, where it has one: a judge that decides rather than writes takes these
     in place of the instructions. Several groups are questions of several evaluators about one subject.
@@ -38,6 +39,7 @@ class Prompt:
     max_tokens: int | None = None
     reminder: str = ""
     groups: tuple[QuestionGroup, ...] = ()
+    media: tuple[Attachment, ...] = ()
 
     @property
     def constant(self) -> bool:

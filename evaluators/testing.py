@@ -20,11 +20,12 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
 from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
 from evaluators.judge_input import cut
-from evaluators.judges.requests import question_of
+from evaluators.judges.requests import question_of, text_of
 from evaluators.prompt_isolation import ANSWER_KEY
 from evaluators.questions import Decision, TypedQuestion
 from evaluators.reply_parser import parse_answer
 from evaluators.results import Failure, Outcome, Score, Skipped, Usage
+from evaluators.sight import BLIND, Sight
 
 _LONGEST_EXCERPT = 300
 """Characters of a text that a failed assertion shows."""
@@ -141,8 +142,8 @@ class ScriptedJudge:
     """A judge that answers from a function of prompt and form, from a list, or always the same.
 
     Its answers are read by the same rules as a real judge's, without the repair. With a `secret` each must carry its
-    question's key, as a real judge's must: see `with_answer_key`. `questions` are those it was asked, in
-    order. Each answer costs 100 input and 20 output tokens.
+    question's key, as a real judge's must: see `with_answer_key`. `sight` says which pictures it is shown. `questions`
+    are those it was asked, in order. Each answer costs 100 input and 20 output tokens.
 
     Raises:
         AssertionError: the list is at its end.
@@ -153,6 +154,7 @@ class ScriptedJudge:
     fingerprint: str | None = None
     cost_usd: float | None = None
     secret: bytes | None = None
+    sight: Sight = BLIND
     questions: list[RecordedQuestion] = field(default_factory=list[RecordedQuestion])
 
     def __post_init__(self) -> None:
@@ -176,7 +178,7 @@ class ScriptedJudge:
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Answer by the script."""
         question = question_of(prompt, self.secret)
-        message = "" if prompt.constant else question.chat[-1]["content"]
+        message = "" if prompt.constant else text_of(question.chat[-1])
         self.questions.append(RecordedQuestion(prompt, reply, message, logprobs, samples))
         answers = [self._answer(prompt, reply, question.key, logprobs=logprobs) for _ in range(samples)]
         usage = Usage(input_tokens=100 * samples, output_tokens=20 * samples, calls=1)

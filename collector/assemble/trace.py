@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collector.assemble.application_attributes import ApplicationAttributes
+from collector.assemble.attachments import NOTHING_STORED, MediaLimits
 from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.feedback_and_events import add_events, add_feedback
@@ -51,10 +52,12 @@ class Assembler:
         dialects: Dialects,
         identity: IdentityLookup | None = None,
         application: ApplicationAttributes | None = None,
+        media: MediaLimits = NOTHING_STORED,
     ) -> None:
         self.dialects = dialects
         self.identity = identity or IdentityLookup()
         self.application = application or ApplicationAttributes()
+        self.media = media
 
     def assemble(
         self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None
@@ -80,7 +83,7 @@ class Assembler:
     def _build_turns(
         self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
     ) -> list[AssembledTurn]:
-        builder = TurnBuilder(parsed_spans, tree, self.identity, self.application)
+        builder = TurnBuilder(parsed_spans, tree, self.identity, self.application, self.media)
         passages = PassageIndex(parsed_spans, tree)
         hints = find_question_hints(parsed_spans)
         turns: list[AssembledTurn] = []

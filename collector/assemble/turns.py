@@ -14,6 +14,7 @@ from collector.assemble.application_attributes import (
     InheritedAttributes,
     Values,
 )
+from collector.assemble.attachments import NOTHING_STORED, MediaLimits, collect_attachments
 from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
@@ -50,7 +51,9 @@ class TurnBuilder:
         tree: SpanTree,
         identity: IdentityLookup,
         application: ApplicationAttributes | None = None,
+        media: MediaLimits = NOTHING_STORED,
     ) -> None:
+        self._media = media
         self._tools = ToolSpans(parsed_spans, tree)
         self._tree = tree
         self._identity = identity
@@ -73,6 +76,7 @@ class TurnBuilder:
         system, history = _split_history(draft)
         conversation, user = self._find_identity(draft, span)
         declared = self._find_declared(draft, span) if self._inherited else NO_VALUES
+        media = collect_attachments(draft, self._media)
         turn = Turn(
             turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,
@@ -98,7 +102,8 @@ class TurnBuilder:
             error=draft.error,
             incomplete=incomplete,
             trace_state=span.trace_state or None,
-            attributes=_collect_attributes(draft, span, call, declared),
+            attachments=media.attachments,
+            attributes=_collect_attributes(draft, span, call, declared, media.left_out),
         )
         return AssembledTurn(turn, _collect_span_ids(draft), declared)
 
@@ -281,7 +286,7 @@ def _as_nonempty_text(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Values) -> dict[str, Json]:
+def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Values, left_out: int) -> dict[str, Json]:
     """The attributes by which monitors may select turns, beside a turn's fields."""
     enclosing_span = draft.enclosing_span
     resource = span.resource
@@ -299,6 +304,7 @@ def _collect_attributes(draft: TurnDraft, span: Span, call: Call, declared: Valu
         "service_version": _as_nonempty_text(resource.get("service.version")),
         "prompt": _find_label(own_spans, _PROMPT),
         "prompt_version": _find_label(own_spans, _PROMPT_VERSION),
+        "attachments_left_out": left_out,
     }
     uncertain = {"input_uncertain": True} if call.uncertain else {}
     standard = {**{name: value for name, value in attributes.items() if value}, **uncertain}

@@ -113,7 +113,7 @@ async def redrive_letters(config: Config, wanted: LetterFilter, say: Print) -> i
         letters = [letter for letter in every if wanted(letter)]
         own = await own_items(await GeneratedStepsStore.open(logs.definitions))
         for letter in letters:
-            problem = await _redrive(letter, logs, redactor, own)
+            problem = await _redrive(letter, logs, redactor, own, config.settings.assemble.attachments.stored_bytes)
             outcomes["failed again" if problem else "redriven"] += 1
             if problem:
                 say(f"{letter.letter_id}: {plain(problem)}")
@@ -136,13 +136,19 @@ async def _letters(config: Config, wanted: LetterFilter) -> list[DeadLetter]:
         return [letter async for letter in letters_in(logs.dead_letters) if wanted(letter)]
 
 
-async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None, own: OwnItems) -> str | None:
+async def _redrive(
+    letter: DeadLetter, logs: Logs, redactor: Redactor | None, own: OwnItems, stored_media: int
+) -> str | None:
     """Append the letter's record to the log that it is read from; returns the problem, None if there is none."""
     record = record_of(letter)
     if record is None:
         return f"its value was not stored; send it again from its source, and to store values from now on: {_STORE}"
     try:
-        records = _received(letter, record, logs.turns, redactor, own) if letter.stage == "receive" else [record]
+        records = (
+            _received(letter, record, logs.turns, redactor, own, stored_media)
+            if letter.stage == "receive"
+            else [record]
+        )
         if letter.stage in {"export", "watch", "page"}:
             return f"the {letter.source} log has it; `evalstream export --again` writes evaluations out again"
         target = _target(letter, logs)
@@ -163,14 +169,15 @@ async def _redrive(letter: DeadLetter, logs: Logs, redactor: Redactor | None, ow
 
 
 def _received(
-    letter: DeadLetter, record: Record, turns: Log, redactor: Redactor | None, own: OwnItems
+    letter: DeadLetter, record: Record, turns: Log, redactor: Redactor | None, own: OwnItems, stored_media: int
 ) -> Sequence[Record]:
     if letter.signal == "turns":
         place = message_location(letter.source, letter.partition, letter.position)
-        return parse_turns(record.value, place, at=partial(ArrivalTimes().next, letter.at), redactor=redactor).records
+        at = partial(ArrivalTimes().next, letter.at)
+        return parse_turns(record.value, place, at=at, redactor=redactor, stored_media=stored_media).records
     if letter.signal == "references":
         return parse_references(record.value, turns, tenant=None, redactor=redactor).records
-    return parse(record.value, letter.signal or "traces", redactor=redactor, own=own).records
+    return parse(record.value, letter.signal or "traces", redactor=redactor, own=own, stored_media=stored_media).records
 
 
 def _target(letter: DeadLetter, logs: Logs) -> Log | None:

@@ -23,6 +23,7 @@ from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
+from evaluators.sight import Sight
 
 _EVENT_NAME = re.compile(EVENT_NAME)
 _PROXY_URL = re.compile(r"https?://[^/]")
@@ -168,6 +169,18 @@ AttributeName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")
 AttributeKey = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+class AttachmentSettings(Section):
+    """Pictures, recordings and files of turns."""
+
+    stored_bytes: int = Field(
+        default=0,
+        ge=0,
+        le=1 << 20,
+        description="The largest whose content the logs hold, in bytes, and twice that of a turn; of others they hold "
+        "hash and size. A picture is not redacted: 0, the default, stores none.",
+    )
+
+
 class AssembleSettings(Section):
     """When a trace is complete, which traces belong together, and what else is noted of a turn."""
 
@@ -185,6 +198,7 @@ class AssembleSettings(Section):
         "{tier: [app.tier, user.tier]}. The nearest to the model's span wins: the span, its ancestors, the resource; "
         "there an attribute, then metadata, tags and baggage.",
     )
+    attachments: AttachmentSettings = AttachmentSettings()
     link: LinkSettings | None = Field(
         default=None, description="Without it, a trace without a conversation id is a conversation of its own."
     )
@@ -244,6 +258,21 @@ class JudgeTlsSettings(Section):
         return self
 
 
+HostPattern = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$")]
+
+
+class JudgeMediaSettings(Section):
+    """Limits on what a judge is shown of pictures."""
+
+    hosts: list[HostPattern] = Field(
+        default_factory=list[HostPattern],
+        description="Hosts whose https addresses the judge's endpoint is given and may fetch: [cdn.example.com, "
+        "'*.example.org']. Of others only what is stored is shown (assemble.attachments.stored_bytes).",
+    )
+    max_bytes: int = Field(default=1 << 20, ge=1, le=20 << 20, description="The largest picture that is shown.")
+    max_count: int = Field(default=4, ge=1, le=32, description="Pictures in one question at most.")
+
+
 class JudgeSettings(Section):
     """A model behind any OpenAI-compatible endpoint, or a judge of your own."""
 
@@ -272,6 +301,11 @@ class JudgeSettings(Section):
         default=True,
         description="Answers must repeat the key of their question, which a verdict planted in a text cannot have.",
     )
+    sees: list[Literal["image"]] = Field(
+        default_factory=list[Literal["image"]],
+        description="What it is shown beside texts: [image] for a model that can see. It reads that the rest exists.",
+    )
+    media: JudgeMediaSettings = JudgeMediaSettings()
     top_logprobs: int = Field(default=20, ge=0, le=20, description="Alternatives requested per token; 0 requests none.")
     usd_per_million_input_tokens: float | None = Field(
         default=None, ge=0, description="The price of a prompt; without both prices cost is not counted."
@@ -344,6 +378,12 @@ class JudgeSettings(Section):
         if proxy is not None and not _PROXY_URL.match(proxy.get_secret_value()):
             raise ValueError("is not the URL of an HTTP proxy; write it like http://host:3128")
         return proxy
+
+    @property
+    def sight(self) -> Sight:
+        """What it is shown of attachments."""
+        media = self.media
+        return Sight(frozenset(self.sees), tuple(media.hosts), media.max_bytes, media.max_count)
 
     @property
     def optional(self) -> dict[str, int | str]:
@@ -483,6 +523,11 @@ class MonitorSettings(Section):
     references: MonitorReferenceSettings | None = Field(
         default=None,
         description="Evaluators wait for what their turns lack and references may bring; without this key they skip.",
+    )
+    unseen_media: Literal["judge", "skip"] = Field(
+        default="judge",
+        description="Turns with pictures, recordings or files that their judge is not shown: judge them, with the "
+        "judge told so and details.unseen_media, or skip them as unseen_media.",
     )
     end_markers: EndMarkerSettings = EndMarkerSettings()
     boost: BoostSettings = BoostSettings()

@@ -27,8 +27,20 @@ def unused_notes(config: Config) -> Iterator[str]:
     segmented = isinstance(prometheus, PrometheusSettings) and bool(prometheus.dimensions)
     if settings.alerts.by_segment and not segmented:
         yield "alerts.by_segment does nothing without export.prometheus.segment_by: there is one segment, all"
+    yield from _media_notes(settings)
     if settings.canary.share and not any(_judges_in_monitors(config)):
         yield "canary.share does nothing: no evaluator of a monitor asks a judge"
+
+
+def _media_notes(settings: Settings) -> Iterator[str]:
+    for name, judge in settings.judges.items():
+        if judge.sees and not judge.media.hosts and not settings.assemble.attachments.stored_bytes:
+            yield (
+                f"judges.{name}.sees shows nothing: no picture is stored (assemble.attachments.stored_bytes), and no "
+                f"host is named whose addresses it may be given (judges.{name}.media.hosts)"
+            )
+        if judge.media.model_fields_set and not judge.sees:
+            yield f"judges.{name}.media does nothing without judges.{name}.sees: [image]"
 
 
 def _judges_in_monitors(config: Config) -> Iterator[str]:

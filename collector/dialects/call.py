@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from collector.dialects.decode import as_list
-from evaluators.cases import Feedback, Incomplete, Json, TokenCount, ToolCall
+from evaluators.cases import Attachment, Feedback, Incomplete, Json, TokenCount, ToolCall
 
 Kind = Literal["model", "agent", "workflow", "chain", "tool", "retrieval", "auxiliary", "other"]
 """The kind of step that a span records.
@@ -30,7 +30,7 @@ class ChatMessage(NamedTuple):
 
     `role` is system, user, assistant, tool, or the dialect's own word. A tool's result is a message of its own, of role
     tool: `tool_call_id` is the call it answers, `name` the tool, and `result` the value before it became text.
-    `finish_reason` is `stop`, `tool`, `length`, `filter`, or None if unknown.
+    `finish_reason` is `stop`, `tool`, `length`, `filter`, or None if unknown. `attachments` are its pictures and files.
     """
 
     role: str
@@ -40,6 +40,7 @@ class ChatMessage(NamedTuple):
     name: str | None = None
     result: Json = None
     finish_reason: str | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class Passage(NamedTuple):
@@ -115,7 +116,7 @@ def merge(calls: Sequence[Call]) -> Call:
         )
         if best is not None:
             best = _with_most_tool_calls(best, complete) if side == "input" else best
-            changes[side] = getattr(best, side)
+            changes[side] = _with_attachments(getattr(best, side), [getattr(each, side) for each in complete])
             changes[f"{side}_incomplete"] = None
             sources[side] = best.sources.get(side, "")
     kind = next((call.kind for call in calls if call.kind != "other"), first.kind)
@@ -133,6 +134,19 @@ def _with_most_tool_calls(best: Call, calls: Sequence[Call]) -> Call:
         ):
             return other
     return best
+
+
+def _with_attachments(
+    messages: tuple[ChatMessage, ...], others: Sequence[tuple[ChatMessage, ...]]
+) -> tuple[ChatMessage, ...]:
+    """The messages with the attachments that another reader has of the same ones, where these have none."""
+    if any(each.attachments for each in messages):
+        return messages
+    for other in others:
+        if len(other) == len(messages) and any(each.attachments for each in other):
+            pairs = zip(messages, other, strict=True)
+            return tuple(one._replace(attachments=two.attachments) for one, two in pairs)
+    return messages
 
 
 def _count_tool_calls(call: Call) -> int:

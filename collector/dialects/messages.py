@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage, parse_finish_reason
 from collector.dialects.decode import as_dict, as_list, parse_document, parse_printed_fields, parse_repr
+from collector.dialects.media import find_beside
 from collector.dialects.parts import (
     HIDDEN_TYPES,
     PART_KEYS,
@@ -231,7 +232,9 @@ def _add_message(item: JsonObject, role: str, messages: list[ChatMessage], _dept
     elif own_role == "tool" and not any(parse_tool_result(as_dict(part)) for part in as_list(content)):
         messages.append(make_tool_result({**as_dict(body.get("additional_kwargs")), **body}, content))
     else:
-        _add_parts(parse_parts(content), own_role, messages, find_tool_calls(body), _find_finish_reason(body))
+        parts = parse_parts(content)
+        parts.attachments.extend(find_beside(body))
+        _add_parts(parts, own_role, messages, find_tool_calls(body), _find_finish_reason(body))
     return True
 
 
@@ -275,8 +278,8 @@ def _add_parts(
         text = " ".join(parts.media)
     if role != "assistant":
         messages.extend(parts.tool_results)
-    if text or calls or not parts.tool_results:
-        messages.append(ChatMessage(role, text, calls, None, None, None, finish))
+    if text or calls or parts.attachments or not parts.tool_results:
+        messages.append(ChatMessage(role, text, calls, None, None, None, finish, tuple(parts.attachments)))
     if role == "assistant":
         messages.extend(parts.tool_results)
 

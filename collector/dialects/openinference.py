@@ -215,8 +215,13 @@ def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
 
 
 def _to_content_part(group: dict[str, Json]) -> dict[str, Any]:
-    part = {key.removeprefix("message_content."): value for key, value in group.items()}
+    part: dict[str, Any] = {key.removeprefix("message_content."): value for key, value in group.items()}
     part.setdefault("type", "text" if "text" in part else "image")
+    for kind in ("image", "audio"):  # `image.image.url` and `audio.audio.mime_type` are fields of one object
+        names = [name for name in part if name.startswith(f"{kind}.")]
+        fields = {name.removeprefix(f"{kind}.{kind}."): part.pop(name) for name in names}
+        if fields:
+            part[kind] = fields
     return part
 
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage
 from collector.dialects.decode import as_dict, as_list, as_text, decode, decode_json, encode_compact
-from evaluators.cases import Json, ToolCall
+from collector.dialects.media import MEDIA_KEYS, MEDIA_TYPES, as_attachment, find_attachment, find_transcript
+from evaluators.cases import Attachment, Json, ToolCall
 
 JsonObject = dict[str, Any]
 
@@ -38,32 +39,27 @@ _PROVIDER_CALLS = frozenset(
 
 _SERVER_RESULT = "server_tool_call_response"
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
-_MEDIA_TYPES = frozenset({"image", "image_url", "input_image", "blob", "file", "uri"})
-PART_TYPES = HIDDEN_TYPES | CALL_TYPES | RESULT_TYPES | _PROVIDER_CALLS | _TEXT_TYPES | _MEDIA_TYPES | {_SERVER_RESULT}
+PART_TYPES = HIDDEN_TYPES | CALL_TYPES | RESULT_TYPES | _PROVIDER_CALLS | _TEXT_TYPES | MEDIA_TYPES | {_SERVER_RESULT}
 
 _CALL_KEYS = ("toolUse", "functionCall", "function_call", "tool_call", "toolRequest")
 _RESULT_KEYS = ("toolResult", "functionResponse", "function_response", "tool_call_result", "toolResponse")
-_MEDIA_KEYS = frozenset(
-    {"inline_data", "inlineData", "file_data", "fileData", "image", "document", "video", "audio", "media"}
-)
-PART_KEYS = (
-    frozenset({"text", "reasoningContent", "tool_kwargs", "tool_name", *_CALL_KEYS, *_RESULT_KEYS}) | _MEDIA_KEYS
-)
+PART_KEYS = frozenset({"text", "reasoningContent", "tool_kwargs", "tool_name", *_CALL_KEYS, *_RESULT_KEYS}) | MEDIA_KEYS
 """Keys that make an object without a `type` a part."""
 
 
 class MessageParts(NamedTuple):
-    """The sorted parts of a message. `media` are placeholders for everything that is not text."""
+    """The sorted parts of a message. `media` are placeholders for everything that is not text, like `attachments`."""
 
     texts: list[str]
     tool_calls: list[ToolCall]
     tool_results: list[ChatMessage]
     media: list[str]
+    attachments: list[Attachment]
 
 
 def parse_parts(content: Json) -> MessageParts:
     """Parse the content of a message: a text, one part, or a list of parts and texts."""
-    parts = MessageParts([], [], [], [])
+    parts = MessageParts([], [], [], [], [])
     if isinstance(content, str):
         parts.texts.append(content)
     elif isinstance(content, dict):
@@ -78,7 +74,7 @@ def parse_parts(content: Json) -> MessageParts:
 
 
 def _add_part(parts: MessageParts, part: JsonObject) -> None:
-    kind = part.get("type")
+    kind = part.get("type", _media_kind(part))
     if kind == "text":  # by far the most frequent
         text = part.get("content", part.get("text"))
         if isinstance(text, str):
@@ -88,6 +84,12 @@ def _add_part(parts: MessageParts, part: JsonObject) -> None:
             parts.texts.extend(parse_parts(text).texts)
     elif not _is_hidden(part, kind):
         _add_other(parts, part, kind if isinstance(kind, str) else "")
+
+
+def _media_kind(part: JsonObject) -> str | None:
+    """Pydantic AI's own kind of a picture or file."""
+    kind = part.get("kind")
+    return kind if isinstance(kind, str) and kind in MEDIA_TYPES else None
 
 
 _DUMPED_THOUGHT = '{"reasoningContent": '
@@ -116,10 +118,14 @@ def _add_other(parts: MessageParts, part: JsonObject, kind: str) -> None:
         elif part.get("state") == "output-available":  # the AI SDK's UI messages hold both
             parts.tool_results.append(make_tool_result({"id": call.id, "name": call.name}, part.get("output")))
         return
-    text = find_part_text(part) if kind not in _MEDIA_TYPES else None
-    if text is not None:
-        parts.texts.append(text)
-    elif kind or _MEDIA_KEYS & part.keys():
+    attachment = find_attachment(part, kind)
+    if attachment is not None:
+        parts.attachments.append(attachment)
+    text = find_part_text(part) if kind not in MEDIA_TYPES else None
+    transcript = find_transcript(part) if attachment is not None and text is None else None
+    if text is not None or transcript is not None:
+        parts.texts.append(text or transcript or "")
+    elif kind or MEDIA_KEYS & part.keys():
         parts.media.append(_make_placeholder(part, kind))
     elif "data" in part:  # Genkit's structured answers
         parts.texts.append(as_text(part["data"]))
@@ -134,10 +140,13 @@ def _add_provider_call(parts: MessageParts, part: JsonObject, kind: str) -> None
     call = ToolCall(id=find_text(part, "id"), name=name, arguments=parse_arguments(call_arguments))
     parts.tool_calls.append(call)
     parts.tool_results.append(make_tool_result({"id": call.id, "name": name}, output))
+    picture = part.get("result")
+    if kind == "image_generation_call" and isinstance(picture, str):
+        parts.attachments.append(as_attachment(picture, "image"))
 
 
 def _make_placeholder(part: JsonObject, kind: str) -> str:
-    name = find_text(part, "modality") or kind or min(_MEDIA_KEYS & part.keys())
+    name = find_text(part, "modality") or kind or min(MEDIA_KEYS & part.keys())
     return f"[{name.removeprefix('input_').removesuffix('_url')[:40]}]"
 
 
@@ -241,7 +250,19 @@ def make_tool_result(call: JsonObject, value: Json) -> ChatMessage:
     if text is not None:
         value = text
     call_id = find_text(call, "tool_use_id", "toolCallId", "call_id", "tool_call_id", "toolUseId", "id", "ref")
-    return ChatMessage("tool", as_text(value), (), call_id, find_text(call, "name", "toolName", "tool_name"), value)
+    name = find_text(call, "name", "toolName", "tool_name")
+    return ChatMessage("tool", as_text(value), (), call_id, name, value, None, _find_attachments(value))
+
+
+def _find_attachments(value: Json) -> tuple[Attachment, ...]:
+    """The pictures and files among the content blocks of a tool result."""
+    attachments: list[Attachment] = []
+    for block in map(as_dict, as_list(value)):
+        kind = block.get("type")
+        attachment = find_attachment(block, kind if isinstance(kind, str) else "") if block else None
+        if attachment is not None:
+            attachments.append(attachment)
+    return tuple(attachments)
 
 
 _DUMPED_BLOCKS = ('[{"type": "text"', '[{"type":"text"', '[{"text": ', "[{'type': 'text'", "[{'text': ")

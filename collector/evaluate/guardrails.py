@@ -70,6 +70,7 @@ class EvaluationGuardrails:
         *,
         now: Callable[[], datetime],
         reservation: BudgetReservation | Unlimited | None = None,
+        skip_unseen: bool = False,
     ) -> Result:
         """See `evaluators.evaluate`. A case that cannot be redacted is a failure of type `redaction_failed`.
 
@@ -85,7 +86,7 @@ class EvaluationGuardrails:
                 return Result(
                     outcome=failure, judge=None, usage=None, cost_usd=None, started_at=started, ended_at=now()
                 )
-        result = await evaluate(evaluator, case, judge, now=now)
+        result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
         if isinstance(result.outcome, Score) and result.judge is not None and self._is_selected(evaluator, case):
             self._start_canary(
                 evaluator, case, judge, result.outcome.value, now, (reservation or Unlimited()).for_canary()

@@ -99,6 +99,8 @@ class Monitor:
     """Seconds that an evaluation waits for what its subject lacks and a reference may bring; None: it does not."""
     attributes: tuple[str, ...] = ()
     """Names of the application's own attributes, which its evaluations have, too."""
+    skip_unseen: bool = False
+    """Whether turns with pictures or the like that a judge is not shown are skipped by it."""
 
     def of_scope(self, scope: Scope) -> tuple[Assignment, ...]:
         """The assignments whose evaluators judge turns, or conversations."""

@@ -119,6 +119,7 @@ def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Ope
         ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         answer_key=settings.answer_key,
+        sight=settings.sight,
         on_headers=limiter.observe_headers,
     )
 

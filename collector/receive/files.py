@@ -110,6 +110,7 @@ async def read_files(
     backoff: Backoff | None = None,
     redactor: Redactor | None = None,
     own: OwnItems | None = None,
+    stored_media: int = 0,
 ) -> FileCount:
     """Read all files into the spans log, and ready-made turns into the turns log; returns when everything is durable.
 
@@ -121,7 +122,12 @@ async def read_files(
     """
     backoff = backoff or Backoff()
     reader = _Reader(
-        _Batch(spans, "trace", "spans", backoff), _Batch(turns, "turn", "turns", backoff), telemetry, redactor, own
+        _Batch(spans, "trace", "spans", backoff),
+        _Batch(turns, "turn", "turns", backoff),
+        telemetry,
+        redactor,
+        own,
+        stored_media,
     )
     for path in files_in(paths):
         try:
@@ -176,8 +182,15 @@ class _Reader:
     """Reads files one after the other; turns of a chat that comes again are left out."""
 
     def __init__(
-        self, spans: _Batch, turns: _Batch, telemetry: Telemetry, redactor: Redactor | None, own: OwnItems | None
+        self,
+        spans: _Batch,
+        turns: _Batch,
+        telemetry: Telemetry,
+        redactor: Redactor | None,
+        own: OwnItems | None,
+        stored_media: int = 0,
     ) -> None:
+        self._stored_media = stored_media
         self.requests = self.items = self.unreadable = 0
         self._spans = spans
         self._turns = turns
@@ -214,11 +227,23 @@ class _Reader:
         if request.signal == "references":
             return parse_references(request.body, self._turns.log, tenant=None, redactor=self._redactor)
         if request.signal != "turns":
-            return parse(request.body, request.signal, request.form, redactor=self._redactor, own=self._own)
+            return parse(
+                request.body,
+                request.signal,
+                request.form,
+                redactor=self._redactor,
+                own=self._own,
+                stored_media=self._stored_media,
+            )
         known = self._known.__contains__
         try:
             return parse_turns(
-                request.body, request.place, at=self._arrival_times.next, known=known, redactor=self._redactor
+                request.body,
+                request.place,
+                at=self._arrival_times.next,
+                known=known,
+                redactor=self._redactor,
+                stored_media=self._stored_media,
             )
         except NotReadymade as error:
             raise BadInput(f"no OTLP request (resourceSpans, resourceLogs), and {error}") from None

@@ -79,7 +79,9 @@ class KafkaReceiver:
         own: OwnItems | None = None,
         where: Callable[[int], tuple[str, int]] | None = None,
         clock: Callable[[], float] = time.time,
+        stored_media: int = 0,
     ) -> None:
+        self._stored_media = stored_media
         log_name, unit = _UNITS.get(signal, ("spans", "trace"))
         self._action = f"writing {topic} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
@@ -150,6 +152,7 @@ class KafkaReceiver:
             known=known,
             max_items=self._max_items,
             redactor=self._redactor,
+            stored_media=self._stored_media,
         )
 
     def _read_references(self, message: StoredRecord) -> ParsedReferences:
@@ -159,7 +162,13 @@ class KafkaReceiver:
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:
         return parse(
-            message.value, signal, self._form, max_items=self._max_items, redactor=self._redactor, own=self._own
+            message.value,
+            signal,
+            self._form,
+            max_items=self._max_items,
+            redactor=self._redactor,
+            own=self._own,
+            stored_media=self._stored_media,
         )
 
     async def _append(self, records: list[Record]) -> None:

@@ -83,6 +83,7 @@ class OtlpGrpcReceiver:
         redactors: Redactors | None = None,
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
+        stored_media: int = 0,
     ) -> None:
         """Read tokens and certificates.
 
@@ -93,7 +94,16 @@ class OtlpGrpcReceiver:
         self._relay: Relay | None = None
         self._credentials = _credentials(settings.tls) if settings.tls else None
         self._ingest = OtlpIngest(
-            "otlp_grpc", "OK", settings, spans, telemetry, limits=limits, redactors=redactors, own=own, clock=clock
+            "otlp_grpc",
+            "OK",
+            settings,
+            spans,
+            telemetry,
+            limits=limits,
+            redactors=redactors,
+            own=own,
+            clock=clock,
+            stored_media=stored_media,
         )
         self._tokens = (
             BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None

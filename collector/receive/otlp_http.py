@@ -56,6 +56,7 @@ class OtlpHttpReceiver:
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
         turns: Log | None = None,
+        stored_media: int = 0,
     ) -> None:
         self._settings = settings
         self._guard = guard
@@ -71,6 +72,7 @@ class OtlpHttpReceiver:
             own=own,
             clock=clock,
             turns=turns,
+            stored_media=stored_media,
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)

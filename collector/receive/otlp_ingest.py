@@ -52,7 +52,9 @@ class OtlpIngest:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         turns: Log | None = None,
+        stored_media: int = 0,
     ) -> None:
+        self._stored_media = stored_media
         self._source = source
         self._settings = settings
         self._spans = spans
@@ -115,6 +117,7 @@ class OtlpIngest:
             redactor=self._redactors.of(tenant),
             tenant=tenant,
             own=self._own,
+            stored_media=self._stored_media,
         )
         self._limits.count_items(sender, parsed.items)
         if parsed.records:

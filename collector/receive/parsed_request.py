@@ -6,7 +6,7 @@ trace's part of the request in protobuf, its header `signal` is `traces` or `log
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -22,13 +22,14 @@ from collector.otlp.decode import (
     scopes_of,
     split_by_trace,
 )
+from collector.otlp.inline_media import omit_from_request
 from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
 from collector.records.tenants import trace_key
 from collector.redact.otlp_request import redact_request
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import INGEST_LAG, RECEIVE_BYTES, RECEIVE_ITEMS
+from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS
 
 Form = Literal["protobuf", "json"]
 
@@ -40,7 +41,8 @@ class ParsedRequest:
     """The records of a request, and counts of its items.
 
     `without_trace` items have no valid trace id; `self_emitted` ones were written by this service. `ended_at` (s since
-    the epoch) is when the last span ended; None for log records and spans without an end.
+    the epoch) is when the last span ended; None for log records and spans without an end. `omitted_media` counts
+    pictures and the like whose content is not stored.
     """
 
     signal: Signal
@@ -49,6 +51,7 @@ class ParsedRequest:
     without_trace: int
     self_emitted: int
     ended_at: float | None = None
+    omitted_media: int = 0
 
     @property
     def items(self) -> int:
@@ -73,6 +76,8 @@ class ParsedRequest:
         telemetry.counter(RECEIVE_ITEMS, source, self.signal, "accepted").inc(self.accepted)
         if self.self_emitted:
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, "ignored").inc(self.self_emitted)
+        if self.omitted_media:
+            telemetry.counter(MEDIA_OMITTED, source).inc(self.omitted_media)
         if self.without_trace:
             result = "rejected" if self.rejected else "ignored"
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, result).inc(self.without_trace)
@@ -88,10 +93,12 @@ def parse(
     redactor: Redactor | None = None,
     tenant: str = "",
     own: OwnItems | None = None,
+    stored_media: int = 0,
 ) -> ParsedRequest:
     """Parse a request and split it by trace; without a form it is detected. An empty body is an empty request.
 
-    `tenant` is the name of the sender, "" without one. What `own` has signed is left out.
+    `tenant` is the name of the sender, "" without one. What `own` has signed is left out. Pictures and the like of more
+    than `stored_media` bytes become hash and size.
 
     Raises:
         TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.
@@ -103,11 +110,13 @@ def parse(
     request = _read(body, signal, form, max_items)
     is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
     self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
+    omitted = omit_from_request(request, body, stored_media)
     if redactor is not None:
         _redact(request, redactor)
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
-    original = body if form == "protobuf" and redactor is None and not self_emitted else None
-    return _parsed(signal, split_by_trace(request, original), self_emitted, _ended_at(request), tenant)
+    original = body if form == "protobuf" and redactor is None and not self_emitted and not omitted else None
+    parsed = _parsed(signal, split_by_trace(request, original), self_emitted, _ended_at(request), tenant)
+    return replace(parsed, omitted_media=omitted) if omitted else parsed
 
 
 def _redact(request: Request, redactor: Redactor) -> None:

@@ -16,15 +16,17 @@ from typing import Any
 
 from collector.errors import BadInput, TooLarge
 from collector.logs.log import Record
+from collector.otlp.inline_media import omit_from_json
 from collector.otlp.item_count import has_more_objects_than
 from collector.receive.rejection import NotRedacted
+from collector.records.attachments import within_limits
 from collector.records.ready_made import Incoming, comes_again, documents_in, turns_in
 from collector.records.tenants import in_tenant
 from collector.records.turns import turn_outcome, turn_record
 from collector.redact.documents import redact_document
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import INGEST_LAG, RECEIVE_BYTES, RECEIVE_ITEMS, TURNS_ASSEMBLED
+from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS, TURNS_ASSEMBLED
 from evaluators.cases import Turn
 
 SIGNAL: Incoming = "turns"
@@ -110,6 +112,7 @@ class ParsedTurns:
     duplicates: int
     outcomes: Counter[tuple[str, str]]
     ended_at: float | None = None
+    omitted_media: int = 0
 
     @property
     def accepted(self) -> int:
@@ -122,6 +125,8 @@ class ParsedTurns:
             telemetry.histogram(INGEST_LAG, source).observe(max(0.0, now - self.ended_at))
         telemetry.counter(RECEIVE_BYTES, source, SIGNAL).inc(size)
         telemetry.counter(RECEIVE_ITEMS, source, SIGNAL, "accepted").inc(self.accepted)
+        if self.omitted_media:
+            telemetry.counter(MEDIA_OMITTED, source).inc(self.omitted_media)
         if self.duplicates:
             telemetry.counter(RECEIVE_ITEMS, source, SIGNAL, "ignored").inc(self.duplicates)
         for (outcome, reason), number in self.outcomes.items():
@@ -136,11 +141,12 @@ def parse_turns(
     known: Callable[[str], bool] = lambda _turn_id: False,
     max_items: int | None = None,
     redactor: Redactor | None = None,
+    stored_media: int = 0,
 ) -> ParsedTurns:
     """Parse a JSON document, an array of them or one a line: all of it, or nothing.
 
     `location` must be the same each time the document comes from there; `at` returns the time for a turn that has none.
-    Turns that are `known` are skipped.
+    Turns that are `known` are skipped. Pictures and the like of more than `stored_media` bytes become hash and size.
 
     Raises:
         TooLarge: it holds more than `max_items` turns, or too many bytes.
@@ -149,6 +155,7 @@ def parse_turns(
     """
     if max_items is not None and has_more_objects_than(body, max_items):
         raise TooLarge(f"the message holds more than {max_items} turns")
+    body, omitted = omit_from_json(body, stored_media)
     records: list[Record] = []
     repeatable: list[str] = []
     outcomes: Counter[tuple[str, str]] = Counter()
@@ -156,6 +163,8 @@ def parse_turns(
     ended_at: float | None = None
     for each, is_repeatable in _turns(body, location, redactor):
         turn = in_tenant(each, "")
+        if turn.attachments:
+            turn = replace(turn, attachments=within_limits(turn.attachments, stored_media))
         if is_repeatable:
             repeatable.append(turn.turn_id)
         if known(turn.turn_id):
@@ -169,7 +178,7 @@ def parse_turns(
         size += len(record.value)
         if size > MOST_BYTES or (max_items is not None and len(records) > max_items):
             raise TooLarge(_TOO_MUCH if size > MOST_BYTES else f"the message holds more than {max_items} turns")
-    return ParsedTurns(records, repeatable, duplicates, outcomes, ended_at)
+    return ParsedTurns(records, repeatable, duplicates, outcomes, ended_at, omitted)
 
 
 _TOO_MUCH = (

@@ -23,7 +23,7 @@ DERIVED = ("tools", "language", "tenant")
 """What is derived from a turn when it is judged."""
 STANDARD = (*FIELDS, *RECORDED, *DERIVED)
 
-_OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain")
+_OF_TURNS = ("span_name", "scope", "root", "finish", "input_uncertain", "attachments_left_out")
 OF_EVALUATIONS = ("closed_by", "turns", "gaps", "incomplete", "fallback_judge", "replay_of")
 _NAMESPACES = ("evalstream.", "conversation.", "outcome.")
 

@@ -22,10 +22,11 @@ from collector.dialects.call import ChatMessage
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.errors import BadInput
 from collector.otlp.decode import MAX_DEPTH, Signal
+from collector.records.attachments import MOST_ATTACHMENTS
 from collector.records.json import record_of
 from collector.records.whole_conversation import with_conversation_fields
 from collector.wording import suggestion
-from evaluators.cases import Conversation, Json, Message, ToolCall, Turn
+from evaluators.cases import Attachment, AttachmentPlace, Conversation, Json, Message, ToolCall, Turn
 from evaluators.exact_json import parse_exactly
 
 Incoming: TypeAlias = Signal | Literal["turns", "references"]
@@ -169,6 +170,7 @@ def _turn(document: Mapping[str, Any]) -> Turn:
         started_at=_utc(turn.started_at),
         ended_at=_utc(turn.ended_at),
         incomplete=turn.incomplete or _missing_reason(turn),
+        attachments=turn.attachments[:MOST_ATTACHMENTS],
     )
 
 
@@ -267,6 +269,7 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
             input=messages[index].text,
             actual_output=answers[-1],
             tools_called=_tools(rest),
+            attachments=tuple(_attachments(messages[:index], messages[index], rest))[:MOST_ATTACHMENTS],
         )
         yield _with(base, {**about, **extra})
 
@@ -278,6 +281,18 @@ def _with(turn: Turn, fields: Mapping[str, Any]) -> Turn:
     checked = record_of({"turn_id": "", **fields}, Turn)
     _refuse_depth([checked.attributes])
     return replace(turn, **{key: getattr(checked, key) for key in fields})
+
+
+def _attachments(
+    before: Sequence[ChatMessage], question: ChatMessage, rest: Sequence[ChatMessage]
+) -> Iterator[Attachment]:
+    """The turn's own first, then those of the messages before it, the latest first."""
+    yield from question.attachments
+    for message in rest:
+        place: AttachmentPlace = "tools_called" if message.role == "tool" else "actual_output"
+        yield from (replace(each, place=place) for each in message.attachments)
+    for message in reversed(before):
+        yield from (replace(each, place="history") for each in message.attachments)
 
 
 def _message(message: ChatMessage) -> Message:

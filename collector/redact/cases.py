@@ -13,6 +13,7 @@ _NO_TEXT = frozenset(
     {
         "turn_id", "conversation_id", "trace_id", "span_id", "parent_span_id", "response_id", "service", "dialect",
         "model", "user_id", "started_at", "ended_at", "usage", "incomplete", "role", "closed_by", "revision",
+        "kind", "place", "media_type", "size", "sha256", "data",
     }
 )  # fmt: skip
 """Fields that say which case it is; no judge is shown them."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from collector.assemble.application_attributes import ApplicationAttributes
+from collector.assemble.attachments import MediaLimits
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.trace import Assembler
@@ -21,7 +22,8 @@ def build_assembler(settings: AssembleSettings) -> Assembler:
     """The assembler with every dialect that is installed."""
     where = settings.identity
     identity = IdentityLookup(where.conversation, where.user, where.ignore)
-    return Assembler(Dialects.installed(), identity, ApplicationAttributes(settings.declared_attributes))
+    application = ApplicationAttributes(settings.declared_attributes)
+    return Assembler(Dialects.installed(), identity, application, MediaLimits(settings.attachments.stored_bytes))
 
 
 def trace_limits(settings: AssembleSettings) -> TraceLimits:

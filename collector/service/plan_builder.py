@@ -76,6 +76,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
         budget=_limits(settings.budget),
         reference_wait=settings.references.wait if settings.references is not None else None,
         attributes=tuple(config.settings.assemble.declared_attributes),
+        skip_unseen=settings.unseen_media == "skip",
     )
 
 

@@ -75,6 +75,7 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         redactors=process.resources.redactors,
         own=process.own,
         turns=process.logs.turns,
+        stored_media=_stored_media(process),
     )
     try:
         return await process.stack.enter_async_context(receiver.serve())
@@ -99,6 +100,7 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
         limits=limits,
         redactors=process.resources.redactors,
         own=process.own,
+        stored_media=_stored_media(process),
     )
     return await process.stack.enter_async_context(receiver.serve())
 
@@ -128,7 +130,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
             receiver = KafkaReceiver(
                 ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
                 on_unreadable=dead_letters.take_async, where=source.where,
-                redactor=process.resources.redactors.everybody, own=process.own,
+                redactor=process.resources.redactors.everybody, own=process.own, stored_media=_stored_media(process),
             )  # fmt: skip
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
@@ -137,5 +139,18 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
 
 async def _read_files(process: Process, paths: Sequence[Path]) -> None:
     logs, redactor = process.logs, process.resources.redactors.everybody
-    count = await read_files(paths, logs.spans, logs.turns, process.telemetry, redactor=redactor, own=process.own)
+    count = await read_files(
+        paths,
+        logs.spans,
+        logs.turns,
+        process.telemetry,
+        redactor=redactor,
+        own=process.own,
+        stored_media=_stored_media(process),
+    )
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
+
+
+def _stored_media(process: Process) -> int:
+    """The largest picture or the like whose content the logs hold, in bytes."""
+    return process.config.settings.assemble.attachments.stored_bytes

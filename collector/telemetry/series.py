@@ -416,6 +416,12 @@ RECEIVE_ITEMS = Series(
     "Spans, log records and ready-made turns by result: accepted (durable in their log), rejected, ignored.",
     ("source", "signal", "result"),
 )
+MEDIA_OMITTED = Series(
+    "evalstream_media_omitted_total",
+    "counter",
+    "Pictures, recordings and files of which only hash and size are stored.",
+    ("source",),
+)
 REDACTIONS = Series(
     "evalstream_redactions_total",
     "counter",

@@ -50,6 +50,6 @@ def _key(prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> byt
     """A hash over all that the answer depends on. The evaluator's version is in it by its instructions."""
     parts = [
         prompt.instructions, prompt.material, prompt.temperature, prompt.max_tokens, schema_text(reply), logprobs,
-        samples,
+        samples, [each.sha256 or each.url for each in prompt.media],
     ]  # fmt: skip
     return hashlib.sha256(orjson.dumps(parts, default=str, option=orjson.OPT_SORT_KEYS)).digest()

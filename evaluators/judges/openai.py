@@ -23,6 +23,7 @@ from evaluators.judges.requests import GO, Chat, Question, Request, question_of
 from evaluators.prompt_isolation import key_request
 from evaluators.reply_parser import parse_answer
 from evaluators.schemas import schema_of, schema_with_key
+from evaluators.sight import BLIND, Sight
 
 if TYPE_CHECKING:
     import ssl
@@ -69,6 +70,7 @@ class OpenAIJudge:
         proxy: the HTTP proxy to connect through; that of the environment if None.
         answer_key: whether an answer must carry the key that its question ends in, which a verdict planted in the
             judged text cannot have. False for a model too weak to repeat eight characters.
+        sight: which pictures of a case it is shown; none by default. The model has to be able to see.
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
 
     The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
@@ -100,6 +102,7 @@ class OpenAIJudge:
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
         answer_key: bool = True,
+        sight: Sight = BLIND,
         on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
     ) -> None:
         base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
@@ -114,6 +117,7 @@ class OpenAIJudge:
         self._extra_body = dict(extra_body or {})
         self._secret = secrets.token_bytes(32) if answer_key else None
         self._on_headers = on_headers
+        self.sight = sight
         self._optional = dict(optional or {})
         self._features = self._hoped_for = Capabilities(top_logprobs=top_logprobs, optional=tuple(self._optional))
         self._proven = False

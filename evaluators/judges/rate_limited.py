@@ -17,6 +17,7 @@ from evaluators.judges.wrapper import JudgeWrapper
 
 _BYTES_PER_TOKEN = 4
 _ANSWER_TOKENS = 200
+_PICTURE_TOKENS = 1000
 _SHORTEST = 0.001  # a wait that rounding leaves would never end
 
 
@@ -112,4 +113,5 @@ class RateLimited(JudgeWrapper):
 def estimate_tokens(prompt: Prompt, samples: int) -> float:
     """About how many tokens a question and its answers take, before it is known."""
     question = (len(prompt.instructions) + len(orjson.dumps(prompt.material, default=str))) / _BYTES_PER_TOKEN
+    question += _PICTURE_TOKENS * len(prompt.media)
     return question + samples * (prompt.max_tokens or _ANSWER_TOKENS)

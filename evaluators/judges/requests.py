@@ -9,8 +9,9 @@ from evaluators.cases import Json
 from evaluators.judge import Prompt
 from evaluators.judges.capabilities import Capabilities
 from evaluators.prompt_isolation import wrap_untrusted, wrap_with_key
+from evaluators.sight import image_parts
 
-Chat = list[dict[str, str]]
+Chat = list[dict[str, Json]]
 """The messages of a request."""
 
 GO = "Do what the instructions ask, and answer in the form they give."
@@ -58,6 +59,12 @@ class Question:
     key: str | None = None
 
 
+def text_of(message: Mapping[str, Json]) -> str:
+    """The text of a chat message, without its pictures."""
+    content = message["content"]
+    return content if isinstance(content, str) else str(content[0]["text"])
+
+
 def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:
     """The fixed part first and alone, so that providers' prompt caches hit; the material after it, in its fence.
 
@@ -72,5 +79,7 @@ def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:
 
 
 def _question(prompt: Prompt, message: str, key: str | None = None) -> Question:
-    user = f"{message} {prompt.reminder}" if prompt.reminder else message
+    user: Json = f"{message} {prompt.reminder}" if prompt.reminder else message
+    if prompt.media:
+        user = [{"type": "text", "text": user}, *image_parts(prompt.media)]
     return Question([{"role": "system", "content": prompt.instructions}, {"role": "user", "content": user}], key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evaluators.judge import Judge
+from evaluators.sight import sight_of
 
 
 class JudgeWrapper:
@@ -15,3 +16,4 @@ class JudgeWrapper:
     def __init__(self, inner: Judge) -> None:
         self.inner = inner
         self.model = inner.model
+        self.sight = sight_of(inner)

@@ -75,7 +75,7 @@ from collector.records.references import parse_reference, reference_of, referenc
 from collector.service.app import running
 from collector.service.open_logs import open_logs
 from collector.telemetry.registry import Telemetry
-from evaluators.cases import Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
+from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.identity import retry_id
 from evaluators.results import Retry, Sampling
@@ -130,9 +130,19 @@ AGENT = Turn(
     tools_offered=(ToolDefinition(name="prices", description="Looks prices up."), ToolDefinition(name="book")),
     model_calls=2,
 )
+SEEING = Turn(
+    turn_id="t5",
+    input="What is this?",
+    actual_output="A kayak.",
+    attachments=(
+        Attachment(kind="image", media_type="image/png", size=5, sha256="ab" * 32, data="aGVsbG8="),
+        Attachment(kind="audio", place="history", url="https://example.org/a.mp3", transcript="Hello."),
+    ),
+)
 CASES: Mapping[str, Any] = {
     "turn: all there is": WHOLE,
     "turn: of an agent": AGENT,
+    "turn: with a picture": SEEING,
     "turn: as little as there can be": Turn(turn_id="t2"),
     "turn: usual": Turn(
         turn_id="t3", conversation_id="c", trace_id="5f" * 16, started_at=AT, input="Hi", actual_output="Hello",
@@ -268,7 +278,7 @@ def test_what_a_later_version_adds_is_no_hindrance(what: str) -> None:
 
 def test_nothing_of_a_turn_is_left_unpinned() -> None:
     bare = Turn(turn_id="t")
-    pinned = (WHOLE, AGENT)
+    pinned = (WHOLE, AGENT, SEEING)
     assert [
         each.name
         for each in fields(Turn)

@@ -52,7 +52,9 @@ class ChatServer:
         for choice in (answer.get("choices") or []) if self.obeys else []:
             message = choice.get("message") if isinstance(choice, dict) else None
             if isinstance(message, dict) and isinstance(message.get("content"), str):
-                message["content"] = with_answer_key(body["messages"][-1]["content"], message["content"])
+                asked = body["messages"][-1]["content"]
+                text = asked if isinstance(asked, str) else asked[0]["text"]
+                message["content"] = with_answer_key(text, message["content"])
         return answer
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

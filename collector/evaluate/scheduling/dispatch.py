@@ -126,7 +126,12 @@ class Dispatcher:
             if place.is_fatal(job.trigger_offset):
                 return self._left_out(job)
             running = self._guardrails.run(
-                job.assignment.evaluator, case, job.judge, now=self._now, reservation=reservation
+                job.assignment.evaluator,
+                case,
+                job.judge,
+                now=self._now,
+                reservation=reservation,
+                skip_unseen=job.monitor.skip_unseen,
             )
             result = await place.drive(job.trigger_offset, job.trigger_offset, running)
             cost = result.cost_usd

@@ -34,6 +34,12 @@ WITH_FALLBACK = {"main": {**PRICED, "fallback": "small"}, "small": PRICED}
         ({}, {"judges": {"main": PRICED, "other": PRICED}}, "no evaluator asks the judge other"),
         (
             {},
+            {"judges": {"main": {**PRICED, "sees": ["image"]}}},
+            "judges.main.sees shows nothing: no picture is stored",
+        ),
+        ({}, {"judges": {"main": {**PRICED, "media": {"max_count": 1}}}}, "judges.main.media does nothing without"),
+        (
+            {},
             {"receive": {}},
             "receive names no source, so nothing is received; write otlp_http: {}, or remove receive",
         ),

@@ -1,0 +1,94 @@
+"""The attachments of a turn: pictures, recordings and files of its messages, each once, within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from collector.assemble.turn_drafts import TurnDraft
+from collector.dialects.call import ChatMessage
+from collector.records.attachments import MOST_ATTACHMENTS, within_limits
+from evaluators.cases import Attachment, AttachmentPlace
+
+_Key = tuple[str, str | None, str | None, str | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MediaLimits:
+    """How much of their content turns have: `stored_bytes` of each attachment, and twice that of all of a turn.
+
+    0 for none: then a turn has the hash and size of each.
+    """
+
+    stored_bytes: int = 0
+
+
+NOTHING_STORED = MediaLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedAttachments:
+    """The attachments of a turn, and how many beyond the limit were left out."""
+
+    attachments: tuple[Attachment, ...] = ()
+    left_out: int = 0
+
+
+NONE = CollectedAttachments()
+
+
+def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) -> CollectedAttachments:
+    """Collect those of the call with most messages and of the answers, else of the span around them.
+
+    Those of the turn's own messages come first, then those of the history, the latest first.
+    """
+    attachments = _distinct(_of_calls(draft))
+    if draft.enclosing_span is not None:
+        places = {each.place for each in attachments}
+        call = draft.enclosing_span.call
+        messages = call.input or ()
+        outer = [*_split(messages, _last_question(messages)), *_placed(call.output or (), "actual_output")]
+        attachments = _distinct([*attachments, *(each for each in outer if each.place not in places)])
+    if not attachments:
+        return NONE
+    ordered = [each for each in attachments if each.place != "history"]
+    ordered += reversed([each for each in attachments if each.place == "history"])
+    return CollectedAttachments(within_limits(ordered, limits.stored_bytes), max(0, len(ordered) - MOST_ATTACHMENTS))
+
+
+def _of_calls(draft: TurnDraft) -> Iterator[Attachment]:
+    fullest = max(draft.calls, key=lambda call: len(call.call.input or ()), default=None)
+    if fullest is not None:
+        yield from _split(fullest.call.input or (), fullest.question_index)
+    for call in draft.calls:
+        yield from _placed(call.call.output or (), "actual_output")
+
+
+def _split(messages: Sequence[ChatMessage], question_index: int) -> Iterator[Attachment]:
+    """Those of the messages before the question, and of it and what follows: tool results, and a user's further ones.
+
+    Pictures that a user sent in messages of their own directly before the question belong to it.
+    """
+    start = max(0, question_index)
+    while start > 0 and messages[start - 1].role == "user" and messages[start - 1].attachments:
+        start -= 1
+    yield from _placed(messages[:start], "history")
+    yield from _placed(messages[start:], "input")
+
+
+def _placed(messages: Iterable[ChatMessage], place: AttachmentPlace) -> Iterator[Attachment]:
+    for message in messages:
+        for each in message.attachments:
+            yield replace(each, place="tools_called" if message.role == "tool" and place != "history" else place)
+
+
+def _last_question(messages: Sequence[ChatMessage]) -> int:
+    return max((index for index, each in enumerate(messages) if each.role == "user"), default=0)
+
+
+def _distinct(attachments: Iterable[Attachment]) -> list[Attachment]:
+    """Each once: steps of a turn repeat what was sent. Of two of which nothing is known one is taken for the other."""
+    by_key: dict[_Key, Attachment] = {}
+    for each in attachments:
+        by_key.setdefault((each.place, each.sha256, each.url, each.media_type, each.size), each)
+    return list(by_key.values())

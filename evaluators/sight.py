@@ -1,0 +1,141 @@
+"""What a judge is shown of a case's attachments, and what it reads of those that it cannot see.
+
+No address is ever fetched here. A judge's endpoint gets content that the case itself holds, or the address of a picture
+on a host that is named for it: a stranger writes addresses into traces, and must not choose what is called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import urlsplit
+
+from evaluators.cases import Attachment, AttachmentKind, Conversation, Json, Turn
+from evaluators.judge import Judge
+
+MOST_LISTED = 64
+"""Attachments of a case that are listed for a judge; of a conversation those of the latest turns."""
+
+_SHOWABLE = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_PLAIN_URL = re.compile(r"https://[A-Za-z0-9.-]{1,253}(?:/[A-Za-z0-9/._~%?&=+,;:!$'()*@-]{0,1700})?", re.ASCII)
+_HTTPS_PORT = 443
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Which attachments a judge is shown: `kinds`, up to `max_bytes` each and `max_count` in a question.
+
+    `hosts` are those whose addresses are given to the judge's endpoint, which may fetch them: `cdn.example.com`, or
+    `*.example.com` for all below it.
+    """
+
+    kinds: frozenset[AttachmentKind] = frozenset()
+    hosts: tuple[str, ...] = ()
+    max_bytes: int = 1 << 20
+    max_count: int = 4
+
+    def shows(self, attachment: Attachment) -> bool:
+        """Whether an attachment is shown, if it is among the first `max_count` of its case."""
+        if attachment.kind not in self.kinds:
+            return False
+        if attachment.data is not None:
+            return attachment.media_type in _SHOWABLE and len(attachment.data) * 3 // 4 <= self.max_bytes
+        return attachment.url is not None and self.permits(attachment.url)
+
+    def permits(self, url: str) -> bool:
+        """Whether an address may be given to the judge's endpoint."""
+        if not _PLAIN_URL.fullmatch(url):
+            return False
+        try:
+            parts = urlsplit(url)
+            plain = parts.username is None and parts.password is None and parts.port in (None, _HTTPS_PORT)
+        except ValueError:
+            return False
+        host = (parts.hostname or "").rstrip(".")
+        return plain and any(_matches(host, each.lower()) for each in self.hosts)
+
+
+BLIND = Sight()
+
+
+def _matches(host: str, pattern: str) -> bool:
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def sight_of(judge: Judge) -> Sight:
+    """What a judge is shown; nothing where it does not say."""
+    sight: object = getattr(judge, "sight", BLIND)
+    return sight if isinstance(sight, Sight) else BLIND
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentView:
+    """The attachments of a case as one judge gets them: `visible` to it, and `listed` in the material of its questions.
+
+    `unseen` are the kinds of those of which it knows nothing: neither shown nor, as recordings may be, transcribed.
+    """
+
+    visible: tuple[Attachment, ...] = ()
+    listed: tuple[Json, ...] = ()
+    unseen: tuple[AttachmentKind, ...] = ()
+
+
+NO_VIEW = AttachmentView()
+
+
+def view_of(case: Turn | Conversation, judge: Judge) -> AttachmentView:
+    """What a judge is shown of a case's attachments."""
+    attachments = list(islice(_attachments_of(case), MOST_LISTED))
+    if not attachments:
+        return NO_VIEW
+    sight = sight_of(judge)
+    visible: list[Attachment] = []
+    listed: list[Json] = []
+    unseen: list[AttachmentKind] = []
+    for number, (turn, each) in enumerate(attachments, 1):
+        is_visible = len(visible) < sight.max_count and sight.shows(each)
+        if is_visible:
+            visible.append(each)
+        elif not each.transcript:
+            unseen.append(each.kind)
+        listed.append(_described(number, turn, each, is_visible=is_visible))
+    return AttachmentView(tuple(visible), tuple(listed), tuple(unseen))
+
+
+def _attachments_of(case: Turn | Conversation) -> Iterator[tuple[int | None, Attachment]]:
+    """Those of a turn; those of a conversation with the number of their turn, the latest turn first.
+
+    What a turn has of the history is that of another turn, but for the first.
+    """
+    if isinstance(case, Turn):
+        yield from ((None, each) for each in case.attachments)
+        return
+    for number in range(len(case.turns), 0, -1):
+        for each in case.turns[number - 1].attachments:
+            if each.place != "history" or number == 1:
+                yield number, each
+
+
+def _described(number: int, turn: int | None, attachment: Attachment, *, is_visible: bool) -> Json:
+    facts = {
+        "number": number,
+        "kind": attachment.kind,
+        "turn": turn,
+        "place": attachment.place,
+        "media_type": attachment.media_type,
+        "transcript": attachment.transcript,
+    }
+    return {**{name: value for name, value in facts.items() if value is not None}, "shown": is_visible}
+
+
+def image_parts(pictures: Sequence[Attachment]) -> list[Json]:
+    """Pictures as parts of a chat message."""
+    return [{"type": "image_url", "image_url": {"url": _address(each)}} for each in pictures]
+
+
+def _address(attachment: Attachment) -> str:
+    if attachment.data is not None:
+        return f"data:{attachment.media_type};base64,{attachment.data}"
+    return attachment.url or ""
