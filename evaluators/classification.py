@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from evaluators.cases import Json
+from evaluators.evaluator import Case, Evaluator
 from evaluators.g_eval_definition import describe_fields
 from evaluators.judge import Answer, Judge, Prompt
 from evaluators.judge_input import JudgeInput, TextSettings
@@ -90,8 +92,18 @@ class LabelledExample(WorkedExample):
     label: LabelName = Field(description="Which of the labels fits the case.")
 
 
-class Classification(ReasonSettings, TextSettings):
-    """How a judge is asked for a label, and how a score is made of it."""
+def ready_labels(template: str, passing: Mapping[str, bool | None], **scores: float) -> Mapping[str, LabelDefinition]:
+    """The labels of a kind whose meanings stand in its prompt, which is part of the version: what they are worth."""
+    return {
+        name: LabelDefinition.model_validate(
+            {"meaning": f"see {template}: {name}", "pass": passes, "score": scores.get(name)}
+        )
+        for name, passes in passing.items()
+    }
+
+
+class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case]):
+    """How a judge is asked for a label, and how a score is made of it. A kind of it says which labels there are."""
 
     temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
     max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
@@ -141,19 +153,28 @@ class Classification(ReasonSettings, TextSettings):
         later = (self.template("classifier_form"),) if self.reason != "before" else ()
         return (*self.prompts, *later)
 
-    @staticmethod
-    def label_passes(labels: Mapping[str, LabelDefinition], score: Score, threshold: float | None) -> bool | None:
-        """Whether a score passes: by the threshold if there is one, else by what its label says."""
-        if threshold is not None:
-            return score.value >= threshold
+    @property
+    @abstractmethod
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """The labels by name, with what they are worth."""
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return tuple(self.label_definitions)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
+        if self.threshold is not None:
+            return self.passed(score.value)
+        labels = self.label_definitions
         return labels[score.label].passes if score.label is not None and score.label in labels else None
 
-    async def classify(
-        self, judge: Judge, instructions: str, labels: Mapping[str, LabelDefinition], material: JudgeInput
-    ) -> Score:
+    async def classify(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
         """Ask for a label. Its score is the mean of what the labels are worth, by the judge's token probabilities where
         there are such, else what the label is worth that was written.
         """
+        labels = self.label_definitions
         groups = (self.typed_question(instructions, labels),)
         prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
         answer = (await judge.ask(prompt, label_form(tuple(labels), self.reason), logprobs=True)).answers[0]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from evaluators.cases import Conversation
-from evaluators.classification import Classification, Examples, Labels, check_examples, distinct_labels
+from evaluators.classification import Classification, Examples, LabelDefinition, Labels, check_examples, distinct_labels
 from evaluators.conversation_input import ConversationField, build_conversation_input, required_fields
-from evaluators.evaluator import ADDED_LATER, Evaluator, Example
+from evaluators.evaluator import ADDED_LATER, Example
 from evaluators.judge import Judge
 from evaluators.judge_input import TurnField
 from evaluators.rating import NonBlank, UniqueNames
@@ -17,7 +18,7 @@ from evaluators.results import Score
 from evaluators.transcript import TranscriptSettings
 
 
-class ConversationalClassifier(Classification, TranscriptSettings, Evaluator[Conversation]):
+class ConversationalClassifier(TranscriptSettings, Classification[Conversation]):
     """Which of your labels fits a whole conversation: resolved, abandoned, handed to a person.
 
     The same as `classifier`, with all turns in one question; a conversation beyond the token budget is shown without
@@ -54,16 +55,12 @@ class ConversationalClassifier(Classification, TranscriptSettings, Evaluator[Con
         return required_fields(self.evaluation_params)
 
     @property
-    def label_names(self) -> tuple[str, ...]:
-        """See `Evaluator.label_names`."""
-        return tuple(self.labels)
-
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
-        return self.label_passes(self.labels, score, self.threshold)
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """See `Classification.label_definitions`."""
+        return self.labels
 
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         instructions = self.instructions(self.question, self.labels, self.evaluation_params, self.examples)
         material = build_conversation_input(case, self.evaluation_params, self)
-        return await self.classify(judge, instructions, self.labels, material)
+        return await self.classify(judge, instructions, material)

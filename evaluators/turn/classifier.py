@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from evaluators.cases import Turn
-from evaluators.classification import Classification, Examples, Labels, check_examples, distinct_labels
-from evaluators.evaluator import ADDED_LATER, Evaluator, Example
+from evaluators.classification import Classification, Examples, LabelDefinition, Labels, check_examples, distinct_labels
+from evaluators.evaluator import ADDED_LATER, Example
 from evaluators.judge import Judge
 from evaluators.judge_input import TurnField, build_judge_input
 from evaluators.rating import NonBlank, UniqueNames
 from evaluators.results import Score
 
 
-class Classifier(Classification, Evaluator[Turn]):
+class Classifier(Classification[Turn]):
     """Which of your labels fits a turn: a topic, an intent, a way to fail.
 
     The judge gives a reason and one label. The score is what the label is worth: its `score`, else 1, or 0 if it has
@@ -52,16 +53,12 @@ class Classifier(Classification, Evaluator[Turn]):
         return frozenset(self.evaluation_params)
 
     @property
-    def label_names(self) -> tuple[str, ...]:
-        """See `Evaluator.label_names`."""
-        return tuple(self.labels)
-
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
-        return self.label_passes(self.labels, score, self.threshold)
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """See `Classification.label_definitions`."""
+        return self.labels
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         instructions = self.instructions(self.question, self.labels, self.evaluation_params, self.examples)
         material = build_judge_input(case, self.evaluation_params, self.longest_text)
-        return await self.classify(judge, instructions, self.labels, material)
+        return await self.classify(judge, instructions, material)

@@ -6,25 +6,20 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from evaluators.cases import Turn
-from evaluators.classification import Classification, LabelDefinition
-from evaluators.evaluator import Evaluator
+from evaluators.classification import Classification, LabelDefinition, ready_labels
 from evaluators.judge import Judge
 from evaluators.judge_input import build_judge_input
 from evaluators.prompts import fill, load
 from evaluators.results import Score
 
-LABELS: Mapping[str, LabelDefinition] = {
-    name: LabelDefinition.model_validate(
-        {"meaning": f"see judged_refusal.txt: {name}", "pass": name != "refused wrongly"}
-    )
-    for name in ("answered", "unable", "refused rightly", "refused wrongly")
-}
-"""What the labels are worth; what they mean stands in the prompt, which is part of the version."""
+_LABELS = ready_labels(
+    "judged_refusal.txt", {"answered": True, "unable": True, "refused rightly": True, "refused wrongly": False}
+)
 
 _FIELDS = ("input", "actual_output", "system_prompt")
 
 
-class JudgedRefusal(Classification, Evaluator[Turn]):
+class JudgedRefusal(Classification[Turn]):
     """Whether the answer refuses, and rightly: 1 unless it refuses what it should have answered.
 
     The judge chooses `answered`, `unable`, `refused rightly` or `refused wrongly`, with the application's instructions
@@ -40,16 +35,12 @@ class JudgedRefusal(Classification, Evaluator[Turn]):
         return frozenset({"input", "actual_output"})
 
     @property
-    def label_names(self) -> tuple[str, ...]:
-        """See `Evaluator.label_names`."""
-        return tuple(LABELS)
-
-    def verdict(self, score: Score) -> bool | None:
-        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
-        return self.label_passes(LABELS, score, self.threshold)
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """See `Classification.label_definitions`."""
+        return _LABELS
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         material = build_judge_input(case, _FIELDS, self.longest_text)
-        instructions = fill(load("judged_refusal.txt"), {"form": self.label_form_text(LABELS)})
-        return await self.classify(judge, instructions, LABELS, material)
+        instructions = fill(load("judged_refusal.txt"), {"form": self.label_form_text(_LABELS)})
+        return await self.classify(judge, instructions, material)
