@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from evaluators.conversation.knowledge_retention import KnowledgeRetention
     from evaluators.conversation.outcome import ConversationOutcome
     from evaluators.conversation.prompt import ConversationalPrompt
+    from evaluators.conversation.resolution import Resolution
     from evaluators.conversation.role_adherence import RoleAdherence
+    from evaluators.conversation.satisfaction import Satisfaction
     from evaluators.conversation.task_cost import TaskCost
     from evaluators.conversation.topic_adherence import TopicAdherence
     from evaluators.conversation.turn_relevancy import TurnRelevancy
@@ -51,7 +53,11 @@ if TYPE_CHECKING:
     from evaluators.turn.answer_language import AnswerLanguage
     from evaluators.turn.answer_relevancy import AnswerRelevancy
     from evaluators.turn.argument_grounding import ArgumentGrounding
+    from evaluators.turn.attack_resistance import AttackResistance
+    from evaluators.turn.attack_signs import AttackSigns
     from evaluators.turn.bias import Bias
+    from evaluators.turn.citation_support import CitationSupport
+    from evaluators.turn.citations import Citations
     from evaluators.turn.classifier import Classifier
     from evaluators.turn.contains import Contains
     from evaluators.turn.contextual_relevancy import ContextualRelevancy
@@ -59,6 +65,7 @@ if TYPE_CHECKING:
     from evaluators.turn.faithfulness import Faithfulness
     from evaluators.turn.g_eval import GEval
     from evaluators.turn.hallucination import Hallucination
+    from evaluators.turn.instruction_following import InstructionFollowing
     from evaluators.turn.json_schema import JsonSchema
     from evaluators.turn.json_similarity import JsonSimilarity
     from evaluators.turn.judged_refusal import JudgedRefusal
@@ -67,15 +74,19 @@ if TYPE_CHECKING:
     from evaluators.turn.llm_judge import LLMJudge
     from evaluators.turn.llm_judge_strict_json import LLMJudgeStrictJson
     from evaluators.turn.llm_judge_trajectory import LLMJudgeTrajectory
+    from evaluators.turn.moderation import Moderation
     from evaluators.turn.outcome import ExternalOutcome
     from evaluators.turn.pairwise_dimensions import PairwiseDimensions
     from evaluators.turn.pii_leakage import PiiLeakage
     from evaluators.turn.plan_adherence import PlanAdherence
     from evaluators.turn.prompt import PromptEvaluator
+    from evaluators.turn.prompt_attack import PromptAttack
     from evaluators.turn.refusal import Refusal
     from evaluators.turn.regex import Regex
     from evaluators.turn.repeated_calls import RepeatedCalls
     from evaluators.turn.result_use import ResultUse
+    from evaluators.turn.retrieval_ranking import RetrievalRanking
+    from evaluators.turn.retrieval_sufficiency import RetrievalSufficiency
     from evaluators.turn.run_limits import RunLimits
     from evaluators.turn.task_completion import TaskCompletion
     from evaluators.turn.tool_calls import ToolCalls
@@ -90,7 +101,11 @@ __all__ = [
     "AnswerRelevancy",
     "ArgumentGrounding",
     "Attachment",
+    "AttackResistance",
+    "AttackSigns",
     "Bias",
+    "CitationSupport",
+    "Citations",
     "Classifier",
     "Completeness",
     "Contains",
@@ -113,6 +128,7 @@ __all__ = [
     "GEval",
     "GoalAccuracy",
     "Hallucination",
+    "InstructionFollowing",
     "JsonSchema",
     "JsonSimilarity",
     "Judge",
@@ -132,6 +148,7 @@ __all__ = [
     "Length",
     "Limited",
     "Message",
+    "Moderation",
     "NoCompletion",
     "NoJudge",
     "NotApplicable",
@@ -140,16 +157,21 @@ __all__ = [
     "PiiLeakage",
     "PlanAdherence",
     "Prompt",
+    "PromptAttack",
     "PromptEvaluator",
     "Refusal",
     "Regex",
     "RepeatedCalls",
+    "Resolution",
     "Result",
     "ResultUse",
+    "RetrievalRanking",
+    "RetrievalSufficiency",
     "Retrying",
     "RoleAdherence",
     "Rubric",
     "RunLimits",
+    "Satisfaction",
     "Score",
     "Sight",
     "Skipped",
@@ -174,6 +196,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Satisfaction": "conversation.satisfaction",
+    "RetrievalSufficiency": "turn.retrieval_sufficiency",
+    "RetrievalRanking": "turn.retrieval_ranking",
+    "Resolution": "conversation.resolution",
+    "PromptAttack": "turn.prompt_attack",
+    "Moderation": "turn.moderation",
+    "InstructionFollowing": "turn.instruction_following",
+    "CitationSupport": "turn.citation_support",
+    "Citations": "turn.citations",
+    "AttackSigns": "turn.attack_signs",
+    "AttackResistance": "turn.attack_resistance",
     "evaluate_many": "batch",
     "Conversation": "cases",
     "Feedback": "cases",

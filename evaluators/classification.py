@@ -92,13 +92,17 @@ class LabelledExample(WorkedExample):
     label: LabelName = Field(description="Which of the labels fits the case.")
 
 
-def ready_labels(template: str, passing: Mapping[str, bool | None], **scores: float) -> Mapping[str, LabelDefinition]:
-    """The labels of a kind whose meanings stand in its prompt, which is part of the version: what they are worth."""
+def ready_labels(template: str, worth: Mapping[str, float], failing: Iterable[str]) -> Mapping[str, LabelDefinition]:
+    """The labels of a kind whose meanings stand in its prompt, which is part of the version, by what they are worth.
+
+    Those that are worth 1 pass, `failing` fail, and the others do neither.
+    """
+    verdicts = {name: True for name, score in worth.items() if score == 1} | dict.fromkeys(failing, False)
     return {
         name: LabelDefinition.model_validate(
-            {"meaning": f"see {template}: {name}", "pass": passes, "score": scores.get(name)}
+            {"meaning": f"see {template}: {name}", "score": score, "pass": verdicts.get(name)}
         )
-        for name, passes in passing.items()
+        for name, score in worth.items()
     }
 
 

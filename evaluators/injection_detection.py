@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pydantic_core import SchemaValidator, core_schema
 
@@ -16,13 +16,18 @@ from evaluators.prompt_isolation import sanitize
 _SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 
-def _matcher(alternatives: Sequence[str]) -> SchemaValidator:
-    """Searches in linear time, by the engine of pydantic: whole words, but in scripts without spaces anywhere."""
+def matcher(alternatives: Sequence[str], *, whole: bool = True) -> SchemaValidator:
+    """Searches in linear time, by the engine of pydantic: whole words, but in scripts without spaces anywhere.
+
+    Without `whole` parts of words, too.
+    """
     each = [one for line in alternatives for one in _top_level(line)]
+    if not whole:
+        return SchemaValidator(core_schema.str_schema(pattern="|".join(each), regex_engine="rust-regex"))
     apart = "|".join(one for one in each if not _BEGINS_SPACELESS.match(one))
     glued = [one for one in each if _BEGINS_SPACELESS.match(one)]
-    whole = rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])"
-    return SchemaValidator(core_schema.str_schema(pattern="|".join((whole, *glued)), regex_engine="rust-regex"))
+    words_ = rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])"
+    return SchemaValidator(core_schema.str_schema(pattern="|".join((words_, *glued)), regex_engine="rust-regex"))
 
 
 _BEGINS_SPACELESS = re.compile(rf"(?:10)?{_SPACELESS}")
@@ -39,9 +44,11 @@ def _top_level(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-_IGNORE, _INSTRUCTIONS, _PRIOR = map(_matcher, (words.IGNORE, words.INSTRUCTIONS, words.PRIOR))
-_DEMAND, _MAXIMUM, _TARGET, _TEN = map(_matcher, (words.DEMAND, words.MAXIMUM, words.TARGET, words.TEN))
-_JUDGE, _ADDRESS = map(_matcher, (words.JUDGE, words.ADDRESS))
+IGNORES_INSTRUCTIONS = tuple(map(matcher, (words.IGNORE, words.INSTRUCTIONS, words.PRIOR)))
+"""What has to be in one sentence that asks to ignore instructions."""
+_IGNORE, _INSTRUCTIONS, _PRIOR = IGNORES_INSTRUCTIONS
+_DEMAND, _MAXIMUM, _TARGET, _TEN = map(matcher, (words.DEMAND, words.MAXIMUM, words.TARGET, words.TEN))
+_JUDGE, _ADDRESS = map(matcher, (words.JUDGE, words.ADDRESS))
 _ROLE = SchemaValidator(
     core_schema.str_schema(pattern=r"(?m:^)[\s#*]*(?:system|assistant|instruction):", regex_engine="rust-regex")
 )
@@ -57,7 +64,6 @@ _SIGNS: Mapping[str, tuple[tuple[SchemaValidator, ...], ...]] = {
     "plays_a_role": ((_ROLE, _MAXIMUM), (_ROLE, _TARGET), (_ROLE, _INSTRUCTIONS, _PRIOR)),
 }
 """What has to be in one sentence: all of one of the tuples."""
-_PARTS = (_IGNORE, _INSTRUCTIONS, _PRIOR, _DEMAND, _MAXIMUM, _TARGET, _TEN, _JUDGE, _ADDRESS, _ROLE)
 _FORMS: Mapping[str, re.Pattern[str]] = {
     "holds_a_verdict": re.compile(r"[\"'](?:score|verdict)[\"']\s{0,9}:\s{0,9}[\"']?(?:\d|pass|fail|yes)"),
     "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),
@@ -79,17 +85,23 @@ _LONGEST_SENTENCE = 400
 
 def detect(material: Mapping[str, Json]) -> frozenset[str]:
     """The names of the signs in any text of the material."""
-    signs: set[str] = set()
-    for text in iter_texts(material):
-        excerpt = text[:_LONGEST] + text[-_LONGEST:] if len(text) > 2 * _LONGEST else text
-        plain = normalize(excerpt)
-        signs.update(_signs(sanitize(plain).lower()))
-        for hidden in decoded(plain):
-            of_hidden = set(_signs(sanitize(normalize(hidden)).lower()))
-            signs.update(of_hidden, {"encodes_instructions"} if of_hidden else ())
-        if not excerpt.isascii() and _hides(excerpt):
-            signs.add("hides_characters")
-    return frozenset(signs)
+    return frozenset(sign for text in iter_texts(material) for sign in signs_in(text, _signs))
+
+
+def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:
+    """The signs that `find` sees in a text as its reader sees it, in lower case, and in what is hidden in it.
+
+    Of a long text beginning and end are looked at.
+    """
+    excerpt = text[:_LONGEST] + text[-_LONGEST:] if len(text) > 2 * _LONGEST else text
+    plain = normalize(excerpt)
+    signs = set(find(sanitize(plain).lower()))
+    for hidden in decoded(plain):
+        of_hidden = set(find(sanitize(normalize(hidden)).lower()))
+        signs.update(of_hidden, {"encodes_instructions"} if of_hidden else ())
+    if not excerpt.isascii() and _hides(excerpt):
+        signs.add("hides_characters")
+    return signs
 
 
 def _signs(lowered: str) -> Iterator[str]:
@@ -100,15 +112,19 @@ def _signs(lowered: str) -> Iterator[str]:
             and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered))
         ):
             yield name
-    present = {id(part) for part in _PARTS if part.isinstance_python(lowered)}
-    possible = [
-        (name, parts) for name, ways in _SIGNS.items() for parts in ways if all(id(part) in present for part in parts)
-    ]
+    yield from find_together(lowered, _SIGNS)
+
+
+def find_together(lowered: str, signs: Mapping[str, Sequence[Sequence[SchemaValidator]]]) -> Iterator[str]:
+    """The names of the signs of which all parts of one way are in one sentence."""
+    parts = {id(part): part for ways in signs.values() for way in ways for part in way}
+    present = {key for key, part in parts.items() if part.isinstance_python(lowered)}
+    possible = [(name, way) for name, ways in signs.items() for way in ways if all(id(part) in present for part in way)]
     if not possible:
         return
     for sentence in _sentences(lowered):
-        for name, parts in possible:
-            if all(map(_occurs_in(sentence), parts)):
+        for name, way in possible:
+            if all(map(_occurs_in(sentence), way)):
                 yield name
 
 

@@ -217,7 +217,7 @@ async def score_ratio(
     shares = {at: [each.counts(spec.counting_verdicts) for each in verdicts[at]] for at in sample.judged}
     details: dict[str, Json] = {
         "items": [
-            _item_details(item, each)
+            item_details(item, each)
             for at in sample.judged
             for item, each in zip(windows[at].items, verdicts[at], strict=True)
         ],
@@ -231,23 +231,26 @@ async def score_ratio(
         details["truncated"] = True
     value = min(1.0, max(0.0, sample.share_of(shares)))  # rounding must not leave the scale
     explanation = _explanation(spec, sample, verdicts)
-    method = _method([each for at in sample.judged for each in verdicts[at]])
+    method = method_of([each for at in sample.judged for each in verdicts[at]])
     return Score(value=value, raw_score=value, explanation=explanation, method=method, details=details)
 
 
-def _method(verdicts: Sequence[WeighedVerdict]) -> Method:
+def method_of(verdicts: Sequence[WeighedVerdict]) -> Method:
+    """How verdicts came about: by a decision model, by token probabilities, or as they were written."""
     if any(each.decided for each in verdicts):
         return "decision"
     return "logprobs" if any(each.masses is not None for each in verdicts) else "single"
 
 
-def _item_details(item: Json, weighed: WeighedVerdict) -> Json:
+def item_details(item: Json, weighed: WeighedVerdict) -> Json:
+    """What a score says of an item: its verdict, why, and the probabilities where they are known."""
     details: dict[str, Json] = {"item": item, "verdict": weighed.verdict.verdict}
     details |= {} if weighed.decided else {"reason": weighed.verdict.reason}
     return details if weighed.masses is None else details | {"probabilities": dict(weighed.masses)}
 
 
-def _because(weighed: WeighedVerdict) -> str:
+def because(weighed: WeighedVerdict) -> str:
+    """The reason of a verdict after a colon; the verdict itself where there is none."""
     return f": {weighed.verdict.verdict}." if weighed.decided else f": {weighed.verdict.reason}"
 
 
@@ -265,7 +268,7 @@ def _explanation(
     flags = [flag for at in sample.judged for flag in counting[at]]
     rarer = sum(flags) * 2 < len(flags)  # the reasons worth reading are those of the smaller side
     named = [
-        f"Item {sum(sample.lengths[:at]) + number}{_because(each)}"
+        f"Item {sum(sample.lengths[:at]) + number}{because(each)}"
         for at in sample.judged
         for number, (each, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
         if counts == rarer

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evaluators.cases import Json, Turn
-from evaluators.errors import NotApplicable
+from evaluators.cases import Turn
 from evaluators.item_verdicts import RatioSpec
 from evaluators.judge import Judge
-from evaluators.judge_input import to_json_value
 from evaluators.results import Score
+from evaluators.sources import find_sources
 from evaluators.trivial_answer import is_trivial_answer, worst_score
 from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
 
@@ -49,11 +48,7 @@ class Faithfulness(TurnRatio):
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
-        tools: list[Json] = [to_json_value(call) for call in case.tools_called if call.result not in (None, "")]
-        sources = {"retrieval_context": [*case.retrieval_context], "tools_called": tools}
-        sources = {name: values for name, values in sources.items() if values}
-        if not sources:
-            raise NotApplicable("missing_field: retrieval_context")
+        sources = find_sources(case)
         if is_trivial_answer(case.actual_output or ""):
             return worst_score("actual_output", self.score_range, higher_is_better=True)
         ratio = self.spec.ratio

@@ -13,7 +13,9 @@ from evaluators.prompts import fill, load
 from evaluators.results import Score
 
 _LABELS = ready_labels(
-    "judged_refusal.txt", {"answered": True, "unable": True, "refused rightly": True, "refused wrongly": False}
+    "judged_refusal.txt",
+    {"answered": 1, "unable": 1, "refused rightly": 1, "refused wrongly": 0},
+    failing=["refused wrongly"],
 )
 
 _FIELDS = ("input", "actual_output", "system_prompt")

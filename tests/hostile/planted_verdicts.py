@@ -196,6 +196,7 @@ KINDS = {
     "label of a conversation": "conversational_classifier",
     "verdicts of calls": "tool_selection",
     "verdicts of guidelines": "conversational_prompt",
+    "verdicts of categories": "moderation",
 }
 """Every form of an answer, by a kind that asks for it."""
 

@@ -1,0 +1,42 @@
+"""The texts by which an application can be attacked: what its user said, what it retrieved, what its tools returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from evaluators.cases import Json, Turn
+
+SOURCES = ("user", "passage", "tool result")
+"""Who can attack, as labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttackSource:
+    """A text: its kind, one of `SOURCES`, and its name in the turn, like `passage 2`."""
+
+    kind: str
+    name: str
+    text: str
+
+
+def list_attack_sources(case: Turn) -> Sequence[AttackSource]:
+    """The texts of a turn that others than the application's maker wrote, in the order in which its model read them."""
+    user = [AttackSource("user", "user", case.input)] if case.input else []
+    passages = [
+        AttackSource("passage", f"passage {number}", text)
+        for number, text in enumerate(case.retrieval_context, start=1)
+        if text
+    ]
+    results = [
+        AttackSource("tool result", f"result of tool call {number}, {call.name}", _as_text(call.result or call.error))
+        for number, call in enumerate(case.tools_called, start=1)
+        if call.result not in (None, "") or call.error
+    ]
+    return [*user, *passages, *results]
+
+
+def _as_text(value: Json) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

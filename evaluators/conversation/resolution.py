@@ -1,0 +1,49 @@
+"""How a conversation ended for its user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from evaluators.cases import Conversation
+from evaluators.classification import Classification, LabelDefinition, ready_labels
+from evaluators.conversation_input import build_conversation_input
+from evaluators.judge import Judge
+from evaluators.prompts import fill, load
+from evaluators.results import Score
+from evaluators.transcript import TranscriptSettings
+
+_LABELS = ready_labels(
+    "resolution.txt",
+    {"resolved": 1, "handed over": 0.5, "unresolved": 0, "abandoned": 0},
+    failing=["unresolved", "abandoned"],
+)
+
+
+class Resolution(TranscriptSettings, Classification[Conversation]):
+    """How a conversation ended: `resolved` (1), `handed over` to a person (0.5), `unresolved` (0), `abandoned` (0).
+
+    The judge chooses by the whole conversation, with the calls of tools in view. With token probabilities the score is
+    their mean. The shares of the labels are in the metrics, and can alert. A conversation beyond the token budget is
+    shown without its middle.
+    """
+
+    kind: ClassVar[str] = "resolution"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = ("resolution.txt", "classifier_form.txt")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user and the application said."""
+        return frozenset({"turns.input", "turns.actual_output"})
+
+    @property
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """See `Classification.label_definitions`."""
+        return _LABELS
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        material = build_conversation_input(case, ("input", "actual_output", "tools_called", "error"), self)
+        instructions = fill(load("resolution.txt"), {"form": self.label_form_text(_LABELS)})
+        return await self.classify(judge, instructions, material)

@@ -1,0 +1,47 @@
+"""Whether the user was content with the application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from evaluators.cases import Conversation
+from evaluators.classification import Classification, LabelDefinition, ready_labels
+from evaluators.conversation_input import build_conversation_input
+from evaluators.judge import Judge
+from evaluators.prompts import fill, load
+from evaluators.results import Score
+from evaluators.transcript import TranscriptSettings
+
+_LABELS = ready_labels(
+    "satisfaction.txt", {"satisfied": 1, "neutral": 0.5, "dissatisfied": 0}, failing=["dissatisfied"]
+)
+
+
+class Satisfaction(TranscriptSettings, Classification[Conversation]):
+    """Whether the user was content by the end: `satisfied` (1), `neutral` (0.5) or `dissatisfied` (0).
+
+    By what the user says and does, such as thanks, praise and confirmed success, or complaint, repetition and leaving,
+    and not by how good the answers are. With token probabilities the score is their mean. A conversation beyond the
+    token budget is shown without its middle. `frustration` looks at each message instead.
+    """
+
+    kind: ClassVar[str] = "satisfaction"
+    scope: ClassVar = "conversation"
+    prompts: ClassVar[tuple[str, ...]] = ("satisfaction.txt", "classifier_form.txt")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user and the application said."""
+        return frozenset({"turns.input", "turns.actual_output"})
+
+    @property
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """See `Classification.label_definitions`."""
+        return _LABELS
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        material = build_conversation_input(case, ("input", "actual_output", "error"), self)
+        instructions = fill(load("satisfaction.txt"), {"form": self.label_form_text(_LABELS)})
+        return await self.classify(judge, instructions, material)

@@ -1,0 +1,55 @@
+"""Signs of an attack on the application, recognised by words and hidden characters."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.attack_detection import detect_attack
+from evaluators.attack_sources import SOURCES, list_attack_sources
+from evaluators.cases import Json, Turn
+from evaluators.evaluator import Direction, Evaluator
+from evaluators.judge import Judge
+from evaluators.results import Score
+from evaluators.worst_verdict import NONE
+
+
+class AttackSigns(Evaluator[Turn]):
+    """1 if a text that reached the application's model has signs of an attack, else 0. Lower is better.
+
+    Asks nobody: it knows the words of jailbreaks, of demands to ignore or disclose instructions, and of passages and
+    results that instruct an AI or send data away, also encoded, in look-alike letters or hidden characters; in English,
+    demands to ignore instructions in fifteen languages. The label says who attacked: `user`, `passage`, `tool result`,
+    the first of several, or `none`; `details.signs` names texts and signs. What is worded otherwise is not found:
+    `prompt_attack` asks a judge.
+    """
+
+    kind: ClassVar[str] = "attack_signs"
+    direction: ClassVar[Direction] = "lower_is_better"
+    needs_judge: ClassVar[bool] = False
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user said."""
+        return frozenset({"input"})
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return (NONE, *SOURCES)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`."""
+        return score.label == NONE if self.threshold is None else self.passed(score.value)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        sources = [(each, detect_attack(each.text, by_user=each.kind == "user")) for each in list_attack_sources(case)]
+        attacks = [(each, sorted(signs)) for each, signs in sources if signs]
+        signs: dict[str, Json] = {each.name: list(names) for each, names in attacks[:50]}
+        return Score(
+            value=float(bool(attacks)),
+            label=attacks[0][0].kind if attacks else NONE,
+            explanation="; ".join(f"{each.name}: {', '.join(names)}" for each, names in attacks[:3])
+            or f"no signs in {len(sources)} texts",
+            details={"signs": signs},
+        )

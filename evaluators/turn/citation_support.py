@@ -1,0 +1,119 @@
+"""Whether what an answer cites supports what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Json, Turn
+from evaluators.citations import CitedSources, CitedStatement, cited_sources, cited_statements
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.identity import turn_id_of
+from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
+from evaluators.judge import Judge
+from evaluators.judge_input import build_judge_input, longest_field, shorten, size_of, to_json_value
+from evaluators.results import Score
+from evaluators.windows import WINDOW, WindowSettings, split_evenly
+
+_RATIO = RatioSpec(
+    counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="cited statements", predicate="are supported"
+)
+
+
+class CitationSupport(VerdictSettings, WindowSettings, Evaluator[Turn]):
+    """The share of the answer's cited statements that the sources support which they cite.
+
+    The statements are the sentences with a number such as [1] or [2, 3]. The judge sees each with the passages that it
+    cites, or results of tools where there are no passages, and gives it a verdict; those it cannot decide on count as
+    not supported, and so does a statement that cites only what does not exist. An answer without any gets 1. Links and
+    names of files are not read: `citations` says whether they exist.
+    """
+
+    kind: ClassVar[str] = "citation_support"
+    prompts: ClassVar[tuple[str, ...]] = ("citation_support_verdicts.txt", *VERDICT_PROMPTS)
+
+    first_number: int = Field(
+        default=1,
+        ge=0,
+        le=1,
+        description="The number of the first passage, unless they begin with their own.",
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer. What it cites may be of two kinds, of which a turn needs one."""
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        sources = cited_sources(case, self.first_number)
+        if not sources.numbered:
+            raise NotApplicable("missing_field: retrieval_context")
+        cited = [(each, _numbers(each, sources)) for each in cited_statements(case.actual_output or "")]
+        cited = [(each, numbers) for each, numbers in cited if any(isinstance(c.target, int) for c in each.citations)]
+        answered = [(each, numbers) for each, numbers in cited if numbers]
+        score = await score_ratio(
+            judge,
+            _RATIO,
+            self.prompts[0],
+            self._windows(case, answered, sources),
+            max_windows=self.max_windows,
+            seed=turn_id_of(case),
+            weigh=self.verdicts == "probabilities",
+        )
+        return _with_missing(score, len(answered), len(cited) - len(answered))
+
+    def _windows(
+        self, case: Turn, statements: Sequence[tuple[CitedStatement, Sequence[int]]], sources: CitedSources
+    ) -> Sequence[ItemWindow]:
+        """Statements with what they cite, as many at a time as fit into one question."""
+        texts = {
+            number: shorten(to_json_value(source), self.longest_text) for number, source in sources.numbered.items()
+        }
+        beside = build_judge_input(case, ("input",) if case.input else (), self.longest_text)
+        items = [_item(each, numbers, self.longest_text) for each, numbers in statements]
+        sizes = [
+            size_of(item) + sum(size_of(texts[number]) for number in numbers)
+            for item, (_, numbers) in zip(items, statements, strict=True)
+        ]
+        runs = split_evenly(sizes, longest_field(self.longest_text), WINDOW) if items else ()
+        windows: list[ItemWindow] = []
+        for run in runs:
+            cited = dict.fromkeys(number for _, numbers in statements[run.start : run.stop] for number in numbers)
+            visible = {str(number): texts[number] for number in sorted(cited)}
+            whole = all(texts[number] == to_json_value(sources.numbered[number]) for number in cited)
+            windows.append(
+                ItemWindow(
+                    items=items[run.start : run.stop],
+                    materials=({**beside.content, "sources": visible},),
+                    truncated=beside.truncated or not whole,
+                )
+            )
+        return windows
+
+
+def _numbers(statement: CitedStatement, sources: CitedSources) -> Sequence[int]:
+    """The numbers that a statement cites and that exist."""
+    numbers = [each.target for each in statement.citations if isinstance(each.target, int)]
+    return [each for each in dict.fromkeys(numbers) if each in sources.numbered]
+
+
+def _item(statement: CitedStatement, numbers: Sequence[int], longest_text: int) -> Mapping[str, Json]:
+    return {"statement": shorten(statement.text, longest_text), "cites": list(numbers)}
+
+
+def _with_missing(score: Score, judged: int, missing: int) -> Score:
+    """The score with the statements that cite nothing that exists: these count as not supported."""
+    if not missing:
+        return score
+    share = judged / (judged + missing)
+    details = {**score.details, "missing": missing}
+    if "uncertainty" in details:
+        details["uncertainty"] = details["uncertainty"] * share
+    explanation = f"{score.explanation} {missing} cite what does not exist."
+    value = score.value * share
+    return replace(score, value=value, raw_score=value, explanation=explanation, details=details)

@@ -1,0 +1,64 @@
+"""Whether what an answer cites exists."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.cases import Json, Turn
+from evaluators.citations import cited_sources, find_citations
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.results import Score
+
+
+class Citations(Evaluator[Turn]):
+    """The share of the answer's citations that exist among what the turn retrieved.
+
+    Citations are numbers such as [1], [2, 3] or [doc4], links, and names of files in brackets. A number exists where
+    there is such a passage, or result of a tool where there are no passages; a link where a passage, a result, the user
+    or the instructions have it; a name where a passage or result has it, and is left out where none names any file. An
+    answer without citations gets 1, with `required` 0. A turn with neither passages nor results is skipped.
+    """
+
+    kind: ClassVar[str] = "citations"
+    needs_judge: ClassVar[bool] = False
+
+    required: bool = Field(default=False, description="Whether an answer without any citation is wrong.")
+    links: bool = Field(default=True, description="Whether links are citations, too.")
+    first_number: int = Field(
+        default=1,
+        ge=0,
+        le=1,
+        description="The number of the first passage, unless they begin with their own.",
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer. What it cites may be of two kinds, of which a turn needs one."""
+        return frozenset({"actual_output"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        if not case.retrieval_context and all(call.result in (None, "") for call in case.tools_called):
+            raise NotApplicable("missing_field: retrieval_context")
+        sources = cited_sources(case, self.first_number)
+        cited = [each for each in find_citations(case.actual_output or "") if self.links or not each.is_link]
+        exists = [(each, known) for each in cited if (known := sources.has(each)) is not None]
+        missing = [each.target for each, known in exists if not known]
+        named = [str(each) for each in dict.fromkeys(missing)][:20]
+        details: dict[str, Json] = {"cited": len(exists), "missing": list(named)}
+        if len(exists) < len(cited):
+            details["not_verifiable"] = len(cited) - len(exists)
+        if not exists:
+            value, explanation = (
+                float(not self.required or bool(cited)),
+                "The answer cites nothing that can be looked up.",
+            )
+        else:
+            value = 1 - len(missing) / len(exists)
+            explanation = f"{len(exists) - len(missing)} of {len(exists)} citations exist"
+            explanation += f"; there is no {', '.join(named[:3])}" if missing else ""
+        return Score(value=value, explanation=explanation, details=details)

@@ -1,0 +1,36 @@
+"""Whether an answer keeps to the instructions that the application gave its model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.item_verdicts import RatioSpec
+from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
+
+
+class InstructionFollowing(TurnRatio):
+    """The share of the instructions in the trace's own system prompt that the answer keeps to.
+
+    The judge lists the instructions, then gives each a verdict by what was said and done in the turn; those that do not
+    apply or that it cannot decide on count as kept. A system prompt without instructions gets 1, a turn without one is
+    skipped.
+    """
+
+    kind: ClassVar[str] = "instruction_following"
+    spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "instruction_following",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}),
+            empty_score=1.0,
+            noun="instructions",
+            predicate="are kept",
+        ),
+        extract_from=("system_prompt",),
+        companion_fields=("history", "input", "tools_called", "actual_output"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The instructions, the request and the answer."""
+        return frozenset({"system_prompt", "input", "actual_output"})

@@ -1,0 +1,80 @@
+"""Attacks on the application: jailbreaks by its user, instructions hidden in passages and in results of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from evaluators.attack_sources import SOURCES, AttackSource, list_attack_sources
+from evaluators.cases import Json, Turn
+from evaluators.evaluator import Direction, Evaluator
+from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings
+from evaluators.judge import Judge
+from evaluators.judge_input import longest_field, size_of, split_text
+from evaluators.results import Score
+from evaluators.windows import WindowSettings, split
+from evaluators.worst_verdict import NONE, score_worst, with_details
+
+
+class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):
+    """1 if a text that reached the application's model attacks it, else 0. Lower is better.
+
+    The judge gives what the user said, each passage and each result of a tool a verdict of its own, so that the label
+    says who attacked: `user`, `passage` or `tool result`, the first of several, or `none`; `details.attackers` names
+    the texts. Long texts are judged in pieces; of more windows than `max_windows` the first. With `verdicts:
+    probabilities` the score is the largest probability. Says nothing of what the attack did: `attack_resistance` does.
+    """
+
+    kind: ClassVar[str] = "prompt_attack"
+    direction: ClassVar[Direction] = "lower_is_better"
+    prompts: ClassVar[tuple[str, ...]] = ("prompt_attack_verdicts.txt", *VERDICT_PROMPTS)
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user said."""
+        return frozenset({"input"})
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return (NONE, *SOURCES)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`."""
+        return score.label == NONE if self.threshold is None else self.passed(score.value)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        pieces = [piece for each in list_attack_sources(case) for piece in _pieces(each, self.longest_text)]
+        items: list[Json] = [dict(_item(each)) for each in pieces]
+        runs = split([size_of(each) for each in items], longest_field(self.longest_text))
+        windows = [ItemWindow(items=items[run.start : run.stop]) for run in runs[: self.max_windows]]
+        names = [each.kind for each in pieces]
+        score = await score_worst(judge, self.prompts[0], windows, names, weigh=self.verdicts == "probabilities")
+        return _with_attackers(score, pieces, len(items) - sum(len(each.items) for each in windows))
+
+
+def _pieces(source: AttackSource, longest: int) -> Iterator[AttackSource]:
+    return (replace(source, text=piece) for piece in split_text(source.text, longest))
+
+
+def _item(source: AttackSource) -> Mapping[str, Json]:
+    return {"source": source.name, "text": source.text}
+
+
+def _with_attackers(score: Score, pieces: Sequence[AttackSource], left_out: int) -> Score:
+    """The score with the names of the texts that attacked, and without these texts."""
+    items: list[Json] = [
+        {**each, "item": piece.name} for each, piece in zip(score.details["items"], pieces, strict=False)
+    ]
+    attackers = [each["item"] for each in items if _is_attack(each)]
+    more: dict[str, Json] = {"items": items, "attackers": list(dict.fromkeys(attackers))}
+    if left_out:
+        more |= {"left_out": left_out, "truncated": True}
+    return with_details(score, **more)
+
+
+def _is_attack(item: Json) -> bool:
+    probabilities = item.get("probabilities")
+    return probabilities.get("yes", 0.0) >= 0.5 if probabilities else item["verdict"] == "yes"

@@ -1,0 +1,76 @@
+"""Whether the passages that help come first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import ClassVar
+
+from evaluators.cases import Json, Turn
+from evaluators.evaluator import Evaluator
+from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings, ask_verdicts, item_details, method_of
+from evaluators.judge import Judge
+from evaluators.judge_input import build_judge_input, cut, longest_field, size_of
+from evaluators.results import Score
+from evaluators.windows import WindowSettings, split
+
+
+class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):
+    """The average precision of the retrieved passages: 1 if all that help stand before all that do not.
+
+    The judge gives each passage a verdict, like `contextual_relevancy`. At each passage that helps, the share of those
+    up to there that help is taken; the score is the mean of these shares, 0 if none helps. Needs no reference. Of more
+    passages than `max_windows` windows the first are judged.
+    """
+
+    kind: ClassVar[str] = "retrieval_ranking"
+    prompts: ClassVar[tuple[str, ...]] = ("contextual_relevancy_verdicts.txt", *VERDICT_PROMPTS)
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The input and the passages."""
+        return frozenset({"input", "retrieval_context"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        passages: list[Json] = [cut(text, self.longest_text) for text in case.retrieval_context]
+        beside = build_judge_input(case, ("input",), self.longest_text)
+        weigh = self.verdicts == "probabilities"
+        runs = split([size_of(each) for each in passages], longest_field(self.longest_text))[: self.max_windows]
+        verdicts = [
+            verdict
+            for run in runs
+            for verdict in await ask_verdicts(
+                judge,
+                self.prompts[0],
+                ItemWindow(items=passages[run.start : run.stop], materials=(beside.content,)),
+                weigh=weigh,
+            )
+        ]
+        helps = [each.counts(frozenset({"yes"})) for each in verdicts]
+        value = min(1.0, average_precision(helps))
+        details: dict[str, Json] = {
+            "items": [item_details(item, each) for item, each in zip(passages, verdicts, strict=False)]
+        }
+        if len(verdicts) < len(passages):
+            details["left_out"] = len(passages) - len(verdicts)
+        if beside.truncated or passages != list(case.retrieval_context) or "left_out" in details:
+            details["truncated"] = True
+        places = ", ".join(str(at) for at, share in enumerate(helps, start=1) if share >= 0.5)
+        return Score(
+            value=value,
+            raw_score=value,
+            explanation=f"Of {len(helps)} passages those that help are {places or 'none'}.",
+            method=method_of(verdicts),
+            details=details,
+        )
+
+
+def average_precision(helps: Sequence[float]) -> float:
+    """The mean, over the places that help, of the share that helps up to there; 0 if none does.
+
+    With probabilities instead of 0 and 1 it is the sum of h_k (h_1 + … + h_k) / k over the sum of h_k.
+    """
+    total = sum(helps)
+    precisions = (each / rank for rank, each in enumerate(accumulate(helps), start=1))
+    return sum(help_ * precision for help_, precision in zip(helps, precisions, strict=True)) / total if total else 0.0

@@ -1,0 +1,45 @@
+"""Whether what was retrieved is enough to answer from."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.cases import Turn
+from evaluators.item_verdicts import RatioSpec
+from evaluators.judge import Judge
+from evaluators.results import Score
+from evaluators.sources import find_sources
+from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
+
+
+class RetrievalSufficiency(TurnRatio):
+    """The share of what an answer needs to know that was retrieved. Needs no reference.
+
+    The judge lists the pieces of information that the input asks for, with the messages before it in view, and gives
+    each a verdict by the passages and by what the application's tools returned; those it cannot decide on count as
+    missing. A turn with neither is skipped (`missing_field: retrieval_context`); an input that needs nothing looked up
+    gets 1. Says something about the retrieval, nothing about the answer.
+    """
+
+    kind: ClassVar[str] = "retrieval_sufficiency"
+    spec: ClassVar[TurnRatioSpec] = TurnRatioSpec(
+        "retrieval_sufficiency",
+        ratio=RatioSpec(
+            counting_verdicts=frozenset({"yes"}),
+            empty_score=1.0,
+            noun="pieces of information",
+            predicate="were retrieved",
+        ),
+        extract_from=("input",),
+        extract_beside=("history",),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The input. What was retrieved may be of two kinds, of which a turn needs one."""
+        return frozenset({"input"})
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        return await self.spec.score(case, judge, self, sources=find_sources(case))
