@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from folds import Recorders, following
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
 from kafka.consumer.group import KafkaConsumer
+from kafka.errors import KafkaTimeoutError
 from kafka.record import util as record_util
 from kafka_logs import commits, fresh, numbered, open_log, produce, settings_for
 from log_stores import TIMING
@@ -363,6 +365,7 @@ async def test_trap_11_a_join_that_outlasts_a_poll_is_seen_through(
 ) -> None:
     """Not documented: a leader that joins again because partitions appeared forgot its join, for ever."""
     monkeypatch.setattr(polling, "POLL", 0.001)
+    monkeypatch.setattr(polling, "POLL_WITHOUT_GROUP", 0.001)
     for _ in range(5):
         got = Recorders()
         async with open_log(kafka_broker) as log, following(log, fresh("g"), got.open_fold):
@@ -417,6 +420,25 @@ async def test_trap_14_a_producer_that_gave_up_is_replaced(kafka_broker) -> None
             await log.append([Record(b"k", b"x" * 50_000)])
         await log.append(numbered(1, 2))
         assert [r.value async for b in log.read(0, 0) for r in b] == [b"0", b"1"]
+
+
+@pytest.mark.kafka
+@pytest.mark.long
+async def test_trap_15_waiting_for_a_broker_that_stands_still_costs_no_memory(own_broker) -> None:
+    """Not documented: a poll span while a heartbeat was due, and what it waited with stayed until the broker answered."""
+    got = Recorders()
+    async with open_log(own_broker, session_timeout=6.0) as log, following(log, fresh("g"), got.open_fold):
+        await log.append(numbered(0, 1))
+        await got.until(lambda: got.delivered)
+        own_broker.pause()
+        try:
+            await asyncio.sleep(20.0)  # the session ends after 6
+            left = sum(isinstance(each, KafkaTimeoutError) for each in gc.get_objects())
+        finally:
+            own_broker.go_on()
+        assert left < 1_000, "a spinning poll leaves 10,000"
+        await log.append(numbered(1, 2))
+        await got.until(lambda: len(got.delivered) == 2)
 
 
 def _make_small(broker, topic: str) -> None:

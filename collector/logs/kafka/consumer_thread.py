@@ -42,6 +42,8 @@ from collector.logs.kafka.workarounds import (
     report_heartbeats,
     report_out_of_range,
     topic_id,
+    wait_in_poll,
+    waits_for_group,
 )
 from collector.logs.log import Committed, LogError, LogRefused, LogUnavailable, StoredRecord, UnreadableRecords
 
@@ -54,6 +56,9 @@ POLL = 0.1
 
 POLL_PAUSED = 0.02
 """The same while a partition is paused, and so the longest time until it is resumed."""
+
+POLL_WITHOUT_GROUP = 1.0
+"""The same while brokers give this consumer nothing, and take no commit: see `waits_for_group`."""
 
 RECORDS_PER_POLL = 2_000
 """The most that one poll returns, and so how much more than its limit may wait for a partition's fold."""
@@ -183,6 +188,7 @@ class ConsumerThread:
             else:
                 self._decoding.install(consumer)
                 report_out_of_range(consumer, self._set_out_of_range)
+                wait_in_poll(consumer)
                 self._send_heartbeat = report_heartbeats(consumer, partial(self._call, self._listener.confirmed))
                 self._await_positions(consumer)
                 consumer.subscribe(topics=self._topics.names, listener=_Listener(self))
@@ -242,7 +248,7 @@ class ConsumerThread:
                 keep_joining(self._consumer)
                 give_back_parked_records(self._consumer)
                 polled = self._consumer.poll(
-                    timeout_ms=milliseconds(POLL_PAUSED if paused else POLL),
+                    timeout_ms=milliseconds(self._longest_poll(paused=paused)),
                     max_records=self._records_per_poll,
                 )
                 self._notice_replaced(polled)
@@ -256,6 +262,11 @@ class ConsumerThread:
                 self._on_refused(None)
             self._report_polled(polled)
         self._commit_commanded()
+
+    def _longest_poll(self, *, paused: bool) -> float:
+        if waits_for_group(self._consumer):
+            return POLL_WITHOUT_GROUP
+        return POLL_PAUSED if paused else POLL
 
     def _tolerate(self, error: Exception) -> None:
         """Let an error of `poll` pass, up to the patience: most go away, and kafka-python retries by itself."""

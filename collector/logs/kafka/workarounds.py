@@ -6,6 +6,7 @@ and `replace_decoding` refuses another one at the start.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -138,6 +139,26 @@ def keep_joining(consumer: Any) -> None:
     """
     if consumer.group_metadata().state == _REBALANCING:
         consumer._coordinator.request_rejoin()  # noqa: SLF001 - see the module
+
+
+def wait_in_poll(consumer: Any) -> None:
+    """Let `poll` wait for records as long as it is told to.
+
+    It waits no longer than until the next heartbeat is due, which a coroutine of its own sends: while one that is due
+    is not answered, `poll` spins, and each round leaves what it waited with in the library until the broker answers
+    (14,500 rounds in 20 s of a broker that stands still). Can go when `poll` does not look at heartbeats.
+    """
+    consumer._coordinator.time_to_next_poll = lambda: math.inf  # noqa: SLF001 - see the module
+
+
+def waits_for_group(consumer: Any) -> bool:
+    """Whether `poll` can only wait: for the group's coordinator, or for a join.
+
+    Each poll that times out there leaves what it waited with in the library, until the broker answers: a poll that has
+    nothing to hurry for is a long one. Can go when `wait_for` takes its callbacks back.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001 - see the module
+    return bool(coordinator.coordinator_unknown() or coordinator.need_rejoin())
 
 
 class ReportedHeartbeat(_Heartbeat):
