@@ -598,8 +598,10 @@ def trace(
 
 @app.command()
 def diagnose(
-    monitor: Annotated[str, typer.Option(help="The monitor whose scores fell.")],
     config: ConfigFile = DEFAULT_CONFIG,
+    monitor: Annotated[
+        str | None, typer.Option(help="The monitor whose scores fell; the only one, if left out.")
+    ] = None,
     since: Annotated[
         str, typer.Option("--from", help="Start of the window: a time (UTC), or a duration before now like 6h.")
     ] = "24h",
@@ -626,20 +628,23 @@ def diagnose(
     from collector.commands.diagnose.diagnose import DiagnoseOptions
     from collector.commands.diagnose.diagnose import diagnose as explain
 
+    loaded = _load(config)
     options = DiagnoseOptions(
-        monitor=monitor,
+        monitor=_monitor(loaded, monitor),
         since=_parse_moment("--from", since) or datetime.now(UTC),
         until=_parse_moment("--to", until) or datetime.now(UTC),
         against=_parse_moment("--against", against),
         evaluators=tuple(evaluator or ()),
     )
-    raise typer.Exit(asyncio.run(explain(_load(config), options, print, as_json=json)))
+    raise typer.Exit(asyncio.run(explain(loaded, options, print, as_json=json)))
 
 
 @app.command()
 def compare(
-    monitor: Annotated[str, typer.Option(help="The monitor whose versions are compared.")],
     config: ConfigFile = DEFAULT_CONFIG,
+    monitor: Annotated[
+        str | None, typer.Option(help="The monitor whose versions are compared; the only one, if left out.")
+    ] = None,
     attribute: Annotated[
         str | None, typer.Option(help="The attribute that tells versions apart; those of monitors.<name>.compare.")
     ] = None,
@@ -665,15 +670,16 @@ def compare(
     from collector.commands.compare import CompareOptions
     from collector.commands.compare import compare as compare_versions
 
+    loaded = _load(config)
     options = CompareOptions(
-        monitor=monitor,
+        monitor=_monitor(loaded, monitor),
         since=_parse_moment("--from", since) or datetime.now(UTC),
         until=_parse_moment("--to", until) or datetime.now(UTC),
         attribute=attribute,
         baseline=baseline,
         version=version,
     )
-    raise typer.Exit(asyncio.run(compare_versions(_load(config), options, print, as_json=json)))
+    raise typer.Exit(asyncio.run(compare_versions(loaded, options, print, as_json=json)))
 
 
 @app.command()
@@ -703,6 +709,14 @@ def targets(
         monitor=monitor,
     )
     raise typer.Exit(asyncio.run(propose(_load(config), options, print, as_json=json)))
+
+
+def _monitor(config: Config, name: str | None) -> str:
+    """The monitor that is named, or the only one there is."""
+    names = sorted(config.settings.monitors)
+    if name is None and len(names) != 1:
+        raise ConfigError(f"--monitor: name one: {', '.join(names)}" if names else "--monitor: none is configured")
+    return name or names[0]
 
 
 def _parse_moment(option: str, text: str | None) -> datetime | None:

@@ -8,6 +8,7 @@ from collector.alerting.releases.hourly_scores import ComparedAttribute
 from collector.alerting.releases.releases import Release, ReleaseRules
 from collector.alerting.releases.stage import ReleaseStage
 from collector.alerting.rules.releases import WORSE
+from collector.alerting.watch.alert_texts import links
 from collector.alerting.watch.notifier import AlertInstance
 from collector.config.alerts import AlertSettings
 from collector.config.loading import Config
@@ -78,30 +79,25 @@ def release_view(release: Release) -> ReleaseView:
 
 def worse_releases(releases: Sequence[Release], settings: AlertSettings) -> list[AlertInstance]:
     """The releases that are worse for sure, as the watcher's alerts."""
-    return [
-        AlertInstance(
-            {
-                "alertname": WORSE,
-                "severity": "warning",
-                **settings.labels,
-                "monitor": each.place.monitor,
-                "evaluator": each.judged.evaluator,
-                "evaluator_version": each.judged.version,
-                "attribute": each.place.attribute,
-                "within": each.place.within,
-                "baseline": each.baseline,
-                "version": each.version,
-            },
-            {
-                "summary": f"{each.judged.evaluator} of {each.place.monitor}: {each.version} is worse than "
-                f"{each.baseline}",
-                "description": f"{_sentence(each)}. The two may have had different traffic: see the runbook.",
-                "runbook_url": f"{settings.runbooks}/{WORSE}.md",
-            },
-        )
-        for each in releases
-        if each.is_worse
-    ]
+    return [_worse(each, settings) for each in releases if each.is_worse]
+
+
+def _worse(release: Release, settings: AlertSettings) -> AlertInstance:
+    labels = {
+        "monitor": release.place.monitor,
+        "evaluator": release.judged.evaluator,
+        "evaluator_version": release.judged.version,
+        "attribute": release.place.attribute,
+        "within": release.place.within,
+        "baseline": release.baseline,
+        "version": release.version,
+    }
+    summary = f"{labels['evaluator']} of {labels['monitor']}: {release.version} is worse than {release.baseline}"
+    description = f"{_sentence(release)}. The two may have had different traffic: see the runbook."
+    return AlertInstance(
+        {"alertname": WORSE, "severity": "warning", **settings.labels, **labels},
+        {"summary": summary, "description": description, **links(WORSE, labels, settings)},
+    )
 
 
 def _sentence(release: Release) -> str:

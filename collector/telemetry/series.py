@@ -678,7 +678,7 @@ DEAD_LETTERS = Series(
 DROPS = Series(
     "evalstream_drops_total",
     "counter",
-    "Data lost or left out, by stage and reason; what one is depends on the reason.",
+    "Lost or left out; what one is goes by the reason: runbook EvalstreamDrops.",
     ("stage", "reason"),
 )
 LABEL_OVERFLOW = Series(

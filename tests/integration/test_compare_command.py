@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from evaluation_samples import scored
+from typer.testing import CliRunner
 
+from collector.cli import app
 from collector.commands.compare import CompareOptions, compare
 from collector.config.loading import Config, check
 from collector.errors import ConfigError
@@ -107,6 +109,20 @@ async def test_what_cannot_be_compared_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         await compare(configured(tmp_path), options(**changes), print, as_json=False)
+
+
+@pytest.mark.parametrize("command", ["compare", "diagnose"])
+def test_without_a_monitor_the_only_one_is_taken_and_of_several_all_are_named(tmp_path: Path, command: str) -> None:
+    def said_for(*monitors: str) -> str:
+        path = tmp_path / "evalstream.yaml"
+        held = ", ".join(f"{each}: {{evaluators: [exact]}}" for each in monitors)
+        path.write_text(f"evaluators: {{exact: {{kind: exact_match}}}}\nmonitors: {{{held}}}\n")
+        done = CliRunner().invoke(app, [command, "--config", str(path)])
+        assert isinstance(done.exception, ConfigError)
+        return str(done.exception)
+
+    assert said_for("one", "other") == "--monitor: name one: one, other"
+    assert "log" in said_for("one")  # it went on to the log, of which there is none
 
 
 async def test_where_nothing_is_new_it_says_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from collector.alerting.detection import DropDetector
 from collector.alerting.diagnosis.recent_scores import Cause
 from collector.alerting.rules.drops import DROPPED
+from collector.alerting.rules.formats import dashboard_address
 from collector.alerting.rules.scores import BELOW
 from collector.alerting.watch.alert_evaluation import FallOfMean, TargetMiss
 from collector.alerting.watch.notifier import AlertInstance
@@ -101,9 +102,17 @@ def _alert(
 ) -> AlertInstance:
     return AlertInstance(
         {"alertname": name, "severity": severity, **settings.labels, **labels},
-        {"summary": summary, "description": description, "runbook_url": f"{settings.runbooks}/{name}.md"},
+        {"summary": summary, "description": description, **links(name, labels, settings)},
         causes,
     )
+
+
+def links(name: str, labels: Mapping[str, str], settings: AlertSettings) -> dict[str, str]:
+    """Annotations that say where to look, as alerts of the rules have them: the runbook, and the dashboard if known."""
+    runbook = {"runbook_url": f"{settings.runbooks}/{name}.md"}
+    if settings.dashboards is None:
+        return runbook
+    return runbook | {"dashboard_url": dashboard_address(settings.dashboards, "quality", labels)}
 
 
 def _time(seconds: float) -> str:

@@ -70,8 +70,9 @@ async def test_a_worse_model_is_shown_as_metrics_on_the_page_and_as_an_alert() -
     (release,) = stage.current
     view = release_view(release)
     assert (view.baseline, view.version, view.state, view.method) == ("m-1", "m-2", "worse", "side by side")
-    (told,) = worse_releases(stage.current, AlertSettings(labels={"team": "shop"}))
+    (told,) = worse_releases(stage.current, AlertSettings(labels={"team": "shop"}, dashboards="https://g.example"))
     assert {"alertname": "EvalstreamReleaseWorse", "version": "m-2", "team": "shop"}.items() <= told.labels.items()
+    assert told.annotations["dashboard_url"].startswith("https://g.example/d/evalstream-quality?")
     assert told.annotations["description"].startswith("model m-2 is worse than m-1: by 0.")
     (alert,) = release_alerts(stage.current)
     assert alert.summary.startswith("model m-2 is worse than m-1: by 0.")

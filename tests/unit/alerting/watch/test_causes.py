@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from evaluation_samples import scored
 
 from collector.alerting.diagnosis.recent_scores import RecentScores
@@ -89,6 +90,22 @@ async def test_a_model_that_is_bad_is_named_in_the_text_and_as_a_metric_until_it
             await stage.look(NOW + 12_000.0 + number * 10.0 + 60.0)
         assert stage.firing == ()
         assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0
+
+
+@pytest.mark.parametrize("grafana", [None, "https://grafana.example/"])
+async def test_what_the_watcher_posts_links_to_the_dashboard_as_the_rules_do(grafana: str | None) -> None:
+    config = configured()
+    held = targets(config)
+    of = detector(held[0], held, config.settings.alerts, 1)
+    settings = config.settings.alerts.model_copy(update={"dashboards": grafana})
+    stage = WatchStage({("all", "exact"): of}, settings, Telemetry())
+    async with stage.open_fold(0, None) as fold:
+        await fold.deliver([record(number, number * 5.0, float(number % 3 == 0), "m-1") for number in range(240)])
+        active = await stage.look(NOW + 1260.0)
+    assert {each.labels["alertname"] for each in active} == {"EvalstreamScoreBelowTarget", "EvalstreamScoreDropped"}
+    board = "https://grafana.example/d/evalstream-quality?from=now-24h&to=now&var-monitor=all&var-evaluator=exact"
+    expected = None if grafana is None else board
+    assert {each.annotations.get("dashboard_url") for each in active} == {expected}
 
 
 async def test_where_all_fell_alike_the_text_says_that_nothing_explains_it() -> None:
