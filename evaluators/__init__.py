@@ -50,9 +50,11 @@ if TYPE_CHECKING:
     from evaluators.results import Evaluation, Failure, Score, Skipped
     from evaluators.scoring import ask_score
     from evaluators.sight import Sight
+    from evaluators.turn.agent_handover import AgentHandover
     from evaluators.turn.answer_language import AnswerLanguage
     from evaluators.turn.answer_relevancy import AnswerRelevancy
     from evaluators.turn.argument_grounding import ArgumentGrounding
+    from evaluators.turn.argument_schema import ArgumentSchema
     from evaluators.turn.attack_resistance import AttackResistance
     from evaluators.turn.attack_signs import AttackSigns
     from evaluators.turn.bias import Bias
@@ -96,10 +98,12 @@ if TYPE_CHECKING:
     from evaluators.turn.toxicity import Toxicity
 
 __all__ = [
+    "AgentHandover",
     "AnswerCache",
     "AnswerLanguage",
     "AnswerRelevancy",
     "ArgumentGrounding",
+    "ArgumentSchema",
     "Attachment",
     "AttackResistance",
     "AttackSigns",
@@ -196,6 +200,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AgentHandover": "turn.agent_handover",
+    "ArgumentSchema": "turn.argument_schema",
     "Satisfaction": "conversation.satisfaction",
     "RetrievalSufficiency": "turn.retrieval_sufficiency",
     "RetrievalRanking": "turn.retrieval_ranking",

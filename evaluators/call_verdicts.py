@@ -11,7 +11,15 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
 from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
 from evaluators.judge import Judge
-from evaluators.judge_input import build_judge_input, is_missing, longest_field, shorten, size_of, to_json_value
+from evaluators.judge_input import (
+    build_judge_input,
+    is_missing,
+    longest_field,
+    shorten,
+    shorten_all,
+    size_of,
+    to_json_value,
+)
 from evaluators.results import Score
 from evaluators.windows import WindowSettings, split
 
@@ -30,17 +38,25 @@ class CallVerdictSpec:
         return (self.template, *VERDICT_PROMPTS)
 
     async def score(
-        self, case: Turn, judge: Judge, settings: WindowSettings, items: Sequence[Json], *, weigh: bool
+        self,
+        case: Turn,
+        judge: Judge,
+        settings: WindowSettings,
+        items: Sequence[Json],
+        *,
+        weigh: bool,
+        companions: Mapping[str, Json] | None = None,
     ) -> Score:
-        """The share of the items whose verdict counts."""
+        """The share of the items whose verdict counts; `companions` are shown beside the fields."""
         fields = [name for name in self.fields if not is_missing(case, name)]
         material = build_judge_input(case, fields, settings.longest_text)
+        beside = shorten_all(companions or {}, settings.longest_text)
         visible = [shorten(item, settings.longest_text) for item in items]
         windows = [
             ItemWindow(
                 items=visible[run.start : run.stop],
-                materials=(material.content,),
-                truncated=material.truncated or visible != list(items),
+                materials=({**material.content, **beside.content},),
+                truncated=material.truncated or beside.truncated or visible != list(items),
             )
             for run in split([size_of(item) for item in visible], longest_field(settings.longest_text))
         ]
@@ -69,7 +85,12 @@ class CallVerdicts(VerdictSettings, WindowSettings, Evaluator[Turn]):
         """What gets a verdict: every call."""
         return [dict(call_item(number, call)) for number, call in enumerate(case.tools_called, start=1)]
 
+    def companions(self, case: Turn) -> Mapping[str, Json]:  # noqa: ARG002 - for kinds that show more
+        """What the judge is shown beside the fields of the spec."""
+        return {}
+
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         weigh = self.verdicts == "probabilities"
-        return await self.spec.score(case, judge, self, self.items(case), weigh=weigh)
+        items, companions = self.items(case), self.companions(case)
+        return await self.spec.score(case, judge, self, items, weigh=weigh, companions=companions)

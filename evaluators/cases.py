@@ -67,10 +67,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition:
-    """A tool that a model was offered: what it is called and what it is for."""
+    """A tool that a model was offered: what it is called, what it is for, and what arguments it takes.
+
+    `parameters` is a JSON Schema of the arguments without its texts, None where the trace does not tell.
+    """
 
     name: str
     description: str | None = None
+    parameters: Json = None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:

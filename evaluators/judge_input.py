@@ -141,9 +141,9 @@ def to_json_value(value: Any, depth: int = 0) -> Json:
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    """A dataclass's fields; ids that only tie records together say nothing to a judge."""
+    """A dataclass's fields, without ids that only tie records together, and without schemas of arguments."""
     names: Iterable[str] = value.__dataclass_fields__
-    return [(name, getattr(value, name)) for name in names if name not in {"id", "tool_call_id"}]
+    return [(name, getattr(value, name)) for name in names if name not in {"id", "tool_call_id", "parameters"}]
 
 
 def longest_field(longest_text: int) -> int:

@@ -1,7 +1,8 @@
 """The tools that a model was offered: their definitions in a span's attributes, whatever library wrote them.
 
-Libraries differ in names alone; the definitions are those of the models' interfaces. Names and descriptions are read,
-and no parameters: they are most of the text, and repeat with each turn.
+Libraries differ in names alone; the definitions are those of the models' interfaces. Names, descriptions and what types
+of arguments a tool takes are read; texts and examples of the arguments are not: they are most of a definition, and
+repeat with each turn.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from collector.dialects.decode import as_dict, as_list, decode
+from collector.dialects.parameter_schema import compact_schema
 from evaluators.cases import Json, ToolDefinition
 
 MOST_TOOLS = 128
@@ -37,6 +39,16 @@ _WITH_LISTS = (
 )
 _INDEXED = ("llm.tools.", "llm.request.functions.")
 """Beginnings of names with a number: OpenInference, OpenLLMetry."""
+_PARAMETERS = (
+    "parameters",
+    "inputSchema",
+    "input_schema",
+    "parameters_json_schema",
+    "parametersJsonSchema",
+    "args_schema",
+    "arguments",
+)
+"""Names of the schema of the arguments, in the order of how common they are."""
 _WRAPPERS = ("function", "toolSpec", "tool", "json_schema", "function_declaration", "data")
 
 
@@ -47,11 +59,19 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
     for attributes in spans:
         for definition in _definitions(attributes, seen):
             known = unique.get(definition.name)
-            if known is None or (known.description is None and definition.description is not None):
-                unique[definition.name] = definition
+            unique[definition.name] = definition if known is None else _completed(known, definition)
             if len(unique) >= MOST_TOOLS:
                 return tuple(unique.values())
     return tuple(unique.values())
+
+
+def _completed(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
+    """A definition with what another one of the same tool says beyond it."""
+    return ToolDefinition(
+        name=known.name,
+        description=known.description or other.description,
+        parameters=other.parameters if known.parameters is None else known.parameters,
+    )
 
 
 def _definitions(attributes: Mapping[str, Any], seen: set[tuple[str, str]]) -> Iterator[ToolDefinition]:
@@ -106,7 +126,8 @@ def _of_value(value: Json, depth: int = 0) -> Iterator[ToolDefinition]:
     if isinstance(name, str) and name.strip():
         description = fields.get("description")
         text = description[:_LONGEST_DESCRIPTION] if isinstance(description, str) and description.strip() else None
-        yield ToolDefinition(name=name[:_LONGEST_NAME], description=text)
+        parameters = next((schema for key in _PARAMETERS if (schema := compact_schema(decode(fields.get(key))))), None)
+        yield ToolDefinition(name=name[:_LONGEST_NAME], description=text, parameters=parameters)
         return
     if depth < 3:
         for key in _WRAPPERS:

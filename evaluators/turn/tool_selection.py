@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec
 from evaluators.cases import Json, Turn
+from evaluators.evaluator import ADDED_LATER
 from evaluators.item_verdicts import RatioSpec
 
 NOTHING_LEFT_OUT = "no tool that was offered and needed was left out"
@@ -33,10 +36,19 @@ class ToolSelection(CallVerdicts):
     )
     prompts: ClassVar[tuple[str, ...]] = spec.prompts
 
+    parameters: Annotated[bool, ADDED_LATER] = Field(
+        default=False, description="Whether the judge sees what arguments each tool takes, where the trace tells."
+    )
+
     @property
     def requires(self) -> frozenset[str]:
         """The request, and the tools that were offered."""
         return frozenset({"input", "tools_offered"})
+
+    def companions(self, case: Turn) -> Mapping[str, Json]:
+        """The arguments that the tools take, if they are to be shown."""
+        schemas = {each.name: each.parameters for each in case.tools_offered if each.parameters is not None}
+        return {"parameters": schemas} if self.parameters and schemas else {}
 
     def items(self, case: Turn) -> Sequence[Json]:
         """Every call, and that none was left out."""

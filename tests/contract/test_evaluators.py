@@ -23,6 +23,8 @@ from evaluators.testing import ScriptedJudge, a_moment, answer_any_form
 SECRET = "Zanzibar-4711"
 """Stands in every text of the judged cases, and nowhere else."""
 
+PARAMETERS = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+
 FULL_TURN = Turn(
     turn_id="turn-1",
     input=f"What about {SECRET}?",
@@ -32,7 +34,10 @@ FULL_TURN = Turn(
     retrieval_context=(f"{SECRET} was found.", "Something else was found."),
     tools_called=(ToolCall(id="1", name="search", arguments={"q": SECRET}, result=SECRET),),
     expected_tools=(ToolCall(name="search", arguments={"q": SECRET}, result=SECRET),),
-    tools_offered=(ToolDefinition(name="search", description=f"Finds {SECRET}."), ToolDefinition(name="order")),
+    tools_offered=(
+        ToolDefinition(name="search", description=f"Finds {SECRET}.", parameters=PARAMETERS),
+        ToolDefinition(name="order"),
+    ),
     model_calls=2,
     system_prompt=f"You know {SECRET}.",
     history=(Message(role="user", content=f"Hello {SECRET}"), Message(role="assistant", content="Hello")),
@@ -58,7 +63,14 @@ def named(cls):
     return cls.kind
 
 
+HANDED_OVER = dataclasses.replace(
+    FULL_TURN, tools_called=(*FULL_TURN.tools_called, ToolCall(name="transfer_to_sales", arguments={"about": SECRET}))
+)
+
+
 def case_for(cls):
+    if cls.kind == "agent_handover":
+        return HANDED_OVER
     return FULL_TURN if cls.scope == "turn" else FULL_CONVERSATION
 
 

@@ -17,6 +17,7 @@ from truth import PAYLOADS, folders
 from collector.commands.normalize import normalize
 from evaluators.cases import ToolCall, Turn
 from evaluators.catalogue import load_evaluators
+from evaluators.errors import NotApplicable
 from evaluators.judge import NoJudge, Prompt
 from evaluators.testing import ScriptedJudge
 
@@ -194,3 +195,76 @@ async def test_a_planted_fault_is_found_and_the_clean_twin_is_none(kind: str, fo
     turn = replace(agent_turn(folder), actual_output="The wind is from the west tomorrow, and it is not very strong.")
     assert (await evaluator.evaluate(turn, NoJudge())).value == 1.0
     assert (await evaluator.evaluate(plant(turn), NoJudge())).value < 1.0
+
+
+def with_wrong_name(turn: Turn) -> Turn:
+    first, *rest = turn.tools_called
+    return replace(turn, tools_called=(replace(first, arguments={"location": "Skagen", "day": "tomorrow"}), *rest))
+
+
+def with_wrong_type(turn: Turn) -> Turn:
+    first, *rest = turn.tools_called
+    return replace(turn, tools_called=(replace(first, arguments={"place": "Skagen", "day": 7}), *rest))
+
+
+def without_an_argument(turn: Turn) -> Turn:
+    first, *rest = turn.tools_called
+    return replace(turn, tools_called=(replace(first, arguments={"place": "Skagen"}), *rest))
+
+
+def with_one_more(turn: Turn) -> Turn:
+    first, *rest = turn.tools_called
+    return replace(turn, tools_called=(replace(first, arguments={**first.arguments, "unit": "knots"}), *rest))
+
+
+@pytest.mark.parametrize("folder", DEFINING)
+async def test_wrong_arguments_are_found_by_the_definition_in_the_trace(folder: str) -> None:
+    evaluator = load_evaluators()["argument_schema"](name="a")
+    turn = agent_turn(folder)
+    assert (await evaluator.evaluate(turn, NoJudge())).value == 1.0
+    for plant in (with_wrong_name, with_wrong_type, without_an_argument, with_one_more):
+        assert (await evaluator.evaluate(plant(turn), NoJudge())).value < 1.0, plant.__name__
+    stranger = load_evaluators()["argument_schema"](name="a", only_offered=True)
+    assert (await stranger.evaluate(turn, NoJudge())).value == 1.0
+    assert (await stranger.evaluate(with_another_tool(turn), NoJudge())).value == 0.5
+
+
+PLAN = {"todos": [{"content": "Look the wind up.", "status": "done"}, {"content": "Warn of gusts.", "status": "open"}]}
+
+
+@pytest.mark.parametrize("folder", AGENTS)
+async def test_a_plan_that_the_agent_wrote_down_is_judged_step_by_step(folder: str) -> None:
+    evaluator = load_evaluators()["plan_adherence"](name="p")
+    turn = agent_turn(folder)
+    planned = replace(
+        turn, tools_called=(ToolCall(name="write_todos", arguments=PLAN, result="ok"), *turn.tools_called)
+    )
+
+    def judge(prompt: Prompt, _reply: type[Any]) -> dict[str, Any]:
+        items = [each["item"] for each in prompt.material["items"]]
+        assert items == ["Look the wind up.", "Warn of gusts."]
+        done = [any(call["name"] == "get_wind" for call in prompt.material["tools_called"]), False]
+        return {
+            "verdicts": [
+                {"number": n, "reason": "So.", "verdict": "yes" if each else "no"}
+                for n, each in enumerate(done, start=1)
+            ]
+        }
+
+    assert (await evaluator.evaluate(planned, ScriptedJudge(judge))).value == 0.5
+    with pytest.raises(NotApplicable, match="missing_field: plan"):
+        await evaluator.evaluate(turn, ScriptedJudge(judge))
+
+
+@pytest.mark.parametrize("folder", AGENTS)
+async def test_a_planted_hand_over_is_judged_and_no_other_call(folder: str) -> None:
+    evaluator = load_evaluators()["agent_handover"](name="h")
+    turn = agent_turn(folder)
+    assert (await evaluator.evaluate(turn, ScriptedJudge(AssertionError("asked")))).value == 1.0
+    handed = replace(turn, tools_called=(*turn.tools_called, ToolCall(name="transfer_to_billing", arguments={})))
+
+    def judge(prompt: Prompt, _reply: type[Any]) -> dict[str, Any]:
+        assert [each["item"]["tool"] for each in prompt.material["items"]] == ["transfer_to_billing"]
+        return {"verdicts": [{"number": 1, "reason": "Nobody asked for billing.", "verdict": "no"}]}
+
+    assert (await evaluator.evaluate(handed, ScriptedJudge(judge))).value == 0.0

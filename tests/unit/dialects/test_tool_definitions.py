@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 from made_up import Trace
 
+from collector.dialects.parameter_schema import compact_schema
 from collector.dialects.tool_definitions import MOST_TOOLS, find_tool_definitions
 from evaluators.cases import ToolCall, ToolDefinition
 
-FLAT = {"type": "function", "name": "look", "description": "Looks it up.", "parameters": {"type": "object"}}
+FLAT = {
+    "type": "function",
+    "name": "look",
+    "description": "Looks it up.",
+    "parameters": {"type": "object", "properties": {"item": {"type": "integer", "description": "Which one."}}},
+}
 NESTED = {"type": "function", "function": FLAT}
-LOOK = (ToolDefinition(name="look", description="Looks it up."),)
+PARAMETERS = {"type": "object", "properties": {"item": {"type": "integer"}}}
+LOOK = (ToolDefinition(name="look", description="Looks it up.", parameters=PARAMETERS),)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +33,11 @@ LOOK = (ToolDefinition(name="look", description="Looks it up."),)
         {"ai.prompt.tools": [json.dumps(FLAT)]},
         {"mlflow.chat.tools": json.dumps([NESTED])},
         {"llm.tools.0.tool.json_schema": json.dumps(NESTED)},
-        {"llm.request.functions.0.name": "look", "llm.request.functions.0.description": "Looks it up."},
+        {
+            "llm.request.functions.0.name": "look",
+            "llm.request.functions.0.description": "Looks it up.",
+            "llm.request.functions.0.parameters": json.dumps(FLAT["parameters"]),
+        },
         {"model_request_parameters": json.dumps({"function_tools": [FLAT]})},
         {"request_data": json.dumps({"messages": [], "tools": [NESTED]})},
         {"llm.invocation_parameters": json.dumps({"tools": [NESTED]})},
@@ -59,6 +70,36 @@ def test_each_tool_once_with_its_description_and_not_too_many() -> None:
     definitions = find_tool_definitions([many])
     assert len(definitions) == MOST_TOOLS
     assert all(len(each.description or "") == 500 for each in definitions)
+
+
+@pytest.mark.parametrize(
+    ("schema", "compact"),
+    [
+        ({"properties": {}}, {"properties": {}}),
+        ({"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}}}, {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}),
+        ({"json": {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}}}, {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}}),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "array", "items": {"$ref": "#/$defs/B"}}, "B": {"type": "number", "title": "B"}}},
+            {"properties": {"a": {"type": "array", "items": {"type": "number"}}}},
+        ),
+        ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}}}, {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}),
+        ({"properties": {"a": {"type": "date"}}, "required": ["a", 7], "additionalProperties": {}}, {"properties": {"a": {}}, "required": ["a"], "additionalProperties": True}),
+        ({"properties": {f"p{n}": {"type": "string"} for n in range(300)}}, None),  # too large
+        ({"type": "object"}, None),
+        ("x", None),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_schemas_of_arguments_are_reduced_to_types(schema: Any, compact: Any) -> None:
+    assert compact_schema(schema) == compact
+
+
+def test_a_schema_that_refers_to_itself_or_grows_by_references_ends() -> None:
+    assert compact_schema({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}}) == {
+        "properties": {"a": {}}
+    }
+    doubling = {f"D{n}": {"anyOf": [{"$ref": f"#/$defs/D{n + 1}"}] * 50} for n in range(9)}
+    assert compact_schema({"properties": {"a": {"$ref": "#/$defs/D0"}}, "$defs": doubling}) is None
 
 
 def test_a_turn_has_the_tools_offered_the_calls_of_models_and_why_a_tool_failed() -> None:

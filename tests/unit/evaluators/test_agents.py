@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from evaluators.cases import TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
+from evaluators.plans import find_plan
 from evaluators.records import from_json, to_json
 from evaluators.results import Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn
@@ -284,3 +285,119 @@ def test_what_agents_were_offered_and_did_reads_back_the_same():
     assert from_json(to_json(turn), Turn) == turn
     assert b"tools_offered" not in to_json(calling(call()))
     assert b"model_calls" not in to_json(calling(call()))
+
+
+WIND = ToolDefinition(
+    name="wind",
+    parameters={
+        "type": "object",
+        "properties": {
+            "place": {"type": "string"},
+            "hours": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "unit": {"type": "string", "enum": ["knots", "m/s"]},
+            "at": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
+            },
+            "more": {"type": "object", "additionalProperties": True, "properties": {}},
+        },
+        "required": ["place"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"place": "Skagen"}, None),
+        ('{"place": "Skagen", "hours": 3}', None),
+        ({"place": "Skagen", "hours": None, "unit": None}, None),
+        ({"place": "Skagen", "hours": 3.0, "at": [{"x": 1}, {"x": 1.5}], "more": {"any": 1}}, None),
+        ({"args": [], "kwargs": {"place": "Skagen"}}, None),
+        ({}, "place is missing"),
+        (None, "place is missing"),
+        ({"place": 7}, "place should be string, not integer"),
+        ({"place": None}, "place should be string, not null"),
+        ({"place": "Skagen", "hours": "3"}, "hours is none of what is allowed"),
+        ({"place": "Skagen", "hours": True}, "hours is none of what is allowed"),
+        ({"place": "Skagen", "unit": "miles"}, "unit is none of the values that are allowed"),
+        ({"place": "Skagen", "at": [{"x": 1}, {}]}, "at[1].x is missing"),
+        ({"place": "Skagen", "at": {"x": 1}}, "at should be array, not object"),
+        ({"place": "Skagen", "town": "x"}, "town is not a parameter"),
+    ],
+)
+async def test_arguments_and_the_definition_of_their_tool(arguments, problem):
+    outcome = await outcome_of("argument_schema", calling(call("wind", arguments), tools_offered=(WIND,)))
+    assert outcome.value == float(problem is None)
+    assert [each["problems"] for each in outcome.details["wrong"]] == ([[problem]] if problem else [])
+
+
+async def test_what_cannot_be_compared_is_not_counted():
+    calls = (call("wind", {"place": 7}), call("wind", {"place": "x"}), call("else", {}), call("wind", "[redacted"))
+    outcome = await outcome_of("argument_schema", calling(*calls, tools_offered=(WIND,)))
+    assert (outcome.value, outcome.details["compared"], outcome.details["not_offered"]) == (0.5, 2, 1)
+    strict = await outcome_of("argument_schema", calling(*calls, tools_offered=(WIND,)), only_offered=True)
+    assert strict.value == pytest.approx(1 / 3)
+    assert "else: was not offered" in strict.explanation
+    skipped = await outcome_of("argument_schema", calling(call("else", {}), tools_offered=(WIND,)))
+    assert skipped == Skipped(reason="missing_field: tools_offered")
+    assert (await outcome_of("argument_schema", calling())).value == 1.0
+
+
+async def test_parameters_are_shown_to_a_judge_only_if_that_is_wanted():
+    for wanted in (False, True):
+        judge = ScriptedJudge(verdicts("yes", "yes"))
+        await outcome_of("tool_selection", calling(call("wind"), tools_offered=(WIND,)), judge, parameters=wanted)
+        material = judge.questions[0].prompt.material
+        assert material["tools_offered"] == [{"name": "wind"}]
+        assert material.get("parameters") == ({"wind": WIND.parameters} if wanted else None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        ({"todos": [{"content": "One.", "status": "done"}, {"content": "Two."}]}, ["One.", "Two."]),
+        ({"plan": [{"step": "One.", "status": "pending"}], "explanation": "x"}, ["One."]),
+        ('{"steps": ["One.", "Two.", "One."]}', ["One.", "Two."]),
+        ({"plan": "Plan:\n1. One.\n2) Two.\n- [ ] Three.\nSo."}, ["One.", "Two.", "Three."]),
+        ({"todos": []}, []),
+        ({"query": "x"}, []),
+        (None, []),
+    ],
+)
+def test_plans_as_agents_write_them_down(arguments, steps):
+    assert find_plan([call("search", {"steps": ["no"]}), call("TodoWrite", arguments)]) == steps
+
+
+def test_a_plan_is_all_that_was_ever_on_it():
+    first = call("update_plan", {"plan": [{"step": "One."}, {"step": "Two."}]})
+    later = call("update_plan", {"plan": [{"step": "Two."}, {"step": "Three."}]})
+    assert find_plan([first, later]) == ["One.", "Two.", "Three."]
+
+
+HANDING_OVER = [
+    "transfer_to_billing",
+    "handoff_to_agent",
+    "hand_off_to_sales",
+    "transfer_to_agent",
+    "delegate_to_coder",
+    "handoff",
+    "delegate_work_to_coworker",
+    "ask_question_to_coworker",
+    "transferToBilling",
+    "bank",
+]
+
+
+@pytest.mark.parametrize("name", [*HANDING_OVER, "Delegate work to coworker"])
+async def test_calls_that_hand_over(name):
+    judge = ScriptedJudge(verdicts("no"))
+    outcome = await outcome_of("agent_handover", calling(call("search"), call(name)), judge, tools=["bank"])
+    assert (outcome.value, outcome.explanation) == (0.0, "0 of 1 hand-overs are right.")
+    assert [each["item"]["call"] for each in judge.questions[0].prompt.material["items"]] == [2]
+
+
+@pytest.mark.parametrize("name", ["transfer_money", "search", "route_plan", "get_handoff_report"])
+async def test_calls_that_do_not_hand_over(name):
+    judge = ScriptedJudge(AssertionError("asked"))
+    assert (await outcome_of("agent_handover", calling(call(name)), judge)).value == 1.0

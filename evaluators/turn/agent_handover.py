@@ -1,0 +1,57 @@
+"""Whether agents hand over to each other rightly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
+from evaluators.cases import Json, ToolCall, Turn
+from evaluators.item_verdicts import RatioSpec
+from evaluators.rating import NonBlank
+
+_HANDOVER = re.compile(
+    r"(?:transfer|hand_?off|hand_?over|delegate|route|escalate)(?:_\w{1,100})?_?to_?\w{0,100}\Z"
+    r"|(?:transfer|hand_?off|hand_?over|delegate)(?:_work|_task)?\Z"
+    r"|(?:delegate work to|ask question to) (?:co-?worker|teammate)\Z|(?:delegate_work_to|ask_question_to)_coworker\Z",
+    re.IGNORECASE,
+)
+
+
+class AgentHandover(CallVerdicts):
+    """The share of the hand-overs between agents that were right: to this agent, at this point, with what it needs.
+
+    A hand-over is a call by which an agent passes a request on, such as `transfer_to_billing`, `handoff_to_agent` or
+    `delegate_work_to_coworker`, or of a tool of `tools`. The judge gives each a verdict, with the tools that were
+    offered in view where the trace tells them; those it cannot decide on count as right. A turn without any gets 1.
+    """
+
+    kind: ClassVar[str] = "agent_handover"
+    spec: ClassVar[CallVerdictSpec] = CallVerdictSpec(
+        "agent_handover_verdicts.txt",
+        RatioSpec(
+            counting_verdicts=frozenset({"yes", "unclear"}), empty_score=1.0, noun="hand-overs", predicate="are right"
+        ),
+        ("input", "history", "system_prompt", "tools_offered", "tools_called", "actual_output"),
+    )
+    prompts: ClassVar[tuple[str, ...]] = spec.prompts
+
+    tools: tuple[NonBlank, ...] = Field(
+        default=(), description="Names of further tools by which agents hand over, such as those named after agents."
+    )
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The request."""
+        return frozenset({"input"})
+
+    def items(self, case: Turn) -> Sequence[Json]:
+        """Every call that hands over."""
+        calls = enumerate(case.tools_called, start=1)
+        return [dict(call_item(number, call)) for number, call in calls if self._hands_over(call)]
+
+    def _hands_over(self, call: ToolCall) -> bool:
+        return call.name in self.tools or _HANDOVER.match(call.name) is not None

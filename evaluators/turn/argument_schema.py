@@ -1,0 +1,78 @@
+"""Whether an agent called its tools with the arguments that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import ClassVar, cast
+
+from pydantic import Field
+
+from evaluators.argument_check import find_problems
+from evaluators.cases import Json, ToolCall, Turn
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge
+from evaluators.paths import parse_json_or_text
+from evaluators.results import Score
+
+_MOST_PROBLEMS = 5
+
+
+class ArgumentSchema(Evaluator[Turn]):
+    """The share of the tool calls whose arguments fit the definition of the tool that was offered.
+
+    Names and types are compared with the schema in the trace: what is required is there, what is there is a parameter,
+    of its type and one of its values. A call is not counted if the trace does not tell what its tool takes, or what it
+    was called with; with `only_offered` a call of a tool that was not offered is wrong. A turn without calls gets 1;
+    one of which no call can be compared is skipped (`missing_field: tools_offered`). What the arguments say is for
+    `argument_grounding`.
+    """
+
+    kind: ClassVar[str] = "argument_schema"
+    needs_judge: ClassVar[bool] = False
+
+    only_offered: bool = Field(default=False, description="Whether a call of a tool that was not offered is wrong.")
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """Nothing: a turn without calls has no wrong ones."""
+        return frozenset()
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
+        """See `Evaluator.evaluate`."""
+        offered = {each.name: each.parameters for each in case.tools_offered}
+        numbered = list(enumerate(case.tools_called, start=1))
+        strangers = [(number, call) for number, call in numbered if offered and call.name not in offered]
+        compared = [
+            (number, call, problems) for number, call in numbered if (problems := _problems(call, offered)) is not None
+        ]
+        total = len(compared) + (len(strangers) if self.only_offered else 0)
+        if numbered and not total:
+            raise NotApplicable("missing_field: tools_offered")
+        wrong: list[Json] = [
+            {"call": number, "tool": call.name, "problems": problems} for number, call, problems in compared if problems
+        ]
+        not_offered: list[Json] = ["was not offered"]
+        if self.only_offered:
+            wrong += [{"call": number, "tool": call.name, "problems": not_offered} for number, call in strangers]
+        first = "".join(f"; {each['tool']}: {each['problems'][0]}" for each in wrong[:3])
+        return Score(
+            value=1 - len(wrong) / total if total else 1.0,
+            explanation=f"{total - len(wrong)} of {total} calls fit their definitions{first}",
+            details={"compared": total, "wrong": wrong[:50], "not_offered": len(strangers)},
+        )
+
+
+def _problems(call: ToolCall, offered: Mapping[str, Json]) -> list[Json] | None:
+    """What is wrong with a call's arguments, the first few; None where they cannot be compared."""
+    schema: Json = offered.get(call.name)
+    arguments = parse_json_or_text(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    if arguments in (None, ""):
+        arguments = dict[str, Json]()
+    if not isinstance(schema, Mapping) or not isinstance(arguments, Mapping):
+        return None  # a text that is no JSON may be a cut one, or a redacted one
+    fields = cast("Mapping[str, Json]", arguments)
+    if set(fields) == {"args", "kwargs"} and isinstance(fields["kwargs"], Mapping) and not fields["args"]:
+        fields = cast("Mapping[str, Json]", fields["kwargs"])  # a call of Python
+    return list(islice(find_problems(fields, cast("Mapping[str, Json]", schema)), _MOST_PROBLEMS))
