@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from evaluators.judges.limited import Limited
     from evaluators.judges.openai import OpenAIJudge
     from evaluators.judges.retrying import Retrying
+    from evaluators.packs.evaluate_pack import evaluate_pack
     from evaluators.rating import Rubric
     from evaluators.results import Evaluation, Failure, Score, Skipped
     from evaluators.scoring import ask_score
@@ -195,6 +196,7 @@ __all__ = [
     "ask_score",
     "evaluate",
     "evaluate_many",
+    "evaluate_pack",
     "evaluate_sync",
     "evaluation_id_of",
 ]
@@ -251,6 +253,7 @@ _HOMES = {
     "Limited": "judges.limited",
     "OpenAIJudge": "judges.openai",
     "Retrying": "judges.retrying",
+    "evaluate_pack": "packs.evaluate_pack",
     "Rubric": "rating",
     "Evaluation": "results",
     "Failure": "results",

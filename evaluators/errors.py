@@ -16,7 +16,7 @@ NotApplicable                    the case lacks what the evaluator needs; become
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from evaluators.results import Usage
 
@@ -38,6 +38,13 @@ class JudgeError(EvaluationError):
     cost_usd: float | None = None
     isolated: bool = False
     """Whether the endpoint's last answer before this was a good one, as a circuit breaker saw it."""
+
+    def with_bill(self, usage: Usage, cost_usd: float | None) -> Self:
+        """The same error for another question, with a bill of its own: raised twice, one would gather tracebacks."""
+        own = type(self).__new__(type(self), *self.args)  # `copy` would call __init__ without what it requires
+        own.__dict__.update(self.__dict__)
+        own.usage, own.cost_usd = usage, cost_usd
+        return own
 
 
 class JudgeUnavailable(JudgeError):

@@ -158,6 +158,8 @@ async def _outcome(evaluator: Evaluator[Any], case: Turn | Conversation, judge: 
         return Failure(type=error.type, message=str(error)[:_LONGEST_MESSAGE])
     except Exception as error:  # noqa: BLE001 - a bug in one evaluator must cost one evaluation, not the service
         return _internal(evaluator, error)
+    finally:
+        judge.leave()
 
 
 async def _unguarded(
@@ -234,6 +236,8 @@ def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered) -> Score:
         doubts["suspicious"] = sorted(signs)
     if invented := judge.unsupported_quotes(score.explanation or ""):
         doubts["unfounded_quotes"] = len(invented)
+    if judge.asked_apart:
+        doubts["pack"] = "asked_apart"
     return replace(score, details={**score.details, **doubts}) if doubts else score
 
 

@@ -47,6 +47,11 @@ class Prompt:
         return not self.material
 
     @property
+    def answers(self) -> int:
+        """How many questions it holds: one, unless it is that of a pack."""
+        return 1
+
+    @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the fixed part."""
         return hashlib.sha256(self.instructions.encode()).hexdigest()[:16]
@@ -110,6 +115,11 @@ class Judge(Protocol):
             JudgeReplyInvalid: answers, but none that parses as `reply`, after one repair attempt.
         """
         ...
+
+
+def takes_packs(judge: Judge) -> bool:
+    """Whether a judge can be asked a `PackPrompt`: it says so by an attribute `takes_packs`."""
+    return bool(getattr(judge, "takes_packs", False))
 
 
 class NoJudge:

@@ -140,6 +140,35 @@ def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes
     return IsolatedMaterial(f"{_between_markers(body, marker)} {key_request(key)}", key)
 
 
+@dataclass(frozen=True, slots=True)
+class PackMaterial:
+    """Material as a user message, and the key of each question that is asked about it."""
+
+    message: str
+    keys: tuple[str, ...]
+
+
+def wrap_with_keys(instructions: str, material: Mapping[str, Json], secret: bytes, count: int) -> PackMaterial:
+    """The same with a key for each of several questions, no two of them alike; the requests for them come later."""
+    body = _as_json(material)
+    question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
+    digits = hmac.digest(secret, question, "sha512").hex()
+    keys: dict[str, None] = {}
+    number = 0
+    while len(keys) < count:
+        number += 1
+        key = hmac.digest(secret, f"{number}\x1f{digits}".encode(), "sha512").hex()[:_KEY_DIGITS]
+        if key not in body:
+            keys[key] = None
+    return PackMaterial(_between_markers(body, digits[:_MARKER_DIGITS]), tuple(keys))
+
+
+def keys_request(keys: Mapping[str, str]) -> str:
+    """The sentence that requires of each entry of an answer its question's key; `keys` are by the entries' names."""
+    entries = ", ".join(f'"{name}": {{"{ANSWER_KEY}": "{key}", …}}' for name, key in keys.items())
+    return f"Begin each entry of your answer with the key of its question: {entries}."
+
+
 def key_request(key: str) -> str:
     """The sentence that requires a key of an answer."""
     return f'Begin the object of your answer with "{ANSWER_KEY}": "{key}".'

@@ -33,6 +33,7 @@ _MOST_OBJECTS = 50
 _THOUGHT = "</think>"
 
 _KEYED = re.compile(rf"\{{\s*+[\"']?{ANSWER_KEY}[\"']?\s*+:")
+_SPACE = re.compile(r"\s*+")
 _TALK = re.compile(r"```(?:json)?|\s+", re.IGNORECASE)
 
 
@@ -96,7 +97,7 @@ def find_object(text: str, key: str | None = None) -> ReplyObject:
     """
     if len(text) > LONGEST:
         raise JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters")
-    start = _end_of_reasoning(text)
+    start = end_of_reasoning(text)
     if key is not None:
         return _keyed(text, start, key)
     objects = _objects(text, start)
@@ -112,7 +113,7 @@ def find_object(text: str, key: str | None = None) -> ReplyObject:
     return last
 
 
-def _end_of_reasoning(text: str) -> int:
+def end_of_reasoning(text: str) -> int:
     """Where the answer begins: after the last `</think>` that is not within an object, as a quotation of one would be.
 
     0 where there is no reasoning.
@@ -135,6 +136,35 @@ def _end_of_reasoning(text: str) -> int:
     # An answer that begins with a broken object has no reasoning: a quotation may have broken it, and it is repaired.
     begins = not _TALK.sub("", text[: text.find("{")])
     return 0 if start and begins and text.find("{", start) < 0 and not _objects(text, 0) else start
+
+
+def entry_spans(text: str) -> dict[str, tuple[int, int]]:
+    """Where the values of an answer's one object stand, by name: those that are objects themselves.
+
+    Raises:
+        JudgeReplyInvalid: see `find_object`; or the object needs repair, so that nothing in it has a certain place.
+    """
+    answer = find_object(text)
+    if not answer.exact:
+        raise JudgeReplyInvalid("the answer is not valid JSON")
+    spans: dict[str, tuple[int, int]] = {}
+    at = answer.start + 1
+    while 0 <= (at := text.find('"', at)) < answer.end:
+        name, at = _DECODER.raw_decode(text, at)
+        start = _SPACE.match(text, text.index(":", at) + 1)
+        assert start is not None
+        value, at = _DECODER.raw_decode(text, start.end())
+        if isinstance(value, dict):
+            spans[name] = start.end(), at
+    return spans
+
+
+def object_end(text: str, start: int) -> int | None:
+    """Where the object ends that begins at `start`; None where it is broken."""
+    try:
+        return _DECODER.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return None
 
 
 def _keyed(text: str, start: int, key: str) -> ReplyObject:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import orjson
 from pydantic import BaseModel
@@ -20,7 +20,11 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
 from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
 from evaluators.judge_input import cut
-from evaluators.judges.requests import question_of, text_of
+from evaluators.judges.completions import Choice
+from evaluators.judges.requests import Chat, question_of, text_of
+from evaluators.packs.ask_pack import ask_pack
+from evaluators.packs.packed_answer import PackReply
+from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
 from evaluators.prompt_isolation import ANSWER_KEY
 from evaluators.questions import Decision, TypedQuestion
 from evaluators.reply_parser import parse_answer
@@ -175,8 +179,12 @@ class ScriptedJudge:
 
         return following
 
+    takes_packs: ClassVar[bool] = True
+
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Answer by the script."""
+        """Answer by the script; of a pack each question by itself."""
+        if isinstance(prompt, PackPrompt):
+            return cast("Verdict[R]", await self._ask_pack(prompt))
         question = question_of(prompt, self.secret)
         message = "" if prompt.constant else text_of(question.chat[-1])
         self.questions.append(RecordedQuestion(prompt, reply, message, logprobs, samples))
@@ -184,15 +192,28 @@ class ScriptedJudge:
         usage = Usage(input_tokens=100 * samples, output_tokens=20 * samples, calls=1)
         return Verdict(answers, self.model, self.fingerprint, usage, self.cost_usd)
 
+    async def _ask_pack(self, pack: PackPrompt) -> Verdict[PackReply]:
+        async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:
+            self.questions.append(RecordedQuestion(pack, PackReply, text_of(chat[-1]), pack.logprobs, 1))
+            lines = {each.name: self._entry(each) for each in questions}
+            answer = packed_answer(lines, {each.name: each.key for each in questions if each.key is not None})
+            return Choice(answer.text, tokens=answer.tokens)
+
+        reply, choice = await ask_pack(pack, self.secret, complete)
+        usage = Usage(input_tokens=100, output_tokens=20 * len(pack.questions), calls=1)
+        return Verdict([Answer(reply, choice.text)], self.model, self.fingerprint, usage, self.cost_usd)
+
+    def _entry(self, asked: NamedQuestion) -> ScriptedAnswer:
+        line = self._lines(asked.question.prompt, asked.question.reply)
+        if isinstance(line, Exception):
+            raise line
+        return _as_answer(line)
+
     def _answer(self, prompt: Prompt, reply: type[R], key: str | None, *, logprobs: bool) -> Answer[R]:
         line = self._lines(prompt, reply)
         if isinstance(line, Exception):
             raise line
-        answer = (
-            line
-            if isinstance(line, ScriptedAnswer)
-            else ScriptedAnswer(line if isinstance(line, str) else orjson.dumps(line).decode())
-        )
+        answer = _as_answer(line)
         return parse_answer(answer.text, reply, key, answer.tokens if logprobs else ())
 
 
@@ -221,6 +242,37 @@ class DecidingJudge:
         return Verdict([answer], self.model, None, Usage(input_tokens=100, calls=1), None)
 
 
+def _as_answer(line: str | dict[str, Json] | ScriptedAnswer) -> ScriptedAnswer:
+    if isinstance(line, ScriptedAnswer):
+        return line
+    return ScriptedAnswer(line if isinstance(line, str) else orjson.dumps(line).decode())
+
+
+def packed_answer(entries: Mapping[str, ScriptedAnswer], keys: Mapping[str, str]) -> ScriptedAnswer:
+    """The answer to a pack that holds the answers to its questions, each with its key if it has one."""
+    tokens: list[Token] = []
+    spelt = all(entry.tokens for entry in entries.values())
+    texts: list[str] = []
+    for name, entry in entries.items():
+        head = ("{" if not texts else ", ") + f'"{name}": '
+        brace = entry.text.find("{") + 1
+        if name in keys and brace:
+            comma = "" if entry.text[brace:].lstrip().startswith("}") else ", "
+            head += f'{entry.text[:brace]}"{ANSWER_KEY}": "{keys[name]}"{comma}'
+        else:
+            brace = 0
+        texts.append(head + entry.text[brace:])
+        if spelt:
+            first, *others = entry.tokens
+            rest = [replace(first, text=first.text[brace:])] if first.text[brace:] else []
+            tokens += [_certain(head), *rest, *others]
+    return ScriptedAnswer("".join(texts) + "}", [*tokens, _certain("}")] if spelt else ())
+
+
+def _certain(text: str) -> Token:
+    return Token(text, 0.0, ((text, 0.0),))
+
+
 _KEY_REQUEST = re.compile(rf'"{ANSWER_KEY}": "([0-9a-f]+)"')
 
 
@@ -233,8 +285,11 @@ def required_answer_key(message: str) -> str | None:
 def with_answer_key(message: str, answer: str) -> str:
     """An answer with the key that a message to the judge requires, for endpoints that play a judge in tests.
 
-    An answer that is no JSON object, and one to a message without a key, stays as it is.
+    An answer that is no JSON object, and one to a message without a key, stays as it is. Of an answer to a pack each
+    entry gets its own key.
     """
+    if keys := required_answer_keys(message):
+        return _with_entry_keys(answer, keys)
     key = required_answer_key(message)
     start = answer.find("{")
     if key is None or start < 0:
@@ -242,6 +297,44 @@ def with_answer_key(message: str, answer: str) -> str:
     rest = answer[start + 1 :]
     comma = "" if rest.lstrip().startswith("}") else ", "
     return f'{answer[: start + 1]}"{ANSWER_KEY}": "{key}"{comma}{rest}'
+
+
+def _with_entry_keys(answer: str, keys: Mapping[str, str]) -> str:
+    try:
+        entries = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        return answer
+    if not isinstance(entries, dict):
+        return answer
+    own = cast("dict[str, Any]", entries)
+    keyed = {
+        name: {ANSWER_KEY: keys[name], **entry} if name in keys and isinstance(entry, dict) else entry
+        for name, entry in own.items()
+    }
+    return orjson.dumps(keyed).decode()
+
+
+_KEYS_REQUEST = re.compile(rf'"(q[0-9]{{1,9}})": {{"{ANSWER_KEY}": "([0-9a-f]+)", …}}')
+
+
+def required_answer_keys(message: str) -> dict[str, str]:
+    """The keys that a message to the judge requires of the entries of its answer to a pack, by their names."""
+    return dict(_KEYS_REQUEST.findall(message))
+
+
+_FIELDS_OF_EACH = re.compile(r"The fields of each question: ([^\n]*?)\. ")
+
+
+def materials_of_pack(message: str, material: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    """What each question of a pack is about, by its name: the fields of the material that the message gives it."""
+    found = _FIELDS_OF_EACH.search(message + " ")
+    materials: dict[str, dict[str, Json]] = {}
+    for part in found[1].split("; ") if found else ():
+        name, _, fields = part.partition(": ")
+        own = cast("Mapping[str, Json]", material.get(name) or {})
+        named = [field.removeprefix(f"{name}.") for field in fields.split(", ")]
+        materials[name] = {field: own[field] if field in own else material.get(field) for field in named}
+    return materials
 
 
 def answer_any_form(*, best: bool = True) -> Callable[[Prompt, type[BaseModel]], ScriptLine]:

@@ -13,7 +13,7 @@ import orjson
 
 from collector.demo.judge_rules import Json, closeness, share, texts, words
 from evaluators.prompt_isolation import ANSWER_KEY
-from evaluators.testing import required_answer_key
+from evaluators.testing import materials_of_pack, required_answer_key, required_answer_keys
 
 Spread = Sequence[tuple[str, float]]
 """What a token could have been, with its probability, the most probable first."""
@@ -44,6 +44,8 @@ class JudgeRequest:
     schema: Mapping[str, Json]
     closeness: float
     answer_key: str | None = None
+    entries: Mapping[str, JudgeRequest] = field(default_factory=dict[str, "JudgeRequest"])
+    """The questions of a pack by their names in the answer, each with what it is about."""
 
 
 @dataclass(slots=True)
@@ -65,10 +67,20 @@ def parse_request(request: Mapping[str, Json]) -> JudgeRequest:
     material = orjson.loads(fence[1]) if fence else {"content": contents[-1]}
     form: Json = request.get("response_format")
     schema: Json = form["json_schema"]["schema"] if form and form["type"] == "json_schema" else _DEFAULT
-    answer_key = required_answer_key(contents[-1])
+    answer_key = None if required_answer_keys(contents[-1]) else required_answer_key(contents[-1])
     if answer_key is not None and ANSWER_KEY not in schema["properties"]:
         schema = {**schema, "properties": {ANSWER_KEY: _TEXT, **schema["properties"]}}
-    return JudgeRequest("\n".join(contents), material, schema, closeness(material), answer_key)
+    text = "\n".join(contents)
+    keys = required_answer_keys(contents[1]) if len(contents) > 1 else {}
+    entries = (
+        {
+            name: JudgeRequest(text, own, schema, closeness(own), keys.get(name))
+            for name, own in materials_of_pack(contents[1], material).items()
+        }
+        if keys
+        else {}
+    )
+    return JudgeRequest(text, material, schema, closeness(material), answer_key, entries)
 
 
 def answer_to(question: JudgeRequest, *, sample: int = 0) -> tuple[str, Mapping[tuple[int, int], Spread]]:
@@ -87,7 +99,7 @@ def _write(reply: _Reply, schema: Mapping[str, Json], name: str, question: Judge
         reply.text += "{"
         for index, (key, inner) in enumerate(cast("Mapping[str, Json]", schema["properties"]).items()):
             reply.text += f"{', ' if index else ''}{_dump(key)}: "
-            _write(reply, inner, key, question, sample)
+            _write(reply, inner, key, question.entries.get(key, question), sample)
         reply.text += "}"
     elif name == ANSWER_KEY:
         reply.text += _dump(question.answer_key)

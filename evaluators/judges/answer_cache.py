@@ -11,6 +11,8 @@ import orjson
 
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.packs.packed_answer import PackReply
+from evaluators.packs.packed_prompt import PackPrompt
 from evaluators.results import Usage
 from evaluators.schemas import schema_text
 
@@ -40,6 +42,8 @@ class AnswerCache(JudgeWrapper):
             return cached
         self._count("miss")
         verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        if isinstance(verdict.reply, PackReply) and not verdict.reply.complete:
+            return verdict  # a question that failed is asked again
         self._verdicts[key] = Verdict(verdict.answers, verdict.model, verdict.fingerprint, Usage(), None)
         if len(self._verdicts) > self._capacity:
             self._verdicts.popitem(last=False)
@@ -52,4 +56,6 @@ def _key(prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> byt
         prompt.instructions, prompt.material, prompt.temperature, prompt.max_tokens, schema_text(reply), logprobs,
         samples, [each.sha256 or each.url for each in prompt.media],
     ]  # fmt: skip
+    if isinstance(prompt, PackPrompt):
+        parts += [prompt.reminder, prompt.forms]  # whose the fields of the material are
     return hashlib.sha256(orjson.dumps(parts, default=str, option=orjson.OPT_SORT_KEYS)).digest()

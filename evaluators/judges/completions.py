@@ -25,6 +25,11 @@ class LazyTokens(Sequence[Token]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def texts(self) -> Sequence[str]:
+        """What the tokens spell, one by one, without making them."""
+        return [_text(_mapping(entry).get("token")) or "" for entry in self._entries]
+
     @overload
     def __getitem__(self, index: int) -> Token: ...
     @overload

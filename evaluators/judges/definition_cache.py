@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 from collections import OrderedDict
 from typing import Any, Protocol
@@ -105,9 +104,7 @@ async def _follow(task: asyncio.Task[Verdict[Any]]) -> Verdict[Any]:
     try:
         return _for_free(await asyncio.shield(task))
     except JudgeError as error:
-        own = copy.copy(error)
-        own.usage, own.cost_usd = Usage(), None
-        raise own from None
+        raise error.with_bill(Usage(), None) from None
 
 
 def _for_free(verdict: Verdict[R]) -> Verdict[R]:

@@ -10,6 +10,7 @@ from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.injection_detection import detect
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.packs.pack import PackSeat
 from evaluators.quote_check import unsupported_quotes
 from evaluators.results import JudgeStamp, Usage
 from evaluators.verdict_echo import is_echo
@@ -50,8 +51,18 @@ class Metered(JudgeWrapper):
 
     def _add(self, usage: Usage, cost_usd: float | None) -> None:
         self.usage = self.usage + usage
-        if usage.calls:
+        if usage.calls or cost_usd is not None:  # of a pack's requests it may have a part of the price alone
             self._costs.append(cost_usd)
+
+    def leave(self) -> None:
+        """No more is asked: in a pack, nobody waits for this evaluation any longer."""
+        if isinstance(self.inner, PackSeat):
+            self.inner.leave()
+
+    @property
+    def asked_apart(self) -> bool:
+        """Whether it was to be asked in a pack, and was asked apart."""
+        return isinstance(self.inner, PackSeat) and self.inner.asked_apart
 
     @property
     def injection_signs(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import orjson
 
@@ -20,6 +20,9 @@ from evaluators.judges.completions import Choice, Completion, completion_of
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
 from evaluators.judges.requests import GO, Chat, Question, Request, question_of
+from evaluators.packs.ask_pack import ask_pack
+from evaluators.packs.packed_answer import PackReply
+from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
 from evaluators.prompt_isolation import key_request
 from evaluators.reply_parser import parse_answer
 from evaluators.schemas import schema_of, schema_with_key
@@ -81,6 +84,8 @@ class OpenAIJudge:
     Raises:
         ValueError: there is no key.
     """
+
+    takes_packs: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -166,6 +171,8 @@ class OpenAIJudge:
             raise bill.attach(error) from None
 
     async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: CostTracker) -> Verdict[R]:
+        if isinstance(prompt, PackPrompt):
+            return cast("Verdict[R]", await self._ask_pack(prompt, bill))
         question = question_of(prompt, self._secret)
         request = self._request(prompt, question, reply, logprobs=logprobs, samples=samples)
         choices = await self._choices(question.chat, request, samples, bill)
@@ -173,6 +180,24 @@ class OpenAIJudge:
         if not answers:
             answers = [await self._repair(question, request, reply, broken, bill)]
         return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
+
+    async def _ask_pack(self, pack: PackPrompt, bill: CostTracker) -> Verdict[PackReply]:
+        async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:
+            request = Request(
+                model=self._model,
+                temperature=self._temperature if pack.temperature is None else pack.temperature,
+                max_tokens=pack.limit(self._max_tokens),
+                logprobs=pack.logprobs,
+                form="Pack",
+                schema=pack_schema(questions),
+                extra=self._extra_body,
+                optional=self._optional,
+            )
+            return (await self._complete(chat, request, 1, bill)).choices[0]
+
+        reply, choice = await ask_pack(pack, self._secret, complete)
+        model = bill.model or self._model
+        return Verdict([Answer(reply, choice.text)], model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     def _request(self, prompt: Prompt, question: Question, reply: type[R], *, logprobs: bool, samples: int) -> Request:
         usual = _SAMPLING_TEMPERATURE if samples > 1 else self._temperature

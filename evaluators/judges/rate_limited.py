@@ -114,4 +114,4 @@ def estimate_tokens(prompt: Prompt, samples: int) -> float:
     """About how many tokens a question and its answers take, before it is known."""
     question = (len(prompt.instructions) + len(orjson.dumps(prompt.material, default=str))) / _BYTES_PER_TOKEN
     question += _PICTURE_TOKENS * len(prompt.media)
-    return question + samples * (prompt.max_tokens or _ANSWER_TOKENS)
+    return question + samples * (prompt.max_tokens or prompt.answers * _ANSWER_TOKENS)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from evaluators.cases import Json
 from evaluators.judge import Prompt
 from evaluators.judges.capabilities import Capabilities
-from evaluators.prompt_isolation import wrap_untrusted, wrap_with_key
+from evaluators.packs.packed_prompt import PackPrompt
+from evaluators.prompt_isolation import keys_request, wrap_untrusted, wrap_with_key, wrap_with_keys
 from evaluators.sight import image_parts
 
 Chat = list[dict[str, Json]]
@@ -76,6 +77,24 @@ def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:
         return _question(prompt, wrap_untrusted(prompt.material))
     isolated = wrap_with_key(prompt.instructions, prompt.material, secret)
     return _question(prompt, isolated.message, isolated.key)
+
+
+@dataclass(frozen=True, slots=True)
+class PackMessages:
+    """The messages of a pack, and the key of each of its questions; None if they have none."""
+
+    chat: Chat
+    keys: tuple[str, ...] | None = None
+
+
+def messages_of_pack(pack: PackPrompt, secret: bytes | None = None) -> PackMessages:
+    """The same for the questions of a pack: the case once, each question with a key of its own."""
+    if secret is None:
+        return PackMessages(_question(pack, wrap_untrusted(pack.material)).chat)
+    isolated = wrap_with_keys(pack.instructions, pack.material, secret, len(pack.questions))
+    keys = keys_request(dict(zip(pack.names, isolated.keys, strict=True)))
+    chat = _question(pack, isolated.message).chat
+    return PackMessages([*chat[:-1], {**chat[-1], "content": f"{chat[-1]['content']} {keys}"}], isolated.keys)
 
 
 def _question(prompt: Prompt, message: str, key: str | None = None) -> Question:

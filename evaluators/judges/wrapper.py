@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluators.judge import Judge
+from evaluators.judge import Judge, takes_packs
 from evaluators.sight import sight_of
 
 
@@ -17,3 +17,4 @@ class JudgeWrapper:
         self.inner = inner
         self.model = inner.model
         self.sight = sight_of(inner)
+        self.takes_packs: bool = takes_packs(inner)

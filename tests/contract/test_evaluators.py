@@ -15,6 +15,7 @@ from evaluators.contract import find_breaches
 from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
+from evaluators.packs.evaluate_pack import evaluate_pack
 from evaluators.prompt_isolation import sanitize_json
 from evaluators.prompts import load
 from evaluators.results import Failure, Score, Skipped
@@ -253,3 +254,15 @@ async def test_who_needs_no_judge_asks_none(cls):
         judge = ScriptedJudge(AssertionError("asked"))
         outcome = await outcome_of(cls, judge)
         assert (outcome.method, judge.questions) == ("deterministic", [])
+
+
+@judged
+async def test_in_a_pack_it_scores_as_it_does_alone(cls):
+    """Beside another one of its scope, with answers that carry each question's own key."""
+    example = make_example(cls)
+    neighbour = make_example(load_evaluators()["g_eval" if cls.scope == "turn" else "conversational_g_eval"])
+    alone = await evaluate(example, case_for(cls), ScriptedJudge(answer_any_form(best=False)), now=a_moment)
+    judge = ScriptedJudge(answer_any_form(best=False), secret=b"a secret")
+    packed, _ = await evaluate_pack([example, neighbour], case_for(cls), judge, now=a_moment)
+    assert packed.outcome == alone.outcome
+    assert packed.judge == alone.judge

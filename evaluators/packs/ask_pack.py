@@ -1,0 +1,62 @@
+"""The asking of a pack over a chat endpoint: its request, and one more for what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judges.completions import Choice
+from evaluators.judges.requests import Chat, messages_of_pack
+from evaluators.packs.packed_answer import Entry, PackReply, read_pack
+from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
+from evaluators.prompt_isolation import keys_request
+
+Complete: TypeAlias = Callable[[Chat, Sequence[NamedQuestion]], Awaitable[Choice]]
+"""Sends messages that ask these questions, and gives the answer."""
+
+_QUOTED = 4000
+"""Characters of an answer that is sent back."""
+
+
+async def ask_pack(pack: PackPrompt, secret: bytes | None, complete: Complete) -> tuple[PackReply, Choice]:
+    """Ask a pack's questions in one request; those whose entries cannot be read once more, together.
+
+    Raises:
+        JudgeReplyInvalid: the judge refused the whole of it, of type `judge_refused`.
+    """
+    messages = messages_of_pack(pack, secret)
+    questions = pack.named(messages.keys)
+    choice = await complete(messages.chat, questions)
+    if choice.refused:
+        raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
+    cut = choice.finish_reason == "length"
+    entries = dict(read_pack(choice.text, choice.tokens, questions, cut=cut))
+    broken = [each for each in questions if _may_be_repaired(entries.get(each.name))]
+    if broken:
+        again = await complete(_complaint(messages.chat, choice.text, broken, entries), broken)
+        if not again.refused:
+            entries |= read_pack(again.text, again.tokens, broken, cut=again.finish_reason == "length")
+    truncated = JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
+    unreached = frozenset(number for number, each in enumerate(questions) if each.name not in entries)
+    reply = PackReply(entries=tuple(entries.get(each.name, truncated) for each in questions), unreached=unreached)
+    return reply, choice
+
+
+def _may_be_repaired(entry: Entry | None) -> bool:
+    """Whether it is worth asking again: what was cut off is not."""
+    return isinstance(entry, JudgeReplyInvalid) and entry.type == JudgeReplyInvalid.type
+
+
+def _complaint(chat: Chat, text: str, broken: Sequence[NamedQuestion], entries: dict[str, Entry]) -> Chat:
+    quoted = text if len(text) <= _QUOTED else text[:_QUOTED] + " […]"
+    wrong = "; ".join(f"{each.name}: {entries[each.name]}" for each in broken)
+    names = ", ".join(f'"{each.name}"' for each in broken)
+    request = f"Answer these again: one JSON object with the entries {names} and nothing else."
+    keys = {each.name: each.key for each in broken if each.key is not None}
+    complaint = f"Some entries could not be read: {wrong}. {request}"
+    return [
+        *chat,
+        {"role": "assistant", "content": quoted or "(no answer)"},
+        {"role": "user", "content": f"{complaint} {keys_request(keys)}" if keys else complaint},
+    ]

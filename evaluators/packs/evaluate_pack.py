@@ -1,0 +1,84 @@
+"""Evaluation of one case by several evaluators in a pack, and the version that says that they were."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from evaluators.cases import Conversation, Turn
+from evaluators.evaluation import Result, evaluate, utc_now
+from evaluators.evaluator import Evaluator
+from evaluators.identity import judged_version
+from evaluators.judge import Judge
+from evaluators.judges.jury import Jury
+from evaluators.packs.pack import Pack
+from evaluators.packs.packed_prompt import PACK_PROMPTS
+from evaluators.prompts import load
+
+PACK_REVISION = 1
+"""Counts changes in how a pack is asked and read that are not in its template: part of every packed version."""
+
+
+def packed_version(evaluator: Evaluator[Any], model: str, pack: Sequence[Evaluator[Any]]) -> str:
+    """The version of an evaluator that a judge's model answers in a pack: 12 hex digits.
+
+    It is another one than that of the evaluator alone, and changes with the definition of any evaluator in the pack:
+    scores shift a little with what else is asked.
+    """
+    others = sorted(each.version for each in pack)
+    frame = [load(name) for name in PACK_PROMPTS]
+    parts = [judged_version(evaluator, model), "pack", str(PACK_REVISION), *frame, *others]
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]
+
+
+class SeatedJudges:
+    """One judge for each evaluator of a pack: a seat, or for a jury as many seats as it has judges."""
+
+    def __init__(self, judge: Judge, size: int) -> None:
+        members = judge.judges if isinstance(judge, Jury) else (judge,)
+        self._seats = list(zip(*(Pack(each, size).seats for each in members), strict=True))
+        self.judges: Sequence[Judge] = [
+            Jury(seats, combine=judge.combine, quorum=judge.quorum) if isinstance(judge, Jury) else seats[0]
+            for seats in self._seats
+        ]
+
+    def leave(self, number: int) -> None:
+        """The evaluator with this number has ended."""
+        for seat in self._seats[number]:
+            seat.leave()
+
+
+async def run_pack(judge: Judge, runs: Sequence[Callable[[Judge], Awaitable[Result]]]) -> list[Result]:
+    """Run evaluations of one case side by side, each with its seat in a pack as its judge."""
+    seated = SeatedJudges(judge, len(runs))
+
+    async def run(number: int) -> Result:
+        try:
+            return await runs[number](seated.judges[number])
+        finally:
+            seated.leave(number)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run(number)) for number in range(len(runs))]
+    return [task.result() for task in tasks]
+
+
+async def evaluate_pack(
+    evaluators: Sequence[Evaluator[Any]],
+    case: Turn | Conversation,
+    judge: Judge,
+    *,
+    now: Callable[[], datetime] = utc_now,
+) -> list[Result]:
+    """Evaluate a case by several evaluators whose questions go out together; the results are in their order.
+
+    See `evaluators.evaluate` for what comes of each: one that fails or is refused leaves the others as they are.
+    """
+
+    def run_of(evaluator: Evaluator[Any]) -> Callable[[Judge], Awaitable[Result]]:
+        return lambda seat: evaluate(evaluator, case, seat, now=now)
+
+    return await run_pack(judge, [run_of(each) for each in evaluators])

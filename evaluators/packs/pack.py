@@ -1,0 +1,216 @@
+"""A pack: evaluators that judge one case side by side, and whose questions go out together.
+
+Each evaluator has a seat, which is a judge to it, and asks what it would ask alone. When everybody who has not left
+waits for an answer, a round is complete: its questions go out as one request, and everybody gets the own answer. An
+evaluator that takes several steps goes on in the next round with those that do, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, cast
+
+from evaluators.errors import JudgeDenied, JudgeError, JudgeRejected, JudgeReplyInvalid
+from evaluators.judge import Answer, Judge, Prompt, R, Verdict, takes_packs
+from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.packs.packed_answer import PackReply
+from evaluators.packs.packed_prompt import PackedQuestion, pack_questions
+from evaluators.results import Usage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A question that waits for its round to be complete."""
+
+    seat: int
+    question: PackedQuestion
+    answer: asyncio.Future[Verdict[Any]]
+
+
+class Pack:
+    """The questions of `size` evaluators about one case, by one judge. `seats` are the judges that they ask.
+
+    A request's tokens and price are split evenly over its questions. A question without the case, like one for
+    evaluation steps, one with pictures and one for several samples go out by themselves. Where a whole pack is refused, its questions are
+    asked one by one, as they would be without a pack, so that the refusal is that of one question; and so they are by a
+    judge that takes no packs. One event loop, one case.
+    """
+
+    def __init__(self, judge: Judge, size: int) -> None:
+        self._judge = judge
+        self.seats = tuple(PackSeat(self, judge, number) for number in range(size))
+        self._present = set(range(size))
+        self._waiting: list[_Asked] = []
+        self._rounds: set[asyncio.Task[None]] = set()
+
+    async def ask(self, seat: int, question: PackedQuestion) -> Verdict[Any]:
+        """Ask in the next round; at once for a seat that was left."""
+        asked = _Asked(seat, question, asyncio.get_running_loop().create_future())
+        if seat not in self._present:
+            self._send([asked])
+        else:
+            self._waiting.append(asked)
+            self._send_if_complete()
+        return await asked.answer
+
+    def leave(self, seat: int) -> None:
+        """Nothing more comes from a seat: nobody waits for it any longer."""
+        self._present.discard(seat)
+        self._waiting = [each for each in self._waiting if not each.answer.done()]
+        self._send_if_complete()
+        if not self._present:
+            for each in self._rounds:
+                each.cancel()  # whoever waited for it was cancelled
+
+    def _send_if_complete(self) -> None:
+        if not self._waiting or self._present - {each.seat for each in self._waiting}:
+            return
+        complete, self._waiting = sorted(self._waiting, key=lambda each: (_temperature(each), each.seat)), []
+        for _, group in groupby(complete, key=_temperature):  # one request has one temperature
+            self._send(list(group))
+
+    def _send(self, group: Sequence[_Asked]) -> None:
+        task = asyncio.create_task(self._answer(group), name="a round of a pack")
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
+
+    async def _answer(self, group: Sequence[_Asked]) -> None:
+        try:
+            await self._ask_together(group)
+        except asyncio.CancelledError:
+            for each in group:
+                each.answer.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
+            _fail(group, error)
+
+    async def _ask_together(self, group: Sequence[_Asked]) -> None:
+        """One request for the group; then those that a cut-off answer never came to, fewer each time."""
+        pack = pack_questions([each.question for each in group])
+        try:
+            verdict = await self._judge.ask(pack, PackReply, logprobs=pack.logprobs)
+        except JudgeError as error:
+            if len(group) > 1 and _concerns_a_question(error):
+                await self._ask_apart(group, error)
+            else:
+                _fail(group, error)
+            return
+        reply = verdict.reply
+        for number, each in enumerate(group):
+            usage, cost = _share(verdict.usage, number, len(group)), _part(verdict.cost_usd, len(group))
+            entry = reply.entries[number]
+            if isinstance(entry, Answer):
+                answers = [cast("Answer[Any]", entry)]
+                _settle(each, Verdict(answers, verdict.model, verdict.fingerprint, usage, cost))
+            elif number not in reply.unreached or len(reply.unreached) == len(group):
+                _settle(each, entry.with_bill(usage, cost))
+            else:
+                self.seats[each.seat].owed(usage, cost)
+        rest = [each for number, each in enumerate(group) if number in reply.unreached and not each.answer.done()]
+        if rest:
+            await self._ask_together(rest)
+
+    async def _ask_apart(self, group: Sequence[_Asked], error: JudgeError) -> None:
+        """Each question by itself; what the refused pack was paid for is split over them."""
+        for number, each in enumerate(group):
+            seat = self.seats[each.seat]
+            seat.asked_apart = True
+            seat.owed(_share(error.usage, number, len(group)), _part(error.cost_usd, len(group)))
+        await asyncio.gather(*(self._ask_one(each) for each in group))
+
+    async def _ask_one(self, asked: _Asked) -> None:
+        question = asked.question
+        try:
+            _settle(asked, await self._judge.ask(question.prompt, question.reply, logprobs=question.logprobs))
+        except JudgeError as error:
+            _settle(asked, error)
+
+
+class PackSeat(JudgeWrapper):
+    """The judge of one evaluator in a pack. `leave` it when the evaluator has ended, however it ended.
+
+    `asked_apart` says that a question of the evaluator was asked without the others, for they were refused together.
+    """
+
+    def __init__(self, pack: Pack, judge: Judge, number: int) -> None:
+        super().__init__(judge)
+        self._pack = pack
+        self._number = number
+        self._owed: list[tuple[Usage, float | None]] = []
+        self.asked_apart = False
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Ask together with the others of the pack."""
+        if prompt.constant or prompt.media or samples != 1 or not takes_packs(self.inner):
+            return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        try:
+            verdict = await self._pack.ask(self._number, PackedQuestion(prompt, reply, logprobs))
+        except JudgeError as error:
+            error.usage, error.cost_usd = self._with_owed(error.usage, error.cost_usd)
+            raise
+        usage, cost_usd = self._with_owed(verdict.usage, verdict.cost_usd)
+        return Verdict(verdict.answers, verdict.model, verdict.fingerprint, usage, cost_usd)
+
+    def leave(self) -> None:
+        """The evaluator asks no more. Asked all the same, as a second evaluation does, it is a pack of its own."""
+        self._pack.leave(self._number)
+
+    def owed(self, usage: Usage, cost_usd: float | None) -> None:
+        """Put a part of a request on the bill that brought no answer."""
+        self._owed.append((usage, cost_usd))
+
+    def _with_owed(self, usage: Usage, cost_usd: float | None) -> tuple[Usage, float | None]:
+        for owed, cost in self._owed:
+            usage += owed
+            cost_usd = cost if cost_usd is None else cost_usd + (cost or 0.0)
+        self._owed.clear()
+        return usage, cost_usd
+
+
+def _temperature(asked: _Asked) -> float:
+    temperature = asked.question.prompt.temperature
+    return -1.0 if temperature is None else temperature
+
+
+def _concerns_a_question(error: JudgeError) -> bool:
+    """Whether a refusal may be that of one question, or of the pack's length: then the others have answers."""
+    refused = isinstance(error, JudgeReplyInvalid) and error.type == "judge_refused"
+    return refused or (isinstance(error, JudgeRejected) and not isinstance(error, JudgeDenied))
+
+
+def _settle(asked: _Asked, result: Verdict[Any] | JudgeError) -> None:
+    if asked.answer.done():
+        return  # its evaluation was cancelled
+    if isinstance(result, JudgeError):
+        asked.answer.set_exception(result)
+    else:
+        asked.answer.set_result(result)
+
+
+def _fail(group: Iterable[_Asked], error: Exception) -> None:
+    """Each question fails by itself, with its part of what was paid."""
+    waiting = [each for each in group if not each.answer.done()]
+    for number, each in enumerate(waiting):
+        if isinstance(error, JudgeError):
+            usage, cost = _share(error.usage, number, len(waiting)), _part(error.cost_usd, len(waiting))
+            _settle(each, error.with_bill(usage, cost))
+        else:
+            each.answer.set_exception(error)
+
+
+def _share(usage: Usage, number: int, count: int) -> Usage:
+    """A question's part of what a request used. The parts are whole numbers, and add up to the whole."""
+
+    def part(total: int) -> int:
+        return total // count + (number < total % count)
+
+    return Usage(
+        input_tokens=part(usage.input_tokens), output_tokens=part(usage.output_tokens), calls=part(usage.calls)
+    )
+
+
+def _part(cost_usd: float | None, count: int) -> float | None:
+    return None if cost_usd is None else cost_usd / count

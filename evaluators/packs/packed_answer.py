@@ -1,0 +1,119 @@
+"""The answer to a pack, read question by question: what one of them lacks or breaks is its own failure alone.
+
+A question's entry is found by its name and its key together, wherever it stands: an entry under another's name, or with
+another's key, is nobody's. Each entry becomes the answer that the question would have got alone, with the tokens that
+spell it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judge import Answer, Token
+from evaluators.packs.packed_prompt import NamedQuestion
+from evaluators.packs.token_slices import TokenSlices
+from evaluators.prompt_isolation import ANSWER_KEY
+from evaluators.reply_parser import LONGEST, end_of_reasoning, entry_spans, object_end, parse_answer
+
+Entry: TypeAlias = Answer[Any] | JudgeReplyInvalid
+"""What a question of a pack got: its answer, or what is wrong with it."""
+
+
+class PackReply(BaseModel):
+    """What a pack got: an entry for each question, in their order.
+
+    `unreached` are the numbers of questions that an answer, cut off at its length limit, never came to.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    entries: tuple[Any, ...] = ()
+    unreached: frozenset[int] = frozenset()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every question has its answer."""
+        return all(isinstance(each, Answer) for each in self.entries)
+
+
+def read_pack(
+    text: str, tokens: Sequence[Token], questions: Sequence[NamedQuestion], *, cut: bool = False
+) -> Mapping[str, Entry]:
+    """The entries of a pack's answer by the names of the questions.
+
+    `cut` says that the answer was cut off at its length limit: then so is the entry that it ends in, and those that it
+    never came to are missing.
+    """
+    if len(text) > LONGEST:
+        return {each.name: JudgeReplyInvalid(f"the answer is longer than {LONGEST} characters") for each in questions}
+    spans = _spans(text, questions)
+    slices = TokenSlices(text, tokens)
+    starts = sorted(start for start, _ in spans.values())
+    entries: dict[str, Entry] = {}
+    for each in questions:
+        if each.name in spans:
+            start, end = spans[each.name]
+            stop = next((later for later in starts if later > start), None)
+            try:
+                entries[each.name] = _entry(text, start, end, stop, each, slices, cut=cut)
+            except JudgeReplyInvalid as error:
+                entries[each.name] = error
+        elif not cut:
+            entries[each.name] = JudgeReplyInvalid(_absence(each))
+    return entries
+
+
+def _entry(
+    text: str, start: int, end: int | None, stop: int | None, asked: NamedQuestion, slices: TokenSlices, *, cut: bool
+) -> Answer[Any]:
+    question = asked.question
+    if end is not None:
+        tokens = slices.between(start, end) if question.logprobs else ()
+        return parse_answer(text[start:end], question.reply, asked.key, tokens)
+    if cut and stop is None:
+        raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
+    return parse_answer(_without_next_name(text[start:stop]), question.reply, asked.key)
+
+
+def _absence(asked: NamedQuestion) -> str:
+    with_key = "" if asked.key is None else f' that begins with the "{ANSWER_KEY}" of this question'
+    return f'the answer has no entry "{asked.name}"{with_key}'
+
+
+def _spans(text: str, questions: Sequence[NamedQuestion]) -> dict[str, tuple[int, int | None]]:
+    """Where the entries stand, by name; the end is None where an entry is broken.
+
+    A name that is there twice, with entries that differ, has none.
+    """
+    keys = {each.name: each.key for each in questions}
+    if None in keys.values():
+        try:
+            return {name: span for name, span in entry_spans(text).items() if name in keys}
+        except JudgeReplyInvalid:
+            return {}
+    found: dict[str, list[int]] = {}
+    for match in _KEYED_ENTRY.finditer(text, end_of_reasoning(text)):
+        if keys.get(match["name"]) == match["key"]:
+            found.setdefault(match["name"], []).append(match.start("entry"))
+    spans: dict[str, tuple[int, int | None]] = {}
+    for name, starts in found.items():
+        ends = [object_end(text, start) for start in starts[:_MOST_REPEATED]]
+        if len({text[start:end] for start, end in zip(starts, ends, strict=False)}) == 1:
+            spans[name] = starts[0], ends[0]
+    return spans
+
+
+_MOST_REPEATED = 4  # entries that are given again; beyond, they are taken for the same
+_KEYED_ENTRY = re.compile(
+    rf'"(?P<name>q[0-9]{{1,9}})"\s*+:\s*+(?P<entry>\{{\s*+"{ANSWER_KEY}"\s*+:\s*+"(?P<key>[0-9a-f]{{1,64}})")'
+)
+
+
+def _without_next_name(text: str) -> str:
+    """A broken entry without what stands between it and the next one's object."""
+    return text[: text.rfind("}") + 1] or text

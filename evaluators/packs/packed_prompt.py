@@ -1,0 +1,170 @@
+"""The prompt of a pack: what is judged once, and every question about it with its own instructions and form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from evaluators.cases import Json
+from evaluators.judge import Prompt
+from evaluators.prompts import fill, load
+from evaluators.schemas import schema_of, schema_text, schema_with_key
+
+PACK_PROMPTS = ("pack.txt",)
+"""The templates of a pack: part of the version of every evaluator in one."""
+
+MOST_QUESTIONS = 50
+"""Questions that one request carries at most."""
+
+_OWN_NAME = re.compile(r"q[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class PackedQuestion:
+    """One question of a pack, as it would be asked alone."""
+
+    prompt: Prompt
+    reply: type[BaseModel]
+    logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQuestion:
+    """A question of a pack under its name, and the key that its entry has to carry; None if it has none."""
+
+    name: str
+    question: PackedQuestion
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PackPrompt(Prompt):
+    """The questions of a pack as one. `questions` are named q1, q2, … in their order.
+
+    `instructions` has those of all questions; `material` has every field that is the same wherever it is shown once,
+    and under a question's name what only that question is shown. `reminder` says which fields each question is about.
+    """
+
+    questions: tuple[PackedQuestion, ...] = ()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the questions."""
+        return question_names(len(self.questions))
+
+    @property
+    def answers(self) -> int:
+        """How many answers it asks for: one for each question."""
+        return len(self.questions)
+
+    def named(self, keys: Sequence[str] | None) -> Sequence[NamedQuestion]:
+        """The questions under their names, with their keys."""
+        every: Sequence[str | None] = [None] * len(self.questions) if keys is None else keys
+        return [NamedQuestion(*each) for each in zip(self.names, self.questions, every, strict=True)]
+
+    @property
+    def logprobs(self) -> bool:
+        """Whether any question wants token probabilities."""
+        return any(each.logprobs for each in self.questions)
+
+    def limit(self, usual: int | None) -> int | None:
+        """The length limit of the answer, in tokens: that of all entries together; `usual` is the judge's own."""
+        limits = [each.prompt.max_tokens or usual for each in self.questions]
+        known = [each for each in limits if each is not None]
+        return sum(known) if len(known) == len(limits) else None
+
+    @property
+    def forms(self) -> Sequence[str]:
+        """The forms of the answers, as text: what tells two packs apart whose instructions are the same."""
+        return [schema_text(each.reply) for each in self.questions]
+
+
+def question_names(count: int) -> Sequence[str]:
+    """q1, q2, …"""
+    return [f"q{number}" for number in range(1, count + 1)]
+
+
+def pack_questions(questions: Sequence[PackedQuestion]) -> PackPrompt:
+    """The prompt of a pack. All its questions have the same temperature: see `Pack`."""
+    names = question_names(len(questions))
+    shared = _shared_fields([each.prompt.material for each in questions])
+    material: dict[str, Json] = dict(shared)
+    about: list[str] = []
+    reminders: dict[str, list[str]] = {}
+    for name, each in zip(names, questions, strict=True):
+        own = {field: value for field, value in each.prompt.material.items() if field not in shared}
+        if own:
+            material[name] = own
+        fields = [field for field in each.prompt.material if field in shared]
+        fields += [f"{name}.{field}" for field in own]
+        about.append(f"{name}: {', '.join(fields)}")
+        if each.prompt.reminder:
+            reminders.setdefault(each.prompt.reminder, []).append(name)
+    said = [f"For {', '.join(those)}: {reminder}" for reminder, those in reminders.items()]
+    first = questions[0].prompt
+    return PackPrompt(
+        instructions=_instructions(names, [each.prompt.instructions for each in questions]),
+        material=material,
+        temperature=first.temperature,
+        reminder=" ".join([f"The fields of each question: {'; '.join(about)}.", *said]),
+        questions=tuple(questions),
+    )
+
+
+def _shared_fields(materials: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    """The fields that hold the same wherever they are shown, those of most questions first."""
+    values: dict[str, Json] = {}
+    counts: dict[str, int] = {}
+    differing: set[str] = set()
+    for material in materials:
+        for name, value in material.items():
+            if _OWN_NAME.fullmatch(name) or (name in values and values[name] != value):
+                differing.add(name)
+            values.setdefault(name, value)
+            counts[name] = counts.get(name, 0) + 1
+    ordered = sorted((name for name in values if name not in differing), key=lambda name: -counts[name])
+    return {name: values[name] for name in ordered}
+
+
+def _instructions(names: Sequence[str], instructions: Sequence[str]) -> str:
+    parts = [f"===== {name} =====\n{text.strip()}" for name, text in zip(names, instructions, strict=True)]
+    form = ", ".join(f'"{name}": {{…}}' for name in names)
+    return fill(load(PACK_PROMPTS[0]), {"questions": "\n\n".join(parts), "form": f"{{{form}}}"})
+
+
+def pack_schema(questions: Sequence[NamedQuestion]) -> dict[str, Json]:
+    """The form of a pack's answer as JSON Schema: an object with the form of each question under its name."""
+    properties: dict[str, Json] = {}
+    definitions: dict[str, Json] = {}
+    for each in questions:
+        name, reply = each.name, each.question.reply
+        form = dict(schema_of(reply) if each.key is None else schema_with_key(reply))
+        own = cast("Mapping[str, Json]", form.pop("$defs", {}))
+        definitions |= {f"{name}_{definition}": _renamed(value, name) for definition, value in own.items()}
+        properties[name] = _renamed(form, name)
+    schema: dict[str, Json] = {"$defs": definitions} if definitions else {}
+    return schema | {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _renamed(node: Any, name: str) -> Any:
+    """A part of a form with its references to definitions under the names that these have in the pack."""
+    if isinstance(node, list):
+        return [_renamed(each, name) for each in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    fields = cast("dict[str, Any]", node)
+    return {
+        key: f"#/$defs/{name}_{value.rpartition('/')[2]}"
+        if key == "$ref" and isinstance(value, str)
+        else _renamed(value, name)
+        for key, value in fields.items()
+    }
