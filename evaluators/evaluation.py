@@ -236,8 +236,8 @@ def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered) -> Score:
         doubts["suspicious"] = sorted(signs)
     if invented := judge.unsupported_quotes(score.explanation or ""):
         doubts["unfounded_quotes"] = len(invented)
-    if judge.asked_apart:
-        doubts["pack"] = "asked_apart"
+    if judge.split_up:
+        doubts["pack"] = "split_up"
     return replace(score, details={**score.details, **doubts}) if doubts else score
 
 

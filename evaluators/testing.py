@@ -203,8 +203,8 @@ class ScriptedJudge:
         usage = Usage(input_tokens=100, output_tokens=20 * len(pack.questions), calls=1)
         return Verdict([Answer(reply, choice.text)], self.model, self.fingerprint, usage, self.cost_usd)
 
-    def _entry(self, asked: NamedQuestion) -> ScriptedAnswer:
-        line = self._lines(asked.question.prompt, asked.question.reply)
+    def _entry(self, named: NamedQuestion) -> ScriptedAnswer:
+        line = self._lines(named.question.prompt, named.question.reply)
         if isinstance(line, Exception):
             raise line
         return _as_answer(line)
@@ -327,9 +327,9 @@ _FIELDS_OF_EACH = re.compile(r"The fields of each question: ([^\n]*?)\. ")
 
 def materials_of_pack(message: str, material: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     """What each question of a pack is about, by its name: the fields of the material that the message gives it."""
-    found = _FIELDS_OF_EACH.search(message + " ")
+    match = _FIELDS_OF_EACH.search(message + " ")
     materials: dict[str, dict[str, Json]] = {}
-    for part in found[1].split("; ") if found else ():
+    for part in match[1].split("; ") if match else ():
         name, _, fields = part.partition(": ")
         own = cast("Mapping[str, Json]", material.get(name) or {})
         named = [field.removeprefix(f"{name}.") for field in fields.split(", ")]

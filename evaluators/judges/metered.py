@@ -60,9 +60,9 @@ class Metered(JudgeWrapper):
             self.inner.leave()
 
     @property
-    def asked_apart(self) -> bool:
+    def split_up(self) -> bool:
         """Whether it was to be asked in a pack, and was asked apart."""
-        return isinstance(self.inner, PackSeat) and self.inner.asked_apart
+        return isinstance(self.inner, PackSeat) and self.inner.split_up
 
     @property
     def injection_signs(self) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 Each evaluator has a seat, which is a judge to it, and asks what it would ask alone. When everybody who has not left
 waits for an answer, a round is complete: its questions go out as one request, and everybody gets the own answer. An
-evaluator that takes several steps goes on in the next round with those that do, too.
+evaluator that takes several steps continues in the next round with those that do, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evaluators.results import Usage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _PendingQuestion:
     """A question that waits for its round to be complete."""
 
     seat: int
@@ -43,18 +43,18 @@ class Pack:
         self._judge = judge
         self.seats = tuple(PackSeat(self, judge, number) for number in range(size))
         self._present = set(range(size))
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_PendingQuestion] = []
         self._rounds: set[asyncio.Task[None]] = set()
 
     async def ask(self, seat: int, question: PackedQuestion) -> Verdict[Any]:
         """Ask in the next round; at once for a seat that was left."""
-        asked = _Asked(seat, question, asyncio.get_running_loop().create_future())
+        pending = _PendingQuestion(seat, question, asyncio.get_running_loop().create_future())
         if seat not in self._present:
-            self._send([asked])
+            self._send([pending])
         else:
-            self._waiting.append(asked)
+            self._waiting.append(pending)
             self._send_if_complete()
-        return await asked.answer
+        return await pending.answer
 
     def leave(self, seat: int) -> None:
         """Nothing more comes from a seat: nobody waits for it any longer."""
@@ -72,12 +72,12 @@ class Pack:
         for _, group in groupby(complete, key=_temperature):  # one request has one temperature
             self._send(list(group))
 
-    def _send(self, group: Sequence[_Asked]) -> None:
+    def _send(self, group: Sequence[_PendingQuestion]) -> None:
         task = asyncio.create_task(self._answer(group), name="a round of a pack")
         self._rounds.add(task)
         task.add_done_callback(self._rounds.discard)
 
-    async def _answer(self, group: Sequence[_Asked]) -> None:
+    async def _answer(self, group: Sequence[_PendingQuestion]) -> None:
         try:
             await self._ask_together(group)
         except asyncio.CancelledError:
@@ -87,14 +87,14 @@ class Pack:
         except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
             _fail(group, error)
 
-    async def _ask_together(self, group: Sequence[_Asked]) -> None:
+    async def _ask_together(self, group: Sequence[_PendingQuestion]) -> None:
         """One request for the group; then those that a cut-off answer never came to, fewer each time."""
         pack = pack_questions([each.question for each in group])
         try:
             verdict = await self._judge.ask(pack, PackReply, logprobs=pack.logprobs)
         except JudgeError as error:
             if len(group) > 1 and _concerns_a_question(error):
-                await self._ask_apart(group, error)
+                await self._ask_each(group, error)
             else:
                 _fail(group, error)
             return
@@ -113,26 +113,26 @@ class Pack:
         if rest:
             await self._ask_together(rest)
 
-    async def _ask_apart(self, group: Sequence[_Asked], error: JudgeError) -> None:
+    async def _ask_each(self, group: Sequence[_PendingQuestion], error: JudgeError) -> None:
         """Each question by itself; what the refused pack was paid for is split over them."""
         for number, each in enumerate(group):
             seat = self.seats[each.seat]
-            seat.asked_apart = True
+            seat.split_up = True
             seat.owed(_share(error.usage, number, len(group)), _part(error.cost_usd, len(group)))
         await asyncio.gather(*(self._ask_one(each) for each in group))
 
-    async def _ask_one(self, asked: _Asked) -> None:
-        question = asked.question
+    async def _ask_one(self, pending: _PendingQuestion) -> None:
+        question = pending.question
         try:
-            _settle(asked, await self._judge.ask(question.prompt, question.reply, logprobs=question.logprobs))
+            _settle(pending, await self._judge.ask(question.prompt, question.reply, logprobs=question.logprobs))
         except JudgeError as error:
-            _settle(asked, error)
+            _settle(pending, error)
 
 
 class PackSeat(JudgeWrapper):
     """The judge of one evaluator in a pack. `leave` it when the evaluator has ended, however it ended.
 
-    `asked_apart` says that a question of the evaluator was asked without the others, for they were refused together.
+    `split_up` says that a question of the evaluator was asked without the others, for they were refused together.
     """
 
     def __init__(self, pack: Pack, judge: Judge, number: int) -> None:
@@ -140,7 +140,7 @@ class PackSeat(JudgeWrapper):
         self._pack = pack
         self._number = number
         self._owed: list[tuple[Usage, float | None]] = []
-        self.asked_apart = False
+        self.split_up = False
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask together with the others of the pack."""
@@ -170,8 +170,8 @@ class PackSeat(JudgeWrapper):
         return usage, cost_usd
 
 
-def _temperature(asked: _Asked) -> float:
-    temperature = asked.question.prompt.temperature
+def _temperature(pending: _PendingQuestion) -> float:
+    temperature = pending.question.prompt.temperature
     return -1.0 if temperature is None else temperature
 
 
@@ -181,16 +181,16 @@ def _concerns_a_question(error: JudgeError) -> bool:
     return refused or (isinstance(error, JudgeRejected) and not isinstance(error, JudgeDenied))
 
 
-def _settle(asked: _Asked, result: Verdict[Any] | JudgeError) -> None:
-    if asked.answer.done():
+def _settle(pending: _PendingQuestion, result: Verdict[Any] | JudgeError) -> None:
+    if pending.answer.done():
         return  # its evaluation was cancelled
     if isinstance(result, JudgeError):
-        asked.answer.set_exception(result)
+        pending.answer.set_exception(result)
     else:
-        asked.answer.set_result(result)
+        pending.answer.set_result(result)
 
 
-def _fail(group: Iterable[_Asked], error: Exception) -> None:
+def _fail(group: Iterable[_PendingQuestion], error: Exception) -> None:
     """Each question fails by itself, with its part of what was paid."""
     waiting = [each for each in group if not each.answer.done()]
     for number, each in enumerate(waiting):

@@ -1,6 +1,6 @@
 """The answer to a pack, read question by question: what one of them lacks or breaks is its own failure alone.
 
-A question's entry is found by its name and its key together, wherever it stands: an entry under another's name, or with
+A question's entry is found by its name and its key together, wherever it stands: an entry under another's
 another's key, is nobody's. Each entry becomes the answer that the question would have got alone, with the tokens that
 spell it.
 """
@@ -69,20 +69,20 @@ def read_pack(
 
 
 def _entry(
-    text: str, start: int, end: int | None, stop: int | None, asked: NamedQuestion, slices: TokenSlices, *, cut: bool
+    text: str, start: int, end: int | None, stop: int | None, named: NamedQuestion, slices: TokenSlices, *, cut: bool
 ) -> Answer[Any]:
-    question = asked.question
+    question = named.question
     if end is not None:
         tokens = slices.between(start, end) if question.logprobs else ()
-        return parse_answer(text[start:end], question.reply, asked.key, tokens)
+        return parse_answer(text[start:end], question.reply, named.key, tokens)
     if cut and stop is None:
         raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    return parse_answer(_without_next_name(text[start:stop]), question.reply, asked.key)
+    return parse_answer(_without_next_name(text[start:stop]), question.reply, named.key)
 
 
-def _absence(asked: NamedQuestion) -> str:
-    with_key = "" if asked.key is None else f' that begins with the "{ANSWER_KEY}" of this question'
-    return f'the answer has no entry "{asked.name}"{with_key}'
+def _absence(named: NamedQuestion) -> str:
+    with_key = "" if named.key is None else f' that begins with the "{ANSWER_KEY}" of this question'
+    return f'the answer has no entry "{named.name}"{with_key}'
 
 
 def _spans(text: str, questions: Sequence[NamedQuestion]) -> dict[str, tuple[int, int | None]]:
@@ -96,12 +96,12 @@ def _spans(text: str, questions: Sequence[NamedQuestion]) -> dict[str, tuple[int
             return {name: span for name, span in entry_spans(text).items() if name in keys}
         except JudgeReplyInvalid:
             return {}
-    found: dict[str, list[int]] = {}
+    starts_by_name: dict[str, list[int]] = {}
     for match in _KEYED_ENTRY.finditer(text, end_of_reasoning(text)):
         if keys.get(match["name"]) == match["key"]:
-            found.setdefault(match["name"], []).append(match.start("entry"))
+            starts_by_name.setdefault(match["name"], []).append(match.start("entry"))
     spans: dict[str, tuple[int, int | None]] = {}
-    for name, starts in found.items():
+    for name, starts in starts_by_name.items():
         ends = [object_end(text, start) for start in starts[:_MOST_REPEATED]]
         if len({text[start:end] for start, end in zip(starts, ends, strict=False)}) == 1:
             spans[name] = starts[0], ends[0]

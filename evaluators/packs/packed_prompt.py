@@ -104,13 +104,13 @@ def pack_questions(questions: Sequence[PackedQuestion]) -> PackPrompt:
         about.append(f"{name}: {', '.join(fields)}")
         if each.prompt.reminder:
             reminders.setdefault(each.prompt.reminder, []).append(name)
-    said = [f"For {', '.join(those)}: {reminder}" for reminder, those in reminders.items()]
+    notes = [f"For {', '.join(those)}: {reminder}" for reminder, those in reminders.items()]
     first = questions[0].prompt
     return PackPrompt(
         instructions=_instructions(names, [each.prompt.instructions for each in questions]),
         material=material,
         temperature=first.temperature,
-        reminder=" ".join([f"The fields of each question: {'; '.join(about)}.", *said]),
+        reminder=" ".join([f"The fields of each question: {'; '.join(about)}.", *notes]),
         questions=tuple(questions),
     )
 

@@ -107,7 +107,7 @@ async def test_a_refused_pack_is_asked_one_by_one():
 
     judge = Squeamish(by_kind, cost_usd=0.5)
     results = await evaluate_pack([g_eval("a"), g_eval("b", evaluation_steps=("blood",))], TURN, judge, now=a_moment)
-    assert results[0].outcome.details["pack"] == "asked_apart"
+    assert results[0].outcome.details["pack"] == "split_up"
     assert results[0].cost_usd == pytest.approx(0.51)
     assert results[1].outcome == Failure(type="judge_refused", message="the judge refused to answer")
     assert results[1].cost_usd == pytest.approx(0.03)
