@@ -130,6 +130,11 @@ class ConversationRatio(VerdictSettings, ConversationSettings, Evaluator[Convers
         """What the user and the application said."""
         return frozenset({"turns.input", "turns.actual_output"})
 
+    @property
+    def rounds(self) -> int:
+        """One for the verdicts, and where items are extracted one for these."""
+        return 2 if self.spec.extracts_items else 1
+
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return await self.spec.score(case, judge, self)

@@ -66,6 +66,14 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
         return None
 
     @property
+    def rounds(self) -> int:
+        """How many questions a short case takes one after another, those for a definition left out: 0 without a judge.
+
+        In a pack each round is one request for everybody who is still asking.
+        """
+        return int(self.needs_judge)
+
+    @property
     def cost_note(self) -> str:
         """How many questions a long case takes; "" where the number is the same for every case."""
         return ""

@@ -151,6 +151,11 @@ class TurnRatio(VerdictSettings, WindowSettings, Evaluator[Turn]):
         """What the judge is shown."""
         return frozenset(filter(None, (*self.spec.extract_from, self.spec.list_field, *self.spec.companion_fields)))
 
+    @property
+    def rounds(self) -> int:
+        """One to take the text apart, where it is no list already, and one for the verdicts."""
+        return 1 if self.spec.list_field else 2
+
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return await self.spec.score(case, judge, self)

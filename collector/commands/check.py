@@ -13,6 +13,7 @@ from collector.alerting.rules.detectability import alert_lines
 from collector.commands.capacity import capacity_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.loading import Config
+from collector.config.packs import packs_of
 from collector.config.settings import (
     BoostSettings,
     BudgetSettings,
@@ -187,7 +188,6 @@ def _is_near(url: str) -> bool:
 
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:
     yield f"monitor    {name}: {_matched(monitor)}; {_share(monitor.sample)} of conversations"
-    calls = 0.0  # for each matching turn; an evaluator may make several, which is not known here
     for use in monitor.uses:
         each, configured = use.name, config.evaluators[use.name]
         evaluator = configured.evaluator
@@ -206,11 +206,34 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             yield f"             labels: {', '.join(evaluator.label_names)}"
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
-        if configured.judge is not None and evaluator.scope == "turn":
-            rate = monitor.sample if use.sample is None else use.sample
-            calls += rate * len(config.settings.members(configured.judge))
+    yield from (f"           {line}" for line in _packs(monitor, config))
+    calls = judge_calls(monitor, config)
     yield from (f"           {line}" for line in (*_boosts(monitor.boost, config), *_budget(monitor.budget)))
     yield f"           ≈ {plural(round(1000 * calls), 'judge call')} per 1,000 matching turns"
+
+
+def _packs(monitor: MonitorSettings, config: Config) -> Iterator[str]:
+    """The packs, with the requests that they take for a short case, and would take apart."""
+    for pack in packs_of(monitor, config.evaluators):
+        rounds = [config.evaluators[name].evaluator.rounds for name in pack]
+        scope = config.evaluators[pack[0]].evaluator.scope
+        requests = f"{plural(max(rounds), 'request')} per {scope} instead of {sum(rounds)}"
+        yield f"pack: {listed(pack)} ask together: {requests}"
+
+
+def judge_calls(monitor: MonitorSettings, config: Config) -> float:
+    """Requests to judges for each matching turn, where texts are short and judges answer as they are asked."""
+    packs = packs_of(monitor, config.evaluators)
+    rates: dict[object, float] = {}
+    for use in monitor.uses:
+        configured = config.evaluators[use.name]
+        if configured.judge is None or configured.evaluator.scope != "turn":
+            continue
+        rate = monitor.sample if use.sample is None else use.sample
+        calls = rate * configured.evaluator.rounds * len(config.settings.members(configured.judge))
+        pack = next((each for each in packs if use.name in each), use.name)
+        rates[pack] = max(calls, rates.get(pack, 0.0))
+    return sum(rates.values())
 
 
 def _share(rate: float) -> str:

@@ -12,6 +12,7 @@ import orjson
 from collector.alerting.rules.targets import targets
 from collector.commands.capacity import capacity_of
 from collector.config.loading import Config
+from collector.config.packs import packs_of
 from collector.config.settings import BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.config.unused_keys import unused_notes
 from collector.golden.cases import read_cases
@@ -31,7 +32,7 @@ def plan_json(config: Config, counts: Counts | None) -> str:
         "receive": settings.receive.model_dump(mode="json"),
         "judges": {name: _judge(each) for name, each in settings.judges.items()},
         "juries": {name: each.model_dump(mode="json") for name, each in settings.juries.items()},
-        "monitors": {name: _monitor(each, config) for name, each in settings.monitors.items()},
+        "monitors": {name: _monitor(name, each, config) for name, each in settings.monitors.items()},
         "budget": _budget(settings.evaluate.budget),
         "export": list(settings.export),
         "page": None if settings.page is None else f"http://{settings.page.host}:{settings.page.port}/",
@@ -58,22 +59,23 @@ def _judge(judge: JudgeSettings) -> dict[str, Any]:
     }
 
 
-def _monitor(monitor: MonitorSettings, config: Config) -> dict[str, Any]:
+def _monitor(name: str, monitor: MonitorSettings, config: Config) -> dict[str, Any]:
     return {
         "match": monitor.match,
         "sample": monitor.sample,
-        "evaluators": [_use(each, config) for each in monitor.uses],
+        "evaluators": [_use(each, name, config) for each in monitor.uses],
+        "packs": [list(each) for each in packs_of(monitor, config.evaluators)],
         "idle_seconds": monitor.idle_timeout,
         "budget": _budget(monitor.budget),
     }
 
 
-def _use(use: UseSettings, config: Config) -> dict[str, Any]:
+def _use(use: UseSettings, monitor: str, config: Config) -> dict[str, Any]:
     configured = config.evaluators[use.name]
     return {
         "name": use.name,
         "kind": configured.evaluator.kind,
-        "version": evaluator_version_in(config, use.name),
+        "version": evaluator_version_in(config, use.name, monitor),
         "scope": configured.evaluator.scope,
         "judge": configured.judge,
         "threshold": configured.evaluator.threshold,

@@ -227,7 +227,9 @@ def _monitor(evaluation: Evaluation, config: Config) -> dict[str, Any]:
         "name": evaluation.monitor,
         "configured": configured,
         "match": monitor.match if monitor else None,
-        "current_version": evaluator_version_in(config, evaluation.evaluator) if configured else None,
+        "current_version": evaluator_version_in(config, evaluation.evaluator, evaluation.monitor)
+        if configured
+        else None,
     }
 
 

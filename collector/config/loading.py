@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from collector import plugins
 from collector.config.error_sentences import error_sentences
+from collector.config.packs import pack_mistakes
 from collector.config.ports import port_mistakes
 from collector.config.redaction_notes import redaction_notes
 from collector.config.renamed_keys import with_current_names
@@ -78,6 +79,7 @@ def check(values: dict[str, Any], source: str) -> Config:
     for name, monitor in settings.monitors.items():
         mistakes += _monitor_mistakes(name, monitor, settings, evaluators)
         mistakes += _objective_mistakes(name, monitor, evaluators)
+        mistakes += pack_mistakes(name, monitor, settings, evaluators)
     exporters = {
         name: checked
         for name, definition in settings.export.items()

@@ -23,6 +23,7 @@ from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
+from evaluators.packs.packed_prompt import MOST_QUESTIONS
 from evaluators.sight import Sight
 
 _EVENT_NAME = re.compile(EVENT_NAME)
@@ -506,6 +507,13 @@ class MonitorSettings(Section):
     """Which traffic is watched, at what rate, by which evaluators."""
 
     evaluators: list[str | UseSettings] = Field(min_length=1, description="Names from `evaluators`.")
+    packs: list[Annotated[list[str], Field(min_length=2, max_length=MOST_QUESTIONS)]] = Field(
+        default_factory=list,
+        description="Evaluators that ask together: one request carries the case once, with a question for each.",
+    )
+    pack: Literal["auto"] | None = Field(
+        default=None, description="`auto`: all evaluators of one scope and judge that are in no pack ask together."
+    )
     match: dict[str, str | list[str]] = Field(
         default_factory=dict,
         description="Fields (service, model, dialect, user_id, tenant) or attributes.<name>, and values that match.",

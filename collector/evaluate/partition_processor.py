@@ -231,14 +231,17 @@ class PartitionProcessor:
         waiting = self._waiting = deque(jobs)
         try:
             while waiting:
-                job = waiting.popleft()
-                if self.jobs.is_known(job):
-                    self._count(job, "duplicate")
-                else:
-                    await self.jobs.submit(job)
+                pack = [job for job in _next_pack(waiting) if not self._is_duplicate(job)]
+                if pack:
+                    await self.jobs.submit(*pack)
         finally:
             while waiting:  # the partition is revoked
                 self._count(waiting.popleft(), "reassigned")
+
+    def _is_duplicate(self, job: Job) -> bool:
+        if known := self.jobs.is_known(job):
+            self._count(job, "duplicate")
+        return known
 
     async def _evict(self) -> None:
         """Stay within the limits."""
@@ -288,3 +291,14 @@ class PartitionProcessor:
             self._snapshot_log.succeeded()
             for _, conversation in conversations:
                 conversation.snapshot_pending = True
+
+
+def _next_pack(waiting: deque[Job]) -> Sequence[Job]:
+    """Take the first job, and those that are one pack with it."""
+    first = waiting.popleft()
+    if first.pack is None:
+        return [first]
+    others = [job for job in waiting if job.pack == first.pack]
+    for job in others:
+        waiting.remove(job)
+    return [first, *others]

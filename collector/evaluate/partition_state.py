@@ -306,6 +306,7 @@ class PartitionState:
             size=self._size,
             sampling=_sampling(chance, stratum, upstream, has_id=turn.conversation_id is not None),
             fallback=fallback,
+            subject=(turn.turn_id, "1"),
         )
 
     def _requested_jobs(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
@@ -480,6 +481,7 @@ class PartitionState:
                 fallback=result.closed_revision.fallback and each.fallback is not None,
                 supersedes=tuple(earlier),
                 attributes=attributes,
+                subject=(result.conversation_id, result.closed_revision.digest),
             )
             if monitor.reference_wait is not None and self.references.awaits(job, conversation := case()):
                 yield from self._due_now(self.references.admit(job, conversation))

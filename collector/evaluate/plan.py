@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -29,7 +29,7 @@ class Assignment:
 
     `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
     where it does not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
-    made.
+    made. `pack` names the evaluators that it asks together with, itself among them; () if it asks alone.
     """
 
     evaluator: Evaluator[Any]
@@ -43,6 +43,7 @@ class Assignment:
     expected_usd: float = 0.0
     judge_name: str = ""
     fallback_name: str = ""
+    pack: tuple[str, ...] = ()
 
     def judge_of(self, *, fallback: bool) -> Judge:
         """The judge to ask."""
@@ -206,11 +207,20 @@ class Job:
     happened_at: datetime | None = None
     skip: str | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    subject: tuple[str, str] = ("", "")
+    """What is judged, by its id and revision, where several jobs of one record may be about the same."""
 
     @property
     def judge(self) -> Judge:
         """The judge to ask."""
         return self.assignment.judge_of(fallback=self.fallback)
+
+    @property
+    def pack(self) -> tuple[Hashable, ...] | None:
+        """What the jobs have in common that are one pack: the same subject, at the same record. None: it asks alone."""
+        if not self.assignment.pack or self.skip is not None:
+            return None
+        return (self.monitor.name, self.assignment.pack, self.subject, self.trigger_offset, self.fallback)
 
     @property
     def judge_name(self) -> str:

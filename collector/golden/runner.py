@@ -25,8 +25,9 @@ from collector.golden.score_shift import ScoreShift, score_shift
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import GOLDEN_CASES, GOLDEN_LAST_RUN, GOLDEN_SHIFT, GOLDEN_SHIFT_STDERR
 from collector.wording import plural
-from evaluators.evaluation import evaluate
+from evaluators.evaluation import Result, evaluate
 from evaluators.judges.definition_cache import AnswerStore
+from evaluators.packs.evaluate_pack import evaluate_pack
 from evaluators.results import Failure, Outcome, Score, Skipped
 
 logger = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ class GoldenRuns:
 
         async def score(case: GoldenCase) -> tuple[str, Outcome]:
             async with slots:
-                result = await evaluate(evaluator, case.case, target.assignment.judge, now=self._now)
+                result = await self._evaluate(target.assignment, case)
             return case.case_id, result.outcome
 
         cases = [case for case in self._cases if case.scope == evaluator.scope]
@@ -162,6 +163,11 @@ class GoldenRuns:
             return None
         self._scoring[evaluator.name].succeeded()
         return {case: each.value if isinstance(each, Score) else None for case, each in outcomes.items()}
+
+    async def _evaluate(self, assignment: Assignment, case: GoldenCase) -> Result:
+        if assignment.pack:  # asked as in its pack, though alone: a case of the set may be no other's
+            return (await evaluate_pack([assignment.evaluator], case.case, assignment.judge, now=self._now))[0]
+        return await evaluate(assignment.evaluator, case.case, assignment.judge, now=self._now)
 
     def _warn_of_skipped(self, evaluator: str, skipped: Sequence[Skipped]) -> None:
         """Say once which cases can never have a score, and why."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from collector.config.loading import Config, Configured
+from collector.config.packs import pack_of
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.evaluate.budget.windows import Budget
 from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
 from collector.evaluate.plan import Assignment, EndRule, Monitor, Plan, text_at
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.evaluate.sampling.trust import UpstreamTrust
+from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge
 from evaluators.judges.jury import jury_model
+from evaluators.packs.evaluate_pack import packed_version
 
 GUESSED_TOKENS = (1500, 200)
 """Input and output tokens of an evaluation, assumed until the first one is paid."""
@@ -57,7 +61,10 @@ def _trust(believed: Literal["never", "always"] | list[str]) -> UpstreamTrust:
 def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge]) -> Monitor:
     return Monitor(
         name=name,
-        assignments=tuple(build_assignment(each, config, judges) for each in settings.uses),
+        assignments=tuple(
+            build_assignment(each, config, judges, pack_of(each.name, settings, config.evaluators))
+            for each in settings.uses
+        ),
         match=_wanted(settings.match),
         rate=settings.sample,
         window_settings=SessionWindowSettings(
@@ -80,14 +87,16 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
     )
 
 
-def build_assignment(use: UseSettings, config: Config, judges: Mapping[str, Judge]) -> Assignment:
-    """An evaluator of the configuration with its judge."""
+def build_assignment(
+    use: UseSettings, config: Config, judges: Mapping[str, Judge], pack: Sequence[str] = ()
+) -> Assignment:
+    """An evaluator of the configuration with its judge; `pack` names those that it asks together with."""
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
     judge_settings = [config.settings.judges[each] for each in members]
     fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # a jury has no fallback
     judge = judges[configured.judge] if configured.judge else NoJudge()
-    return Assignment(
+    alone = Assignment(
         evaluator=configured.evaluator,
         judge=judge,
         version=judged_version(configured.evaluator, judge.model),
@@ -99,6 +108,25 @@ def build_assignment(use: UseSettings, config: Config, judges: Mapping[str, Judg
         judge_name=configured.judge or "",
         fallback_name=fallback or "",
     )
+    return with_pack(alone, pack, config)
+
+
+def with_pack(assignment: Assignment, pack: Sequence[str], config: Config) -> Assignment:
+    """The assignment of an evaluator that asks together with a pack of others, with the version that says so."""
+    if not pack:
+        return assignment
+
+    def version(judge: Judge) -> str:
+        return _version(config, assignment.evaluator, judge.model, pack)
+
+    fallback = None if assignment.fallback is None else version(assignment.fallback)
+    return replace(assignment, version=version(assignment.judge), fallback_version=fallback, pack=tuple(pack))
+
+
+def _version(config: Config, evaluator: Evaluator[Any], model: str, pack: Sequence[str]) -> str:
+    if not pack:
+        return judged_version(evaluator, model)
+    return packed_version(evaluator, model, [config.evaluators[each].evaluator for each in pack])
 
 
 def expected_usd(config: Config, name: str) -> float:
@@ -108,10 +136,16 @@ def expected_usd(config: Config, name: str) -> float:
     return sum(_guess(config.settings.judges[each]) for each in members)
 
 
-def evaluator_version_in(config: Config, name: str) -> str:
-    """The version of a configured evaluator with its judge, as evaluations have it."""
-    configured = config.evaluators[name]
-    return judged_version(configured.evaluator, _model(config, configured.judge) if configured.judge else "")
+def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
+    """The version of a configured evaluator with its judge, as evaluations have it.
+
+    It is that of a monitor, where the evaluator may be in a pack: of the first one that uses it unless named.
+    """
+    configured, monitors = config.evaluators[name], config.settings.monitors
+    users = [each for each in monitors.values() if name in [use.name for use in each.uses]]
+    settings = monitors[monitor] if monitor else next(iter(users), None)
+    pack = () if settings is None else pack_of(name, settings, config.evaluators)
+    return _version(config, configured.evaluator, _model(config, configured.judge) if configured.judge else "", pack)
 
 
 def _model(config: Config, judge: str) -> str:

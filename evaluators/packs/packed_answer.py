@@ -1,8 +1,8 @@
 """The answer to a pack, read question by question: what one of them lacks or breaks is its own failure alone.
 
 A question's entry is found by its name and its key together, wherever it stands: an entry under another's name
-or with another's key is nobody's. Each entry becomes the answer that the question would have got alone, with the tokens that
-spell it.
+or with another's key is nobody's. Each entry becomes the answer that the question would have got alone, with the
+tokens that spell it.
 """
 
 from __future__ import annotations

@@ -134,6 +134,11 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         """See `Evaluator.label_names`."""
         return ("better", "tie", "worse")
 
+    @property
+    def rounds(self) -> int:
+        """One for each order of the two answers."""
+        return 2
+
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         ours, theirs = case.actual_output or "", str(case.attributes[self.other_output_attribute])

@@ -257,6 +257,13 @@ async def test_who_needs_no_judge_asks_none(cls):
 
 
 @judged
+async def test_takes_as_many_rounds_as_it_says(cls):
+    judge = ScriptedJudge(answer_any_form())
+    await outcome_of(cls, judge)
+    assert len([each for each in judge.questions if not each.prompt.constant]) == make_example(cls).rounds
+
+
+@judged
 async def test_in_a_pack_it_scores_as_it_does_alone(cls):
     """Beside another one of its scope, with answers that carry each question's own key."""
     example = make_example(cls)

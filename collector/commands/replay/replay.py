@@ -28,6 +28,7 @@ from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.commands.score.spend_limit import require_prices
 from collector.config.loading import Config, Configured
+from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.plan import Assignment, Job, Monitor
@@ -39,7 +40,7 @@ from collector.logs.log import Log, LogError, LogUnavailable, Record
 from collector.records.attributes import with_declared
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import Logs, open_logs
-from collector.service.plan_builder import build_assignment
+from collector.service.plan_builder import build_assignment, with_pack
 from collector.wording import plural, unknown
 from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
@@ -143,7 +144,7 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         judges = await stack.enter_async_context(open_judges(judging, await GeneratedStepsStore.open(logs.definitions)))
         assignments = {old: build_assignment(UseSettings(name=name), judging, judges) for old, name in names.items()}
         wanted = [each for each in selected.scored if each.evaluation.evaluator in assignments]
-        jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments)
+        jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not jobs:
             raise EvalstreamError(
                 f"the turns of all {plural(len(wanted), 'evaluation')} have expired (log.retention); "
@@ -233,10 +234,16 @@ async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], opt
     }
 
 
-def _jobs(past: Sequence[PastEvaluation], turns: Turns, assignments: Mapping[str, Assignment]) -> list[PastJob]:
+def _jobs(
+    past: Sequence[PastEvaluation], turns: Turns, assignments: Mapping[str, Assignment], new: Config
+) -> list[PastJob]:
+    """The jobs; those of evaluators that the new configuration's monitor packs ask together there."""
     jobs: dict[str, PastJob] = {}
     for each in past:
-        job = _job(each.evaluation, turns, assignments[each.evaluation.evaluator])
+        assignment, monitor = assignments[each.evaluation.evaluator], new.settings.monitors.get(each.evaluation.monitor)
+        if monitor is not None:
+            assignment = with_pack(assignment, pack_of(assignment.evaluator.name, monitor, new.evaluators), new)
+        job = _job(each.evaluation, turns, assignment)
         if job is not None:
             jobs[job.evaluation_id] = (each, job)
     return list(jobs.values())
@@ -255,6 +262,7 @@ def _job(old: Evaluation, turns: Turns, assignment: Assignment) -> Job | None:
         trigger_offset=0,
         sampling=old.sampling,
         attributes={**old.attributes, REPLAY_OF: old.evaluation_id},
+        subject=subject_id_of(case),
     )
 
 

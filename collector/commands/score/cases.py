@@ -8,7 +8,7 @@ from collector.evaluate.plan import Assignment, Job, Monitor, conversation_key
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
-from evaluators.identity import turns_digest
+from evaluators.identity import subject_id_of, turns_digest
 
 
 def jobs_of(turns: Iterable[Turn], assignments: Sequence[Assignment], declared: tuple[str, ...] = ()) -> Iterator[Job]:
@@ -44,6 +44,7 @@ def _job(monitor: Monitor, assignment: Assignment, evaluation_id: str, case: Tur
         replay_point=ReplayPoint(0),
         trigger_offset=0,
         attributes=attributes,
+        subject=subject_id_of(case),
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from collector.commands.score.output import failed_earlier, open_writer, read_earlier
@@ -21,6 +22,7 @@ from collector.redact.open_redactor import open_redactors
 from collector.telemetry.registry import Telemetry
 from collector.wording import plural
 from evaluators.evaluation import Result
+from evaluators.packs.evaluate_pack import run_pack
 from evaluators.progress import progress_bar
 from evaluators.results import Evaluation
 
@@ -69,39 +71,51 @@ async def run_jobs(
     if again := len(failed_earlier(output) & wanted.keys()):
         print(f"evalstream: {plural(again, 'evaluation')} of an earlier run failed, made again", file=sys.stderr)  # noqa: T201
     spend_limit = SpendLimit(max_usd)
-    todo = deque(wanted.values())
+    todo = deque(_packs(wanted.values()))
     with open_writer(output) as writer, progress_bar() as progress:
-        bar = progress.add_task("", total=len(made) + len(todo), completed=len(made), cost="")
+        bar = progress.add_task("", total=len(made) + len(wanted), completed=len(made), cost="")
         async with aclosing(_evaluated(todo, concurrency, run, spend_limit)) as evaluations:
             async for evaluation in evaluations:
                 writer.write(evaluation)
                 made.append(evaluation)
                 progress.update(bar, advance=1, cost=f"{spend_limit.spent:.2f} USD" if spend_limit.spent else "")
-    return RunResult(tuple(made), len(todo), spend_limit.spent)
+    return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent)
 
 
 async def _evaluated(
-    todo: deque[Job], concurrency: int, run: Run, spend_limit: SpendLimit
+    todo: deque[Sequence[Job]], concurrency: int, run: Run, spend_limit: SpendLimit
 ) -> AsyncGenerator[Evaluation]:
     """Evaluations in the order in which they end, `concurrency` at once. `todo` keeps those beyond the limit."""
-    running: dict[asyncio.Task[Evaluation], Job] = {}
+    running: dict[asyncio.Task[list[Evaluation]], Sequence[Job]] = {}
     try:
         while True:
             while todo and len(running) < concurrency and spend_limit.reserve(todo[0]):
-                job = todo.popleft()
-                running[asyncio.create_task(_evaluate(job, run))] = job
+                pack = todo.popleft()
+                running[asyncio.create_task(_evaluate(pack, run))] = pack
             if not running:
                 return
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
-                spend_limit.settle(running.pop(each), each.result().cost_usd)
+                for job, evaluation in zip(running.pop(each), each.result(), strict=True):
+                    spend_limit.settle(job, evaluation.cost_usd)
             for each in done:
-                yield each.result()
+                for evaluation in each.result():
+                    yield evaluation
     finally:
         for each in running:
             each.cancel()
 
 
-async def _evaluate(job: Job, run: Run) -> Evaluation:
-    case = job.case()
-    return evaluation_of(job, case, await run(job.assignment.evaluator, case, job.judge, now=utc_now))
+async def _evaluate(pack: Sequence[Job], run: Run) -> list[Evaluation]:
+    first, case = pack[0], pack[0].case()
+    runs = [partial(run, job.assignment.evaluator, case, now=utc_now) for job in pack]
+    results = [await runs[0](first.judge)] if first.pack is None else await run_pack(first.judge, runs)
+    return [evaluation_of(job, case, result) for job, result in zip(pack, results, strict=True)]
+
+
+def _packs(jobs: Iterable[Job]) -> Iterator[Sequence[Job]]:
+    """The jobs that ask together, and each other by itself; in the order of their first ones."""
+    packs: dict[object, list[Job]] = {}
+    for job in jobs:
+        packs.setdefault(job.evaluation_id if job.pack is None else job.pack, []).append(job)
+    yield from packs.values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from collector.config.loading import Config
 from collector.errors import ConfigError
@@ -22,14 +22,17 @@ class SpendLimit:
         self._reserved: dict[str, float] = {}
         self._highest: dict[str, float] = {}
 
-    def reserve(self, job: Job) -> bool:
-        """Whether the job may begin; its cost is reserved until `settle`."""
-        assignment = job.assignment
-        usd = max(assignment.expected_usd, self._highest.get(assignment.evaluator.name, 0.0))
+    def reserve(self, jobs: Sequence[Job]) -> bool:
+        """Whether a job, or the jobs of a pack, may begin; their costs are reserved until `settle`."""
+        needed = {job.evaluation_id: self._needed(job) for job in jobs}
+        usd = sum(needed.values())
         if self.max_usd is not None and usd and self.spent + sum(self._reserved.values()) + usd > self.max_usd:
             return False
-        self._reserved[job.evaluation_id] = usd
+        self._reserved |= needed
         return True
+
+    def _needed(self, job: Job) -> float:
+        return max(job.assignment.expected_usd, self._highest.get(job.assignment.evaluator.name, 0.0))
 
     def settle(self, job: Job, usd: float | None) -> None:
         """The job has ended at this cost."""

@@ -37,7 +37,7 @@ class GeneratedStepsStore:
 
     async def save(self, key: str, text: str) -> str:
         """Store an answer; returns the one that was first, which may be another process's."""
-        await append_with_retry(self._log, Record(key.encode(), text.encode(), partition=0), self._backoff)
+        await append_with_retry(self._log, Record(key.encode(), text.encode(), partition=0), backoff=self._backoff)
         await self._catch_up_with_retry()
         return self._answers[key]
 

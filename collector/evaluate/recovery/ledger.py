@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -116,7 +116,7 @@ class Ledger:
             await confirm()
             epoch = self._fence.epoch + 1
             record = claim_record(owner, epoch, self._partition, turns)
-            await append_with_retry(self._evaluations, record, backoff, since=self._next)
+            await append_with_retry(self._evaluations, record, backoff=backoff, since=self._next)
             await self._read_on(backoff)
             while epoch not in self._claims:  # a broker may show a little later what it has acknowledged
                 await backoff.sleep(backoff.first)
@@ -218,32 +218,36 @@ async def end_offset(log: Log, partition: int, backoff: Backoff = RETRY) -> int:
     )
 
 
-async def append_with_retry(log: Log, record: Record, backoff: Backoff = RETRY, *, since: int | None = None) -> None:
-    """Append a record; retries while the log cannot be written.
+async def append_with_retry(log: Log, *records: Record, backoff: Backoff = RETRY, since: int | None = None) -> None:
+    """Append records of one partition, together; retries while the log cannot be written.
 
     An append that was not acknowledged may have been made all the same. With `since`, an offset that was the log's end
-    before, the record is looked for from there on before it is appended again, so that it is there once.
+    before, the records are looked for from there on before they are appended again, so that each is there once.
     """
     # An idempotent producer would not do: the retry may come minutes later, from another session of it.
     unacknowledged = False
 
     async def append() -> None:
-        nonlocal unacknowledged
-        if unacknowledged and since is not None and await _was_appended(log, record, since, backoff):
-            return
+        nonlocal unacknowledged, records
+        if unacknowledged and since is not None:
+            records = tuple(await _missing(log, records, since, backoff))
+            if not records:
+                return
         unacknowledged = True
-        await log.append([record])
+        await log.append(records)
 
     await backoff.repeat(append, LogUnavailable, action=f"writing to {log.name}")
 
 
-async def _was_appended(log: Log, record: Record, since: int, backoff: Backoff) -> bool:
-    """Whether the record is in its partition."""
-    assert record.partition is not None
-    await log.end_offset(record.partition)
+async def _missing(log: Log, records: Sequence[Record], since: int, backoff: Backoff) -> Sequence[Record]:
+    """The records that are not in their partition."""
+    partition = records[0].partition
+    assert partition is not None
+    await log.end_offset(partition)
     await backoff.sleep(backoff.cap)  # the log answers again: what had reached it before is written after this wait
-    async for batch in log.read(record.partition, since):
+    missing = list(records)
+    async for batch in log.read(partition, since):
         # Not by its key: an evaluation of a former owner may have the same, and be void.
-        if any(each.key == record.key and each.value == record.value for each in batch):
-            return True
-    return False
+        stored = {(each.key, each.value) for each in batch}
+        missing = [each for each in missing if (each.key, each.value) not in stored]
+    return missing

@@ -58,4 +58,4 @@ class SampleRateNotes:
         if earlier and earlier[-1][1] == rates:
             return
         value = orjson.dumps({"partition": partition, "from": offset, "rates": rates})
-        await append_with_retry(self._log, Record(RATES_KEY, value, partition=0), self._backoff)
+        await append_with_retry(self._log, Record(RATES_KEY, value, partition=0), backoff=self._backoff)

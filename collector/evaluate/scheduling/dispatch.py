@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from collector.backoff import Backoff
 from collector.evaluate.budget.controller import BudgetController, BudgetReservation, Unlimited
@@ -21,9 +22,12 @@ from collector.records.epochs import stamped
 from collector.records.json import evaluation_to_json
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluation import Result
+from evaluators.packs.evaluate_pack import run_pack
 from evaluators.results import Evaluation, Failure, Skipped
 
 logger = logging.getLogger(__name__)
+
+_WAITS = "waits"
 
 
 def utc_now() -> datetime:
@@ -81,19 +85,50 @@ class Dispatcher:
         if reason is None:
             result = await self._evaluate(job, case, reservation)
         else:
-            moment, skipped = self._now(), Skipped(reason=reason)
-            result = Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
+            result = self._skipped(reason)
         return evaluation_of(job, case, result)
+
+    async def execute_pack(self, jobs: Sequence[Job], partition: int, *, has_slot: bool = True) -> list[Evaluation]:
+        """The same for jobs that are one pack: of one subject, with one judge, whose questions go out together.
+
+        Where a budget leaves money for some of them, these go first, and the others when that has been paid.
+        """
+        case = jobs[0].case()
+        reservations = [self._reservation(job, partition) for job in jobs]
+        results: dict[int, Result] = {}
+        if not has_slot:
+            results = {number: self._skipped("shed") for number in range(len(jobs))}
+        while todo := [number for number in range(len(jobs)) if number not in results]:
+            decisions = {number: self._decide(jobs[number], reservations[number]) for number in todo}
+            results |= {
+                number: self._skipped(reason) for number, reason in decisions.items() if reason not in (None, _WAITS)
+            }
+            if granted := [number for number, reason in decisions.items() if reason is None]:
+                made = await self._evaluate_pack(
+                    [jobs[number] for number in granted], case, [reservations[number] for number in granted]
+                )
+                results |= zip(granted, made, strict=True)
+            elif waiting := [number for number, reason in decisions.items() if reason == _WAITS]:
+                await _settled(reservations[waiting[0]])
+        return [evaluation_of(job, case, results[number]) for number, job in enumerate(jobs)]
+
+    def _skipped(self, reason: str) -> Result:
+        moment, skipped = self._now(), Skipped(reason=reason)
+        return Result(outcome=skipped, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
 
     async def confirm(self) -> None:
         """Wait until this process certainly owns its partitions."""
         await self._confirm()
 
-    async def write(self, evaluation: Evaluation, partition: int, since: int, epoch: int | None = None) -> None:
-        """Append an evaluation behind the offset `since` of the evaluations log; durable on return."""
-        value = stamped(evaluation_to_json(evaluation), epoch)
-        record = Record(evaluation.evaluation_id.encode(), value, partition=partition)
-        await append_with_retry(self._evaluations, record, self._backoff, since=since)
+    async def write(
+        self, evaluations: Sequence[Evaluation], partition: int, since: int, epoch: int | None = None
+    ) -> None:
+        """Append evaluations behind the offset `since` of the evaluations log, in one append; durable on return."""
+        records = [
+            Record(each.evaluation_id.encode(), stamped(evaluation_to_json(each), epoch), partition=partition)
+            for each in evaluations
+        ]
+        await append_with_retry(self._evaluations, *records, backoff=self._backoff, since=since)
 
     def _reservation(self, job: Job, partition: int) -> BudgetReservation | Unlimited:
         if self._budget is None or job.happened_at is not None:
@@ -105,17 +140,19 @@ class Dispatcher:
 
         What is reserved is an estimate, and before the first cost is known a guess: most of it may be freed again.
         """
+        while (decision := self._decide(job, reservation)) == _WAITS:
+            await _settled(reservation)
+        return decision
+
+    def _decide(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
+        """None where a job may be done now, why it is not to be done, or that it waits for other reservations."""
         if job.skip is not None:
             return job.skip
-        while self.queue_timeout(job) != 0.0:
-            if reservation.reserve():
-                return None
-            if isinstance(reservation, Unlimited) or not reservation.may_be_freed():
-                return "over_budget"
-            settled = asyncio.Event()
-            reservation.on_settled(settled.set)
-            await settled.wait()
-        return "shed"
+        if self.queue_timeout(job) == 0.0:
+            return "shed"
+        if reservation.reserve():
+            return None
+        return "over_budget" if isinstance(reservation, Unlimited) or not reservation.may_be_freed() else _WAITS
 
     async def _evaluate(
         self, job: Job, case: Turn | Conversation, reservation: BudgetReservation | Unlimited
@@ -140,6 +177,28 @@ class Dispatcher:
             reservation.settle(cost)
         return result
 
+    async def _evaluate_pack(
+        self, jobs: Sequence[Job], case: Turn | Conversation, reservations: Sequence[BudgetReservation | Unlimited]
+    ) -> list[Result]:
+        first = jobs[0]
+        costs: list[float | None] = [None] * len(jobs)
+        place = self._guard.known_place(f"evaluation {first.evaluation_id}")
+        try:
+            if place.is_fatal(first.trigger_offset):
+                return [self._left_out(job) for job in jobs]
+            runs = [
+                partial(self._guardrails.run, job.assignment.evaluator, case, now=self._now, reservation=reservation)
+                for job, reservation in zip(jobs, reservations, strict=True)
+            ]
+            running = run_pack(first.judge, runs)
+            results = await place.drive(first.trigger_offset, first.trigger_offset, running)
+            costs = [each.cost_usd for each in results]
+        finally:
+            place.close()
+            for reservation, cost in zip(reservations, costs, strict=True):
+                reservation.settle(cost)
+        return results
+
     def _left_out(self, job: Job) -> Result:
         """The failure of an evaluation in which the process ended again and again."""
         why = str(self._guard.error("evaluation"))
@@ -147,3 +206,11 @@ class Dispatcher:
         moment = self._now()
         outcome = Failure(type="process_ended", message=why)
         return Result(outcome=outcome, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
+
+
+async def _settled(reservation: BudgetReservation | Unlimited) -> None:
+    """Wait for the next reservation that ends."""
+    assert isinstance(reservation, BudgetReservation), "only a budget makes anybody wait"
+    settled = asyncio.Event()
+    reservation.on_settled(settled.set)
+    await settled.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.evaluate.outcomes import OutcomeCounter
@@ -89,25 +89,30 @@ class PartitionJobs:
         """Whether a job's evaluation exists or is pending."""
         return job.evaluation_id in self._ledger or job.evaluation_id in self._pending
 
-    async def submit(self, job: Job) -> None:
-        """Start a job that is not known. Waits while its judge's bulkhead is full: the back-pressure."""
-        bulkhead = self._dispatcher.bulkheads.of(job.judge_name)
-        if job.happened_at is None:  # what is stale is told by what began of the traffic of now
-            self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
-        self._add_pending(
-            job.evaluation_id,
-            PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),
-        )
+    async def submit(self, *jobs: Job) -> None:
+        """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
+
+        Waits while the judge's bulkhead is full: the back-pressure.
+        """
+        bulkhead, size = self._dispatcher.bulkheads.of(jobs[0].judge_name), max(job.size for job in jobs)
+        for job in jobs:
+            if job.happened_at is None:  # what is stale is told by what began of the traffic of now
+                self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
+            self._add_pending(
+                job.evaluation_id,
+                PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),
+            )
         try:
-            await bulkhead.acquire(job.size)
+            await bulkhead.acquire(size)
         except BaseException:
-            self._remove_pending(job.evaluation_id)
-            self._count_reassigned(job)
+            for job in jobs:
+                self._remove_pending(job.evaluation_id)
+                self._count_reassigned(job)
             raise
-        task = self._task_group.create_task(self._run(job, bulkhead))
+        task = self._task_group.create_task(self._run(jobs, bulkhead))
         self._job_tasks.add(task)
         task.add_done_callback(
-            lambda task: self._release(task, job, bulkhead)
+            lambda task: self._release(task, jobs, size, bulkhead)
         )  # a task cancelled before its start has no `finally`
         if bulkhead.busy:
             await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
@@ -133,27 +138,34 @@ class PartitionJobs:
         while (oldest := self._oldest_triggered()) is not None and offset - oldest.trigger_offset > records:
             await oldest.bulkhead.wait_for_release()
 
-    async def _run(self, job: Job, bulkhead: Bulkhead) -> None:
-        async with bulkhead.slot(self._dispatcher.queue_timeout(job)) as has_slot:
+    async def _run(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> None:
+        async with bulkhead.slot(self._dispatcher.queue_timeout(jobs[0])) as has_slot:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
             await self._dispatcher.confirm()
-            evaluation = await self._dispatcher.execute(job, self._partition, has_slot=has_slot)
+            evaluations = await self._execute(jobs, has_slot=has_slot)
             await self._dispatcher.confirm()
             self._writing.add(task)
-            await self._dispatcher.write(evaluation, self._partition, self._ledger.end_offset, self._ledger.epoch)
-            self._ledger.add(job.evaluation_id)
-            self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
-            self._count_outcome(evaluation)
+            await self._dispatcher.write(evaluations, self._partition, self._ledger.end_offset, self._ledger.epoch)
+            for job, evaluation in zip(jobs, evaluations, strict=True):
+                self._ledger.add(job.evaluation_id)
+                self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
+                self._count_outcome(evaluation)
 
-    def _release(self, task: asyncio.Task[None], job: Job, bulkhead: Bulkhead) -> None:
+    async def _execute(self, jobs: Sequence[Job], *, has_slot: bool) -> Sequence[Evaluation]:
+        if jobs[0].pack is not None:
+            return await self._dispatcher.execute_pack(jobs, self._partition, has_slot=has_slot)
+        return [await self._dispatcher.execute(job, self._partition, has_slot=has_slot) for job in jobs]
+
+    def _release(self, task: asyncio.Task[None], jobs: Sequence[Job], size: int, bulkhead: Bulkhead) -> None:
         self._job_tasks.discard(task)
         self._running.discard(task)
         self._writing.discard(task)
-        bulkhead.release(job.size)
-        if job.evaluation_id in self._pending:
-            self._count_reassigned(job)
+        bulkhead.release(size)
+        for job in jobs:
+            if job.evaluation_id in self._pending:
+                self._count_reassigned(job)
 
     def _count_reassigned(self, job: Job) -> None:
         self._outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, "reassigned")

@@ -101,11 +101,11 @@ async def test_a_later_run_goes_on_from_the_output(tmp_path: Path) -> None:
 def test_an_allowance_sets_aside_what_is_under_way() -> None:
     spend_limit = SpendLimit(0.25)
     one, two, three = jobs(3, 0.1)
-    assert spend_limit.reserve(one)
-    assert spend_limit.reserve(two)
-    assert not spend_limit.reserve(three)
+    assert spend_limit.reserve([one])
+    assert spend_limit.reserve([two])
+    assert not spend_limit.reserve([three])
     spend_limit.settle(one, 0.0)
-    assert spend_limit.reserve(three)
+    assert spend_limit.reserve([three])
 
 
 def test_a_limit_in_dollars_needs_prices() -> None:

@@ -149,7 +149,7 @@ async def test_an_append_without_an_answer_is_made_once(takes: bool) -> None:
     log = Unanswering("evaluations", partitions=1)
     await MemoryLog.append(log, [Record(b"before", b"{}", partition=0)])
     log.takes = takes
-    await append_with_retry(log, Record(b"new", b"{}", partition=0), SOON, since=1)
+    await append_with_retry(log, Record(b"new", b"{}", partition=0), backoff=SOON, since=1)
     assert [record.key async for batch in log.read(0, 0) for record in batch] == [b"before", b"new"]
     assert log.asked == (1 if takes else 2)
 
@@ -159,13 +159,13 @@ async def test_it_is_looked_for_only_behind_what_was_there_before() -> None:
     log = Unanswering("evaluations", partitions=1)
     await MemoryLog.append(log, [Record(b"new", b"{}", partition=0)])
     log.takes = False
-    await append_with_retry(log, Record(b"new", b"{}", partition=0), SOON, since=1)
+    await append_with_retry(log, Record(b"new", b"{}", partition=0), backoff=SOON, since=1)
     assert await log.end_offset(0) == 2
 
 
 async def test_without_a_position_it_is_appended_again() -> None:
     log = Unanswering("evaluations", partitions=1)
-    await append_with_retry(log, Record(b"decision", b"{}", partition=0), SOON)
+    await append_with_retry(log, Record(b"decision", b"{}", partition=0), backoff=SOON)
     assert (log.asked, await log.end_offset(0)) == (2, 2)
 
 

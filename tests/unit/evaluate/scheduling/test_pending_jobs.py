@@ -128,6 +128,7 @@ async def test_a_partition_waits_for_a_job_that_lies_too_many_records_back() -> 
         replay_point=ReplayPoint(90),
         trigger_offset=100,
         happened_at=None,
+        pack=None,
     )
     added: list[str] = []
     ledger = SimpleNamespace(add=added.append, end_offset=0, epoch=None)
