@@ -34,9 +34,9 @@ class Pack:
     """The questions of `size` evaluators about one case, by one judge. `seats` are the judges that they ask.
 
     A request's tokens and price are split evenly over its questions. A question without the case, like one for
-    evaluation steps, one with pictures and one for several samples go out by themselves. Where a whole pack is refused, its questions are
-    asked one by one, as they would be without a pack, so that the refusal is that of one question; and so they are by a
-    judge that takes no packs. One event loop, one case.
+    evaluation steps, one with pictures and one for several samples go out by themselves. Where a whole pack is refused,
+    its questions are asked one by one, as they would be without a pack, so that the refusal is that of one question;
+    and so they are by a judge that takes no packs. One event loop, one case.
     """
 
     def __init__(self, judge: Judge, size: int) -> None:
