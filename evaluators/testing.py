@@ -307,8 +307,10 @@ def _with_entry_keys(answer: str, keys: Mapping[str, str]) -> str:
     if not isinstance(entries, dict):
         return answer
     own = cast("dict[str, Any]", entries)
-    keyed = {
-        name: {ANSWER_KEY: keys[name], **entry} if name in keys and isinstance(entry, dict) else entry
+    keyed: dict[str, Any] = {
+        name: {ANSWER_KEY: keys[name], **cast("dict[str, Any]", entry)}
+        if name in keys and isinstance(entry, dict)
+        else entry
         for name, entry in own.items()
     }
     return orjson.dumps(keyed).decode()

@@ -508,7 +508,7 @@ class MonitorSettings(Section):
 
     evaluators: list[str | UseSettings] = Field(min_length=1, description="Names from `evaluators`.")
     packs: list[Annotated[list[str], Field(min_length=2, max_length=MOST_QUESTIONS)]] = Field(
-        default_factory=list,
+        default_factory=list[Annotated[list[str], Field(min_length=2, max_length=MOST_QUESTIONS)]],
         description="Evaluators that ask together: one request carries the case once, with a question for each.",
     )
     pack: Literal["auto"] | None = Field(
