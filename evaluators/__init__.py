@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evaluators.cases import Attachment, Conversation, Feedback, Message, ToolCall, ToolDefinition, Turn
     from evaluators.conversation.classifier import ConversationalClassifier
     from evaluators.conversation.completeness import Completeness
+    from evaluators.conversation.composite import ConversationalComposite
     from evaluators.conversation.frustration import Frustration
     from evaluators.conversation.g_eval import ConversationalGEval
     from evaluators.conversation.goal_accuracy import GoalAccuracy
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from evaluators.turn.citation_support import CitationSupport
     from evaluators.turn.citations import Citations
     from evaluators.turn.classifier import Classifier
+    from evaluators.turn.composite import Composite
     from evaluators.turn.contains import Contains
     from evaluators.turn.contextual_relevancy import ContextualRelevancy
     from evaluators.turn.exact_match import ExactMatch
@@ -113,11 +115,13 @@ __all__ = [
     "Citations",
     "Classifier",
     "Completeness",
+    "Composite",
     "Contains",
     "ContextualRelevancy",
     "Conversation",
     "ConversationOutcome",
     "ConversationalClassifier",
+    "ConversationalComposite",
     "ConversationalGEval",
     "ConversationalPrompt",
     "DefinitionCache",
@@ -222,6 +226,8 @@ _HOMES = {
     "ToolCall": "cases",
     "Turn": "cases",
     "Completeness": "conversation.completeness",
+    "ConversationalComposite": "conversation.composite",
+    "Composite": "turn.composite",
     "Frustration": "conversation.frustration",
     "ConversationalGEval": "conversation.g_eval",
     "GoalAccuracy": "conversation.goal_accuracy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import Result
 from evaluators.evaluator import Evaluator
 from evaluators.identity import conversation_id_of, turn_id_of
-from evaluators.results import ErrorDetail, Evaluation, Failure, Retry, Sampling, Score, Skipped, Subject
+from evaluators.results import ErrorDetail, Evaluation, Failure, Outcome, Retry, Sampling, Score, Skipped, Subject
 
 _CERTAIN = Sampling()
 
@@ -40,7 +41,7 @@ def make_record(
         judge=result.judge,
         usage=result.usage,
         cost_usd=result.cost_usd,
-        sampling=sampling,
+        sampling=_with_own_draw(sampling, result.outcome),
         supersedes=supersedes,
         retry=retry,
         started_at=result.started_at,
@@ -49,6 +50,13 @@ def make_record(
         attributes=dict(attributes or {}),
         **_outcome(evaluator, result),
     )
+
+
+def _with_own_draw(sampling: Sampling, outcome: Outcome) -> Sampling:
+    """The sampling with the evaluator's own draw, if it made one: the two draws are independent."""
+    if not isinstance(outcome, Score) or outcome.probability == 1.0:
+        return sampling
+    return replace(sampling, probability=sampling.probability * outcome.probability)
 
 
 def _outcome(evaluator: Evaluator[Any], result: Result) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class Score:
     """A score in [0, 1], 1 at the upper end of the evaluator's range.
 
     `raw_score` is the number on the evaluator's own `range` (lowest, highest); `kept_mass` the share of token
-    probability that lay on valid scores, where `method` is `logprobs` or `decision`.
+    probability that lay on valid scores, where `method` is `logprobs` or `decision`. `probability` is that with which
+    the evaluator itself went on to it, by a draw of its own: the evaluation's sampling probability is multiplied by it.
 
     Raises:
         ValueError: `value` is outside [0, 1] or not a number.
@@ -38,8 +39,11 @@ class Score:
     range: tuple[float, float] = (0.0, 1.0)
     kept_mass: float | None = None
     details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    probability: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"a probability lies in (0, 1], not {self.probability!r}")
         if not 0.0 <= self.value <= 1.0:  # also refuses NaN
             raise ValueError(f"a score lies in [0, 1], not {self.value!r}")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -71,11 +71,7 @@ def check(values: dict[str, Any], source: str) -> Config:
         except ConfigError as error:
             raise _error(source, [str(error)]) from error
     mistakes: list[str] = []
-    evaluators = {
-        name: configured
-        for name, definition in settings.evaluators.items()
-        if (configured := _evaluator(name, definition, settings, mistakes)) is not None
-    }
+    evaluators = _evaluators(settings, mistakes)
     for name, monitor in settings.monitors.items():
         mistakes += _monitor_mistakes(name, monitor, settings, evaluators)
         mistakes += _objective_mistakes(name, monitor, evaluators)
@@ -95,6 +91,39 @@ def check(values: dict[str, Any], source: str) -> Config:
 
 def _error(source: str, mistakes: Sequence[str]) -> ConfigError:
     return ConfigError("\n".join(f"{source}: {mistake}" for mistake in mistakes))
+
+
+def _evaluators(settings: Settings, mistakes: list[str]) -> dict[str, Configured]:
+    """The evaluators of a file, in its order; composites are made of the others."""
+    made: dict[str, Configured] = {}
+    for name, definition in sorted(settings.evaluators.items(), key=lambda each: "of" in each[1]):
+        whole = _with_members(name, definition, settings, made, mistakes) if "of" in definition else definition
+        configured = _evaluator(name, whole, settings, mistakes) if whole is not None else None
+        if configured is not None:
+            made[name] = configured
+    return {name: made[name] for name in settings.evaluators if name in made}
+
+
+def _with_members(
+    name: str, definition: Mapping[str, Any], settings: Settings, made: Mapping[str, Configured], mistakes: list[str]
+) -> Mapping[str, Any] | None:
+    """The definition of a composite with the evaluators that it names, and with their judge if it names none."""
+    if not isinstance(definition["of"], list):
+        mistakes.append(f"evaluators.{name}.of: write a list of names from `evaluators`")
+        return None
+    names = [str(each) for each in cast("list[object]", definition["of"])]
+    others = sorted(set(settings.evaluators) - {name})
+    unknown_names = [each for each in names if each not in others]
+    mistakes += [f"evaluators.{name}.of: {unknown('evaluator', each, others)}" for each in unknown_names]
+    if not unknown_names and any("of" in settings.evaluators[each] for each in names):
+        mistakes.append(f"evaluators.{name}.of: a composite cannot have composites as members; list their members")
+        return None
+    members = [made[each] for each in names if each in made]
+    if len(members) < len(names):
+        return None
+    judges = {each.judge for each in members if each.judge is not None}
+    common = {"judge": judges.pop()} if len(judges) == 1 and "judge" not in definition else {}
+    return {**definition, **common, "of": [each.evaluator for each in members]}
 
 
 def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mistakes: list[str]) -> Configured | None:

@@ -52,6 +52,7 @@ def _judges_in_monitors(config: Config) -> Iterator[str]:
 def _unused_names(config: Config) -> Iterator[str]:
     settings = config.settings
     used = {use.name for monitor in settings.monitors.values() for use in monitor.uses}
+    used |= {member.name for each in config.evaluators.values() for member in getattr(each.evaluator, "of", ())}
     for name in sorted(set(config.evaluators) - used):
         yield f"no monitor uses the evaluator {name}, so it never runs"
     named = {each.judge for each in config.evaluators.values() if each.judge}

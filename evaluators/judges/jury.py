@@ -91,6 +91,7 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
         raw_score=lowest + value * (highest - lowest),
         range=closest.range,
         details=_details(evaluator, panel, opinions, scored),
+        probability=closest.probability,  # drawn by the case's id, so the same for all
     )
 
 

@@ -236,8 +236,8 @@ async def test_reasons_come_before_what_they_are_reasons_for(cls):
 
 @judged
 def test_prompts_are_files(cls):
-    assert cls.prompts
-    assert all(load(name).strip() for name in cls.prompts)
+    assert make_example(cls).templates
+    assert all(load(name).strip() for name in make_example(cls).templates)
 
 
 @every

@@ -40,6 +40,12 @@ EVALUATORS: dict[str, dict[str, Any]] = {
     "arguments": {"kind": "argument_schema"},
     "handed": {"kind": "agent_handover", "tools": ["search"]},
     "planned": {"kind": "plan_adherence", "plan_tools": ["search"]},
+    "short": {"kind": "length", "maximum": 10, "threshold": 1.0},
+    "said": {"kind": "contains", "search_text": "Monday", "threshold": 1.0},
+    "whole": {"kind": "composite", "of": ["said", "short", "rules"], "combine": "weighted", "weights": {"rules": 2}},
+    "both": {"kind": "composite", "of": ["said", "short"]},
+    "either": {"kind": "composite", "of": ["said", "short"], "combine": "any"},
+    "checked": {"kind": "composite", "of": ["short", "rules"], "combine": "if", "share": 0.5},
 }
 EXPECTED = {
     "outcome": 0.25,  # escalated
@@ -67,6 +73,12 @@ EXPECTED = {
     "arguments": 1.0,
     "handed": 2 / 3,
     "planned": 0.5,
+    "short": 0.6,  # 14 words of 10: 1 - 4/10
+    "said": 1.0,
+    "whole": (1.0 + 0.6 + 2 * 0.5) / 4,
+    "both": 0.0,  # the answer is too long
+    "either": 1.0,
+    "checked": 0.5,  # what is too long is asked about
 }
 
 PARAMETERS = {"properties": {"q": {"type": "string"}, "steps": {"type": "array"}}, "required": ["q"]}

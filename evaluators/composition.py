@@ -1,0 +1,319 @@
+"""Composites: one score out of those of other evaluators, and code that decides whether a judge is asked at all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, cast
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+    WithJsonSchema,
+    model_validator,
+)
+
+from evaluators.cases import Conversation, Json, Scope, Turn
+from evaluators.errors import EvaluationError, NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.identity import conversation_id_of, turn_id_of
+from evaluators.judge import Judge
+from evaluators.results import Failure, Method, Outcome, Score, Skipped
+
+Combination = Literal["all", "any", "weighted", "if"]
+"""How the scores of a composite's members become one."""
+
+
+def _members(value: object) -> object:
+    """Evaluators as they are, or made of their definitions by name."""
+    from evaluators.catalogue import load_evaluators
+
+    if not isinstance(value, Mapping):
+        return tuple(cast("Sequence[object]", value)) if isinstance(value, (list, tuple)) else value
+    kinds = load_evaluators()
+    return tuple(
+        _member(str(name), definition, kinds) for name, definition in cast("Mapping[object, object]", value).items()
+    )
+
+
+def _member(name: str, definition: object, kinds: Mapping[str, type[Evaluator[Any]]]) -> object:
+    if isinstance(definition, Evaluator) or not isinstance(definition, Mapping):
+        return definition  # pyright: ignore[reportUnknownVariableType]
+    fields = dict(cast("Mapping[str, Json]", definition))
+    kind = fields.pop("kind", None)
+    if kind not in kinds:
+        raise ValueError(f"{name}: there is no evaluator of kind {kind!r}; give one, or its definition with a kind")
+    return kinds[kind].model_validate({"name": name, **fields})
+
+
+def _require_evaluators(members: tuple[Evaluator[Any], ...]) -> tuple[Evaluator[Any], ...]:
+    """The members, which are not validated again: each is whole already."""
+    for each in cast("tuple[object, ...]", members):
+        if not isinstance(each, Evaluator):
+            raise ValueError(f"evaluators are needed, or definitions by name, not {type(each).__name__}")  # noqa: TRY004
+    return members
+
+
+def _definitions(members: Sequence[Evaluator[Any]]) -> dict[str, Json]:
+    return {each.name: {"kind": each.kind, **each.model_dump(mode="json", exclude={"name"})} for each in members}
+
+
+Members = Annotated[
+    tuple[Annotated[Evaluator[Any], SkipValidation], ...],
+    AfterValidator(_require_evaluators),
+    BeforeValidator(_members),
+    PlainSerializer(_definitions),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+]
+"""The members of a composite: evaluators, written down as their definitions by name."""
+
+
+class Composition(BaseModel):
+    """What composites of turns and of conversations have in common."""
+
+    of: Members = Field(
+        min_length=1, max_length=16, description="The evaluators that are combined: names from `evaluators`."
+    )
+    combine: Combination = Field(
+        default="all",
+        description="all: each passes; any: one passes; weighted: the mean of their scores; if: the first one, in "
+        "code, decides whether the second one is asked.",
+    )
+    weights: dict[str, float] = Field(
+        default_factory=dict[str, float], description="weighted: weights by name; 1 for those that are not named."
+    )
+    ask_on: Literal["fail", "pass"] = Field(
+        default="fail", description="if: the second one is asked where the first one fails, or where it passes."
+    )
+    share: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="if: the share of the others for which it is asked all the same. They weigh 1/share as much, so "
+        "that the mean is that of all; with 0 it is the mean of those for which the first one asks.",
+    )
+    otherwise: float | None = Field(
+        default=None, ge=0.0, le=1.0, description="if: the score of the others; they are skipped without it."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for sentence in composition_mistakes(self):
+            raise ValueError(sentence)
+        return self
+
+    @property
+    def judged(self) -> bool:
+        """Whether any member asks a judge."""
+        return any(each.needs_judge for each in self.of)
+
+    @property
+    def needed_fields(self) -> frozenset[str]:
+        """The fields that every member needs: without one of these none scores."""
+        return frozenset[str].intersection(*(each.requires for each in self.of))
+
+    def version_of(self, kind: str) -> str:
+        """12 hex digits: another one where a member's version, threshold or the way to combine them is another."""
+        own = {
+            name: value
+            for name, value in self.model_dump(mode="json", exclude={"of", "name", "description", "threshold"}).items()
+            if value != type(self).model_fields[name].get_default(call_default_factory=True)
+        }
+        members = [[each.name, each.kind, each.version, each.threshold] for each in self.of]
+        parts = [kind, members, own]
+        return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+
+    async def composed(self, name: str, case: Turn | Conversation, judge: Judge) -> Score | Skipped:
+        """The composite's score of a case.
+
+        Raises:
+            EvaluationError: a member failed, and the others do not decide without it.
+            NotApplicable: the same of a member that was skipped.
+        """
+        if self.combine == "if":
+            return await self._gated(name, case, judge)
+        outcomes: dict[str, Outcome] = {}
+        # what costs nothing first, so that a judge is not asked where code decides
+        for member in sorted(self.of, key=lambda each: each.needs_judge):
+            outcomes[member.name] = await _outcome_of(member, case, judge)
+            if self.combine != "weighted" and _passes(member, outcomes[member.name]) is (self.combine == "any"):
+                break
+        details: dict[str, Json] = {"members": {each.name: _summary(each, outcomes.get(each.name)) for each in self.of}}
+        if self.combine == "weighted":
+            return self._mean(outcomes, details)
+        return self._verdict(outcomes, details)
+
+    def _verdict(self, outcomes: Mapping[str, Outcome], details: dict[str, Json]) -> Score:
+        """Whether all pass, or any: a verdict is there as soon as one member alone decides it (Kleene's logic)."""
+        decisive = self.combine == "any"
+        passed = {each.name: _passes(each, outcomes[each.name]) for each in self.of if each.name in outcomes}
+        deciding = [name for name, verdict in passed.items() if verdict is decisive]
+        if not deciding:
+            _require_scores(outcomes)
+        value = float(decisive if deciding else not decisive)
+        what = f"{deciding[0]} {'passes' if decisive else 'fails'}" if deciding else _unanimous(decisive)
+        scores = [each for each in outcomes.values() if isinstance(each, Score)]
+        return Score(value=value, explanation=what, method=_method(scores), raw_score=value, details=details)
+
+    def _mean(self, outcomes: Mapping[str, Outcome], details: dict[str, Json]) -> Score:
+        _require_scores(outcomes)
+        weights = {each.name: self.weights.get(each.name, 1.0) for each in self.of}
+        scores = {name: each for name, each in outcomes.items() if isinstance(each, Score)}
+        good = {each.name: _goodness(each, scores[each.name]) for each in self.of}
+        value = sum(weights[name] * each for name, each in good.items()) / sum(weights.values())
+        explanation = ", ".join(f"{name} {each:.3g} × {weights[name]:g}" for name, each in good.items())
+        value = min(1.0, max(0.0, value))
+        return Score(
+            value=value,
+            explanation=explanation,
+            method=_method(list(scores.values())),
+            raw_score=value,
+            details=details,
+        )
+
+    async def _gated(self, name: str, case: Turn | Conversation, judge: Judge) -> Score | Skipped:
+        gate, member = self.of
+        first = await _outcome_of(gate, case, judge)
+        _require_scores({gate.name: first})
+        asks = _passes(gate, first) is (self.ask_on == "pass")
+        chance = 1.0 if asks else self.share
+        if _draw(name, case) >= chance:
+            summary: dict[str, Json] = {
+                "members": {gate.name: _summary(gate, first), member.name: {"outcome": "not asked"}}
+            }
+            if self.otherwise is None:
+                return Skipped(reason=f"gated: {gate.name}")
+            why = f"{gate.name} does not ask for {member.name}"
+            return Score(value=self.otherwise, explanation=why, raw_score=self.otherwise, details=summary)
+        second = await _outcome_of(member, case, judge)
+        _require_scores({member.name: second})
+        assert isinstance(second, Score)
+        details = {
+            **second.details,
+            "members": {gate.name: _summary(gate, first), member.name: _summary(member, second)},
+        }
+        value = _goodness(member, second)
+        return Score(
+            value=value, explanation=second.explanation or member.name, method=second.method, raw_score=value,
+            kept_mass=second.kept_mass, details=details, probability=chance,
+        )  # fmt: skip
+
+
+def composition_mistakes(composition: Composition) -> list[str]:
+    """What of a composite cannot be meant, with the remedy."""
+    members, names = composition.of, [each.name for each in composition.of]
+    mistakes: list[str] = []
+    if len(set(names)) < len(names):
+        mistakes.append("of: an evaluator is listed twice; keep one of them")
+    scopes: set[Scope] = {each.scope for each in members}
+    if len(scopes) > 1:
+        mistakes.append("of: some score turns and some conversations; combine those of one scope")
+    if any(isinstance(each, Composition) for each in members):
+        mistakes.append("of: a composite cannot have composites as members; list their members")
+    if unknown := sorted(set(composition.weights) - set(names)):
+        mistakes.append(f"weights: {unknown[0]!r} is not among `of`; name one of {', '.join(names)}")
+    if any(weight < 0 for weight in composition.weights.values()) or not any(
+        composition.weights.get(name, 1.0) for name in names
+    ):
+        mistakes.append("weights: must not be negative, and one of them above 0")
+    if composition.weights and composition.combine != "weighted":
+        mistakes.append("weights: mean nothing without combine: weighted; remove the key")
+    if composition.combine == "if":
+        mistakes += _gate_mistakes(composition)
+    elif composition.share or composition.otherwise is not None or composition.ask_on != "fail":
+        mistakes.append("ask_on, share, otherwise: mean nothing without combine: if; remove them")
+    without = [each.name for each in _deciding(composition) if not _has_verdict(each)]
+    if without:
+        mistakes.append(f"of: {without[0]} has no threshold, so nothing passes; set its threshold")
+    return mistakes
+
+
+def _gate_mistakes(composition: Composition) -> list[str]:
+    if len(composition.of) != 2:
+        return ["of: with combine: if there are two: the one that decides, and the one that is asked"]
+    mistakes: list[str] = []
+    if composition.of[0].needs_judge:
+        mistakes.append(f"of: {composition.of[0].name} asks a judge itself; put one in code first")
+    if composition.share and composition.otherwise is not None:
+        mistakes.append("otherwise: those of `share` are judged, so the others have no score of their own; remove one")
+    return mistakes
+
+
+def _deciding(composition: Composition) -> Sequence[Evaluator[Any]]:
+    """The members whose verdicts count."""
+    match composition.combine:
+        case "weighted":
+            return ()
+        case "if":
+            return composition.of[:1]
+        case _:
+            return composition.of
+
+
+def _has_verdict(member: Evaluator[Any]) -> bool:
+    return member.threshold is not None or bool(member.label_names)
+
+
+async def _outcome_of(member: Evaluator[Any], case: Turn | Conversation, judge: Judge) -> Outcome:
+    from evaluators.evaluation import evaluate
+
+    return (await evaluate(member, case, judge)).outcome
+
+
+def _passes(member: Evaluator[Any], outcome: Outcome) -> bool | None:
+    return member.verdict(outcome) if isinstance(outcome, Score) else None
+
+
+def _goodness(member: Evaluator[Any], score: Score) -> float:
+    """The score, turned round where lower is better."""
+    return score.value if member.direction == "higher_is_better" else 1.0 - score.value
+
+
+def _unanimous(decisive: bool) -> str:
+    return "none passes" if decisive else "all pass"
+
+
+def _require_scores(outcomes: Mapping[str, Outcome]) -> None:
+    """Raise what kept a member from a score: a failure before a skip."""
+    for outcome in outcomes.values():
+        if isinstance(outcome, Failure):
+            raise _failure(outcome)
+    for outcome in outcomes.values():
+        if isinstance(outcome, Skipped):
+            raise NotApplicable(outcome.reason)
+
+
+def _failure(outcome: Failure) -> EvaluationError:
+    error = EvaluationError(outcome.message)
+    error.type = outcome.type
+    return error
+
+
+def _summary(member: Evaluator[Any], outcome: Outcome | None) -> Json:
+    match outcome:
+        case Score():
+            return {"score": outcome.value, "passed": member.verdict(outcome), "version": member.version}
+        case Skipped():
+            return {"outcome": "skipped", "reason": outcome.reason}
+        case Failure():
+            return {"outcome": "failed", "error": outcome.type}
+        case None:
+            return {"outcome": "not asked"}
+
+
+def _method(scores: Sequence[Score]) -> Method:
+    """That of the members that asked a judge, if it is the same; a composite in code alone is deterministic."""
+    judged: set[Method] = {each.method for each in scores if each.method != "deterministic"}
+    return judged.pop() if len(judged) == 1 else "single" if judged else "deterministic"
+
+
+def _draw(name: str, case: Turn | Conversation) -> float:
+    """A number in [0, 1) by the case's id, independent of the draw by which the case was sampled."""
+    subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
+    digest = hashlib.blake2b(f"gate\x1f{name}\x1f{subject}".encode("utf-8", "replace"), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)

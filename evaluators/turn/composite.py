@@ -1,0 +1,64 @@
+"""One score of a turn out of those of several evaluators."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.cases import Turn
+from evaluators.composition import Composition
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.results import Score, Skipped
+
+
+class Composite(Composition, Evaluator[Turn]):
+    """One score out of those of other evaluators: do all pass, does any, or their weighted mean.
+
+    `all` and `any` are 1 or 0 and count verdicts; one member may decide alone, so those in code come first, and the
+    rest is not asked once the result is certain. `weighted` is Σ w·s / Σ w, where lower is better of 1 − s. A member
+    without a score makes the composite fail or be skipped as it was, unless the others decide without it.
+    `details.members` has what each came to.
+
+    With `if` the first member, in code, decides whether the second one is asked: where it fails (`ask_on`), and for a
+    `share` q of the rest, drawn by the turn's id. The others are skipped as `gated`, or score `otherwise`. The score is
+    the second member's, and its evaluation has the probability p·π with which it was made: p of the sample, π = 1 where
+    the first one asks and q elsewhere. Means weigh each score by 1/(p·π): Σ s/(p·π) / Σ 1/(p·π) estimates the mean of
+    all turns without bias if q > 0, and that of the turns that the first one asks for if q = 0 (Horvitz–Thompson,
+    Hájek).
+    """
+
+    kind: ClassVar[str] = "composite"
+    example: ClassVar[Example] = {
+        "of": {
+            "short": {"kind": "length", "maximum": 2000, "threshold": 0.5},
+            "helpful": {
+                "kind": "g_eval",
+                "criteria": "The answer helps.",
+                "evaluation_params": ["input", "actual_output"],
+            },
+        },
+    }
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The fields that every member needs."""
+        return self.needed_fields
+
+    @property
+    def needs_judge(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether any member asks a judge."""
+        return self.judged
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """Those of its members."""
+        return tuple(name for each in self.of for name in each.templates)
+
+    @property
+    def version(self) -> str:
+        """See `Evaluator.version`: it has those of its members in it."""
+        return self.version_of(self.kind)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score | Skipped:
+        """See `Evaluator.evaluate`."""
+        return await self.composed(self.name, case, judge)
