@@ -167,7 +167,8 @@ class Turn:
     `trace_state` is the W3C tracestate, where the trace had one: samplers write into it what they let through. `events`
     are names of events of the application's own in the same part of the trace, each once, the latest last; at most 16.
     `tools_offered` are the tools that its models could have called, and `model_calls` counts the calls of models; both
-    where the trace tells. `attachments` are its pictures, recordings and files, and those of the messages before it.
+    where the trace tells. `agent_run_of` is the id of the turn in which an agent ran, where this is the agent's run and
+    no turn of its own. `attachments` are its pictures, recordings and files, and those of the messages before it.
     """
 
     turn_id: str = ""
@@ -200,6 +201,7 @@ class Turn:
     tools_offered: tuple[ToolDefinition, ...] = ()
     model_calls: int | None = None
     attachments: tuple[Attachment, ...] = ()
+    agent_run_of: str | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @classmethod

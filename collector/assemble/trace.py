@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.assemble.agent_runs import find_agent_runs
 from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits
 from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
@@ -53,11 +54,15 @@ class Assembler:
         identity: IdentityLookup | None = None,
         application: ApplicationAttributes | None = None,
         media: MediaLimits = NOTHING_STORED,
+        *,
+        agent_runs: bool = False,
     ) -> None:
+        """With `agent_runs` the runs of agents inside a turn are turns, too: see `collector.assemble.agent_runs`."""
         self.dialects = dialects
         self.identity = identity or IdentityLookup()
         self.application = application or ApplicationAttributes()
         self.media = media
+        self.agent_runs = agent_runs
 
     def assemble(
         self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None
@@ -76,9 +81,19 @@ class Assembler:
         )
         turns = add_feedback(self._build_turns(drafts, parsed_spans, tree), parsed_spans, tree)
         turns = add_events(turns, trace.events, tree)
+        if self.agent_runs:
+            turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree)]
         spans = Counter(each.call.dialect for each in parsed_spans)
         assembly = Assembly(tuple(turns), spans, _count_feedback_without_turn(parsed_spans, turns))
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
+
+    def _build_agent_runs(
+        self, turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
+    ) -> list[AssembledTurn]:
+        def build(drafts: Sequence[TurnDraft], inside: Sequence[ParsedSpan]) -> Sequence[AssembledTurn]:
+            return self._build_turns(drafts, inside, tree)
+
+        return find_agent_runs(turns, parsed_spans, tree, build)
 
     def _build_turns(
         self, drafts: Sequence[TurnDraft], parsed_spans: Sequence[ParsedSpan], tree: SpanTree

@@ -35,11 +35,16 @@ _LONGEST_NAME = 1000
 
 @dataclass(frozen=True, slots=True)
 class AssembledTurn:
-    """A turn, the ids of the spans that it was built from, and from where it has the declared attributes."""
+    """A turn, the ids of the spans that it was built from, and from where it has the declared attributes.
+
+    `enclosing` is the id of the span around its model calls, `models` are those of the calls.
+    """
 
     turn: Turn
     spans: frozenset[str]
     declared: Values = field(default_factory=dict[str, AttributeValue])
+    enclosing: str | None = None
+    models: frozenset[str] = frozenset()
 
 
 class TurnBuilder:
@@ -105,7 +110,9 @@ class TurnBuilder:
             attachments=media.attachments,
             attributes=_collect_attributes(draft, span, call, declared, media.left_out),
         )
-        return AssembledTurn(turn, _collect_span_ids(draft), declared)
+        enclosing = draft.enclosing_span.span.span_id if draft.enclosing_span else None
+        models = frozenset(span_id for each in draft.calls for span_id in each.span_ids)
+        return AssembledTurn(turn, _collect_span_ids(draft), declared, enclosing, models)
 
     def _is_interrupted(self) -> bool:
         """Whether a run of the trace stopped to ask a person."""

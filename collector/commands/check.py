@@ -282,9 +282,10 @@ def _golden(config: Config) -> Iterator[str]:
 
 
 def _matched(monitor: MonitorSettings) -> str:
+    subjects = "runs of agents" if monitor.subjects == "agent_runs" else "turns"
     if not monitor.match:
-        return "every turn"
-    return "turns whose " + " and ".join(
+        return "all runs of agents inside turns" if monitor.subjects == "agent_runs" else "every turn"
+    return f"{subjects} whose " + " and ".join(
         f"{field} is {' or '.join([values] if isinstance(values, str) else values)}"
         for field, values in monitor.match.items()
     )

@@ -182,6 +182,7 @@ def _monitor_mistakes(
                 where = f"monitors.{name}.alerts.{key}"
                 yield f"{where}: {each!r} is not an evaluator of this monitor; {suggestion(each, names)}"
     yield from _share_mistakes(name, monitor, evaluators)
+    yield from _subject_mistakes(name, monitor, settings, evaluators)
     for each in monitor.boost.low_score:
         evaluator = evaluators.get(each.evaluator)
         if each.evaluator not in settings.evaluators:
@@ -192,6 +193,21 @@ def _monitor_mistakes(
                 "name an evaluator that scores turns without a judge"
             )
     yield from _budget_mistakes(name, monitor, settings, evaluators)
+
+
+def _subject_mistakes(
+    name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
+) -> Iterator[str]:
+    if monitor.subjects == "turns":
+        return
+    if not settings.assemble.agent_runs:
+        yield f"monitors.{name}.subjects: there are no runs of agents yet; write assemble: {{agent_runs: true}}"
+    for each in (use.name for use in monitor.uses if use.name in evaluators):
+        if evaluators[each].evaluator.scope != "turn":
+            yield (
+                f"monitors.{name}.evaluators: {each} scores conversations, and an agent's run is none; "
+                "name an evaluator of turns, which scores a run like a turn"
+            )
 
 
 def _share_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:

@@ -200,6 +200,11 @@ class AssembleSettings(Section):
         "there an attribute, then metadata, tags and baggage.",
     )
     attachments: AttachmentSettings = AttachmentSettings()
+    agent_runs: bool = Field(
+        default=False,
+        description="Whether the runs of agents inside a turn become subjects of their own, for monitors with "
+        "`subjects: agent_runs`.",
+    )
     link: LinkSettings | None = Field(
         default=None, description="Without it, a trace without a conversation id is a conversation of its own."
     )
@@ -517,6 +522,10 @@ class MonitorSettings(Section):
     match: dict[str, str | list[str]] = Field(
         default_factory=dict,
         description="Fields (service, model, dialect, user_id, tenant) or attributes.<name>, and values that match.",
+    )
+    subjects: Literal["turns", "agent_runs"] = Field(
+        default="turns",
+        description="What is judged: turns and their conversations, or the runs of agents inside turns.",
     )
     sample: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of conversations that are judged.")
     idle_timeout: Seconds = Field(

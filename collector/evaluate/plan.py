@@ -100,6 +100,8 @@ class Monitor:
     """Seconds that an evaluation waits for what its subject lacks and a reference may bring; None: it does not."""
     attributes: tuple[str, ...] = ()
     """Names of the application's own attributes, which its evaluations have, too."""
+    agent_runs: bool = False
+    """Whether it watches the runs of agents inside turns instead of turns."""
     skip_unseen: bool = False
     """Whether turns with pictures or the like that a judge is not shown are skipped by it."""
 
@@ -114,6 +116,8 @@ class Monitor:
 
     def matches(self, turn: Turn) -> bool:
         """Whether this monitor watches the turn."""
+        if (turn.agent_run_of is not None) != self.agent_runs:
+            return False
         return all(text_at(turn, path) in wanted for path, wanted in self.match.items())
 
     def probability(self, assignment: Assignment, factor: float, boost: float) -> float:
@@ -126,7 +130,7 @@ class Monitor:
     @property
     def reads_content(self) -> bool:
         """Whether more than a turn's key is needed to know that this monitor does not select it."""
-        return bool(self.match or self.strata.boosts)
+        return bool(self.match or self.strata.boosts or self.agent_runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,12 @@ class RoutedRecord(NamedTuple):
 
 
 def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
-    """Whether the turn names no conversation and comes from one of the services whose turns are linked."""
+    """Whether the turn names no conversation and comes from one of the services whose turns are linked.
+
+    An agent's run inside a turn has another history than its user's, and is never linked by it.
+    """
+    if turn.agent_run_of is not None:
+        return False
     return bool(services) and turn.conversation_id is None and (EVERY in services or turn.service in services)
 
 

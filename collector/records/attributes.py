@@ -38,7 +38,9 @@ _LONGEST_INPUT = 1000
 
 def is_reserved(name: str) -> bool:
     """Whether a name cannot be declared, since it has another meaning in turns or evaluations."""
-    return name in {*FIELDS, "tools", "tenant", *_OF_TURNS, *OF_EVALUATIONS} or name.startswith(_NAMESPACES)
+    return name in {*FIELDS, "tools", "tenant", "agent_run_of", *_OF_TURNS, *OF_EVALUATIONS} or name.startswith(
+        _NAMESPACES
+    )
 
 
 def is_undeclared(name: str) -> bool:
@@ -110,6 +112,8 @@ def _named(turn: Turn, declared: Iterable[str]) -> Iterator[tuple[str, Json]]:
     for name in (*RECORDED, "language", *declared):
         if (value := _short(turn.attributes.get(name))) is not None:
             yield name, value
+    if turn.agent_run_of is not None:
+        yield "agent_run_of", turn.agent_run_of[:LONGEST_LABEL]
     if tenant := tenant_of(turn):
         yield "tenant", tenant[:LONGEST_LABEL]
 

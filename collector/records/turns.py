@@ -14,7 +14,12 @@ def turn_record(turn: Turn) -> Record:
 
 
 def turn_outcome(turn: Turn) -> tuple[str, str]:
-    """The outcome of a turn's assembly and its reason: complete, failed, or incomplete and what is missing."""
+    """The outcome of a turn's assembly and its reason: complete, failed, or incomplete and what is missing.
+
+    The run of an agent inside a turn is no turn more.
+    """
+    if turn.agent_run_of is not None:
+        return "agent_run", ""
     if turn.error is not None:
         return "failed", ""
     return ("complete", "") if turn.incomplete is None else ("incomplete", turn.incomplete)

@@ -23,7 +23,8 @@ def build_assembler(settings: AssembleSettings) -> Assembler:
     where = settings.identity
     identity = IdentityLookup(where.conversation, where.user, where.ignore)
     application = ApplicationAttributes(settings.declared_attributes)
-    return Assembler(Dialects.installed(), identity, application, MediaLimits(settings.attachments.stored_bytes))
+    media = MediaLimits(settings.attachments.stored_bytes)
+    return Assembler(Dialects.installed(), identity, application, media, agent_runs=settings.agent_runs)
 
 
 def trace_limits(settings: AssembleSettings) -> TraceLimits:

@@ -66,6 +66,7 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
             for each in settings.uses
         ),
         match=_wanted(settings.match),
+        agent_runs=settings.subjects == "agent_runs",
         rate=settings.sample,
         window_settings=SessionWindowSettings(
             idle_gap=settings.idle_timeout,

@@ -451,7 +451,8 @@ TURNS_ASSEMBLED = Series(
     "evalstream_turns_assembled_total",
     "counter",
     "Turns by dialect (`readymade`: received as turns) and outcome: complete, failed (the application's call "
-    "ended in an error), incomplete (cannot be evaluated: `reason` says what is missing).",
+    "ended in an error), incomplete (cannot be evaluated: `reason` says what is missing), agent_run (of an "
+    "agent inside a turn, no turn more).",
     ("dialect", "outcome", "reason"),
 )
 LATE_FEEDBACK = Series(

@@ -130,6 +130,15 @@ AGENT = Turn(
     tools_offered=(ToolDefinition(name="prices", description="Looks prices up."), ToolDefinition(name="book")),
     model_calls=2,
 )
+RUN = Turn(
+    turn_id="t6",
+    conversation_id="c1",
+    input="Which train?",
+    actual_output="The 9:10.",
+    tools_offered=(ToolDefinition(name="timetable", parameters={"type": "object", "properties": {"to": {}}}),),
+    agent_run_of="t4",
+    attributes={"agent": "trains"},
+)
 SEEING = Turn(
     turn_id="t5",
     input="What is this?",
@@ -142,6 +151,7 @@ SEEING = Turn(
 CASES: Mapping[str, Any] = {
     "turn: all there is": WHOLE,
     "turn: of an agent": AGENT,
+    "turn: the run of an agent in one": RUN,
     "turn: with a picture": SEEING,
     "turn: as little as there can be": Turn(turn_id="t2"),
     "turn: usual": Turn(
@@ -278,7 +288,7 @@ def test_what_a_later_version_adds_is_no_hindrance(what: str) -> None:
 
 def test_nothing_of_a_turn_is_left_unpinned() -> None:
     bare = Turn(turn_id="t")
-    pinned = (WHOLE, AGENT, SEEING)
+    pinned = (WHOLE, AGENT, RUN, SEEING)
     assert [
         each.name
         for each in fields(Turn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from collector.evaluate.plan import Assignment, Job, Monitor, conversation_key
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -11,19 +11,27 @@ from evaluators.cases import Conversation, Turn
 from evaluators.identity import subject_id_of, turns_digest
 
 
-def jobs_of(turns: Iterable[Turn], assignments: Sequence[Assignment], declared: tuple[str, ...] = ()) -> Iterator[Job]:
+def jobs_of(
+    turns: Iterable[Turn],
+    assignments: Sequence[Assignment],
+    declared: tuple[str, ...] = (),
+    of_agent_runs: Mapping[str, Collection[bool]] | None = None,
+) -> Iterator[Job]:
     """Every evaluation to be made: each evaluator on each turn, or on each conversation, once.
 
-    `declared` are the names of the application's own attributes.
+    `declared` are the names of the application's own attributes, `of_agent_runs` says by evaluator whether it scores
+    the runs of agents inside turns, turns (unless it says otherwise), or both.
     """
+    watched = of_agent_runs or {}
     monitor = Monitor(name="score", assignments=(), match={}, attributes=declared)
     of_turns = [each for each in assignments if each.evaluator.scope == "turn"]
     of_conversations = [each for each in assignments if each.evaluator.scope == "conversation"]
     conversations: dict[str, dict[str, Turn]] = {}
     for turn in turns:
-        if of_conversations:
+        is_run = turn.agent_run_of is not None
+        if of_conversations and not is_run:
             conversations.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
-        for each in of_turns:
+        for each in (one for one in of_turns if is_run in watched.get(one.evaluator.name, (False,))):
             yield _job(monitor, each, each.evaluation_id(turn.turn_id), turn)
     for conversation_id, members in conversations.items():
         ordered = tuple(sorted(members.values(), key=_start))

@@ -6,7 +6,7 @@ import asyncio
 import glob
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -106,16 +106,23 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
     async with open_logs(config.settings.log) as logs:
         definitions = await GeneratedStepsStore.open(logs.definitions)
         async with open_judges(config, definitions) as judges, guarded_run(config, from_logs=False) as run:
-            assignments = _assignments(build_plan(config, judges), options.evaluators)
+            plan = build_plan(config, judges)
+            assignments, runs = _assignments(plan, options.evaluators), _of_agent_runs(plan)
             if options.max_usd is not None:
                 require_prices(config, judges_of(config, assignments))
             return await run_jobs(
-                list(jobs_of(turns, assignments, tuple(config.settings.assemble.declared_attributes))),
+                list(jobs_of(turns, assignments, tuple(config.settings.assemble.declared_attributes), runs)),
                 output=options.output,
                 concurrency=config.settings.evaluate.concurrency,
                 run=run,
                 max_usd=options.max_usd,
             )
+
+
+def _of_agent_runs(plan: Plan) -> Mapping[str, frozenset[bool]]:
+    """By evaluator, whether its monitors watch runs of agents, turns, or, some of them, both."""
+    uses = [(each.evaluator.name, monitor.agent_runs) for monitor in plan.monitors for each in monitor.assignments]
+    return {name: frozenset(runs for other, runs in uses if other == name) for name, _ in uses}
 
 
 def _assignments(plan: Plan, named: Sequence[str]) -> list[Assignment]:

@@ -199,3 +199,17 @@ def test_the_configured_trust_is_the_plans() -> None:
         config = check(configuration(receive=sender | {"trust_tracestate": written}), "my.yaml")
         trust = build_plan(config, {"main": NoJudge()}).trust
         assert (trust.everybody, trust.tenants) == (everybody, tenants)
+
+
+def test_runs_of_agents_are_judged_where_they_are_assembled_and_by_evaluators_of_turns() -> None:
+    evaluators = {**configuration()["evaluators"], "calm": {"kind": "frustration"}}
+    monitors = {"agents": {"subjects": "agent_runs", "evaluators": ["helpful", "calm"]}}
+    subjects, scope = mistakes(evaluators=evaluators, monitors=monitors)
+    where = "my.yaml: monitors.agents"
+    assert subjects == f"{where}.subjects: there are no runs of agents yet; write assemble: {{agent_runs: true}}"
+    assert scope.startswith(f"{where}.evaluators: calm scores conversations, and an agent's run is none; name an")
+    monitors["agents"]["evaluators"] = ["helpful"]
+    config = check(configuration(assemble={"agent_runs": True}, monitors=monitors), "my.yaml")
+    assert "monitor    agents: all runs of agents inside turns; all of conversations" in report(config)
+    [monitor] = build_plan(config, {"main": NoJudge()}).monitors
+    assert monitor.agent_runs

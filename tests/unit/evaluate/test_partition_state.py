@@ -326,3 +326,23 @@ def test_what_is_drawn_below_the_rate_is_judged_and_what_is_drawn_at_it_is_not(r
         state = State(monitor)
         made = state.receive(turn(conversation_id=DRAWN), 110.0, DRAWN.encode())
         assert len(made) + len(state.tick(500.0)) == jobs
+
+
+def test_runs_of_agents_are_judged_by_the_monitors_that_watch_them_alone() -> None:
+    turns, runs = watching(TURNS, WHOLE), watching(TURNS, name="agents", agent_runs=True)
+    state = State(turns, runs)
+    [of_turn] = state.receive(turn(1), 200.0)
+    [of_run] = state.receive(turn(2, agent_run_of="t1"), 201.0)
+    assert [(job.monitor.name, job.case().turn_id) for job in (of_turn, of_run)] == [("m", "t1"), ("agents", "t2")]
+    assert state.counts.turns == {("m", "sampled"): 1, ("agents", "sampled"): 1}
+    [closed] = [job for job in state.tick(400.0) if job.assignment is WHOLE]
+    assert [each.turn_id for each in closed.case().turns] == ["t1"]  # a run is no turn of its conversation
+
+
+def test_a_turn_and_its_runs_are_drawn_together_at_the_same_rate() -> None:
+    for rate, both in ((DRAW + 0.001, True), (DRAW - 0.001, False)):
+        state = State(watching(TURNS, rate=rate), watching(TURNS, name="agents", agent_runs=True, rate=rate))
+        jobs = state.receive(turn(1, conversation_id=DRAWN), 200.0, DRAWN.encode())
+        jobs += state.receive(turn(2, conversation_id=DRAWN, agent_run_of="t1"), 201.0, DRAWN.encode())
+        assert [job.sampling.probability for job in jobs] == ([pytest.approx(rate)] * 2 if both else [])
+        assert set(state.counts.turns) == {(name, "sampled" if both else "sampled_out") for name in ("m", "agents")}
