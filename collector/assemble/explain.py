@@ -232,7 +232,8 @@ def _describe_outcome(parsed_span: ParsedSpan, analysis: TraceAnalysis) -> str:
     span = parsed_span.span
     for each in analysis.assembly.turns:
         if each.turn.span_id == span.span_id:
-            return f"becomes turn {each.turn.turn_id}"
+            run = f", the run of an agent in turn {each.turn.agent_run_of}" if each.turn.agent_run_of else ""
+            return f"becomes turn {each.turn.turn_id}{run}"
         if span.span_id in each.spans:
             return f"is part of turn {each.turn.turn_id}"
     call = next((each for each in analysis.calls if span.span_id in each.span_ids), None)

@@ -27,13 +27,16 @@ from collector.otlp.span import Span, SpanEvent
 from collector.redact.otlp_request import redact_request
 from collector.redact.patterns import configured, find
 from collector.redact.redactor import Redactor
-from evaluators.cases import Conversation, Turn
+from evaluators.attack_detection import detect_attack
+from evaluators.cases import Conversation, ToolCall, Turn
+from evaluators.citations import cited_sources, cited_statements, find_citations
 from evaluators.errors import EvaluationError
 from evaluators.expected_score import find_value_span
 from evaluators.injection_detection import detect
 from evaluators.linear_regex import matches
 from evaluators.paths import parse_json_or_text
 from evaluators.plain_rating import plain_rating
+from evaluators.plans import find_plan
 from evaluators.prompt_isolation import wrap_untrusted
 from evaluators.quote_check import contains_quote, unsupported_quotes
 from evaluators.reply_parser import find_object
@@ -151,6 +154,11 @@ FUNCTIONS: dict[str, Callable[[str], object]] = {
     "redaction of a request": lambda text: redact_request(request_of(text), REDACTOR),
     "a pattern of one's own": lambda text: list(OWN(text)),
     "signs of injection": lambda text: detect({"a": text}),
+    "signs of an attack": lambda text: detect_attack(text, by_user=False),
+    "citations": find_citations,
+    "statements that cite": cited_statements,
+    "sources that can be cited": lambda text: cited_sources(Turn(retrieval_context=(text,), input=text)),
+    "a plan": lambda text: find_plan([ToolCall(name="plan", arguments={"plan": text})]),
     "an echo": lambda text: is_echo({"reason": "as good as can be", "score": 1}, {"a": "as good can be" + text}),
     "an echo of a piece": lambda text: is_echo({"reason": text[:20], "score": 1}, {"a": text}),
     "an echo of the whole": lambda text: is_echo({"reason": text, "score": 1}, {"a": text}),

@@ -11,6 +11,7 @@ from made_up import ASSEMBLER, Trace, chat
 from made_up_agents import agent, calling, supervised
 
 from collector.assemble.collect_trace import TracePiece
+from collector.assemble.explain import explain, format_lines
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
 from collector.link.turn_router import has_no_conversation
@@ -114,6 +115,12 @@ def test_a_run_is_a_record_like_a_turn_and_is_not_linked_by_its_history() -> Non
     unnamed = replace(run, conversation_id=None)
     assert not has_no_conversation(unnamed, frozenset({"*"}))
     assert has_no_conversation(replace(unnamed, agent_run_of=None), frozenset({"*"}))
+
+
+def test_explained_spans_say_whose_run_they_are() -> None:
+    turn, trains, _ = supervised().turns(RUNS)
+    lines = list(format_lines(explain(turn.trace_id or "", supervised().pieces(), RUNS)))
+    assert f"    becomes turn {trains.turn_id}, the run of an agent in turn {turn.turn_id}" in lines
 
 
 def test_captured_turns_have_no_runs_where_one_agent_works() -> None:
