@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TextIO, cast
 
@@ -17,6 +18,8 @@ from collector.config.settings import AssembleSettings
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput, ConfigError
 from collector.otlp.decode import Signal, read_request, split_by_trace
+from collector.otlp.inline_media import omit_from_json, omit_from_request
+from collector.records.attachments import within_limits
 from collector.records.json import turn_to_json
 from collector.records.ready_made import is_readymade, turns_in
 from collector.service.assembly_builder import build_assembler, link_turns
@@ -82,16 +85,16 @@ def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iter
         ConfigError: a file does not exist or has other content, or a directory has no file with a known suffix; names
             the file, the line and the reason.
     """
+    assembler = assembler or Assembler(Dialects.installed())
     traces: dict[str, list[TracePiece] | Turn] = {}
     for path in _find_files(paths):
-        for item in _read_file(path):
+        for item in _read_file(path, assembler.media.stored_bytes):
             if isinstance(item, Turn):
                 traces[f"turn {len(traces)}"] = item
             else:
                 items = traces.setdefault(item[0], [])
                 if isinstance(items, list):
                     items.append(item[1])
-    assembler = assembler or Assembler(Dialects.installed())
     for items in traces.values():
         if isinstance(items, Turn):
             yield items
@@ -102,7 +105,7 @@ def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iter
 def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> Iterator[str]:
     traces: dict[str, list[TracePiece]] = {}
     for path in _find_files(paths):
-        for item in _read_file(path):
+        for item in _read_file(path, assembler.media.stored_bytes):
             if not isinstance(item, Turn):
                 traces.setdefault(item[0], []).append(item[1])
     for trace_id, pieces in traces.items():
@@ -124,7 +127,7 @@ def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             raise ConfigError(f"{path}: no such file or directory")
 
 
-def _read_file(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, TracePiece]]:
+def _read_file(file: tuple[Path, bool], stored_media: int) -> Iterator[Turn | tuple[str, TracePiece]]:
     path, is_named = file
     name = "standard input" if path == STDIN else str(path)
     try:
@@ -135,9 +138,9 @@ def _read_file(file: tuple[Path, bool]) -> Iterator[Turn | tuple[str, TracePiece
         raise ConfigError(f"{name}: is empty; give OTLP, or turns with one JSON object per line")
     try:
         if path.suffix in {".pb", ".bin"} or data.lstrip()[:1] not in {b"{", b"["}:
-            yield from _parse_protobuf(data, _possible_signals(path))
+            yield from _parse_protobuf(data, _possible_signals(path), stored_media)
         else:
-            yield from _parse_json(data, path, is_named=is_named)
+            yield from _parse_json(data, path, stored_media, is_named=is_named)
     except BadInput as error:
         reason = str(error) if data.lstrip()[:1] in {b"{", b"["} else _what_it_is(data, path)
         raise ConfigError(f"{name}: {reason}") from None
@@ -168,13 +171,14 @@ def _possible_signals(path: Path) -> Sequence[Signal]:
     return ("traces",) if "trace" in name or "span" in name else _SIGNALS
 
 
-def _parse_protobuf(data: bytes, signals: Sequence[Signal]) -> Iterator[tuple[str, TracePiece]]:
+def _parse_protobuf(data: bytes, signals: Sequence[Signal], stored_media: int) -> Iterator[tuple[str, TracePiece]]:
     """Parse the pieces of a request. Every possible signal is tried: a wrong one gives an error or no trace ids."""
     problem: BadInput | None = None
     for signal in signals:
         try:
             request = read_request(data, signal)
-            split = split_by_trace(request, None if data.lstrip()[:1] == b"{" else data)
+            omitted = omit_from_request(request, data, stored_media)  # as where the service receives it
+            split = split_by_trace(request, None if omitted or data.lstrip()[:1] == b"{" else data)
         except BadInput as error:
             problem = problem or error
             continue
@@ -185,17 +189,21 @@ def _parse_protobuf(data: bytes, signals: Sequence[Signal]) -> Iterator[tuple[st
         raise problem
 
 
-def _parse_json(data: bytes, path: Path, *, is_named: bool) -> Iterator[Turn | tuple[str, TracePiece]]:
+def _parse_json(
+    data: bytes, path: Path, stored_media: int, *, is_named: bool
+) -> Iterator[Turn | tuple[str, TracePiece]]:
     """Parse the requests or turns of a JSON file: one document, or one per line."""
+    data, _ = omit_from_json(data, stored_media)
     for number, (line, text, document) in enumerate(_load_documents(data), 1):
         signal = _find_signal(document)
         values = cast("list[object]", document) if isinstance(document, list) else [document]
         if signal is not None:
-            yield from _parse_protobuf(text, [signal])
+            yield from _parse_protobuf(text, [signal], stored_media)
         elif values and all(map(is_readymade, values)):
             for index, each in enumerate(values):
                 try:
-                    yield from turns_in(each, f"{path.name}:{number}.{index}")
+                    for turn in turns_in(each, f"{path.name}:{number}.{index}"):
+                        yield replace(turn, attachments=within_limits(turn.attachments, stored_media))
                 except BadInput as error:
                     place = f"line {line}" if line else f"element {index + 1}" if len(values) > 1 else ""
                     raise BadInput(f"{place}: {error}" if place else str(error)) from None

@@ -208,6 +208,8 @@ def _state(sums: ScoreSums, threshold: float | None, *, lower_is_better: bool) -
 
 def _turn(turn: Turn, judged: Evaluation, *, first: bool) -> Json:
     record: Json = orjson.loads(turn_to_json(turn))
+    for attachment in record.get("attachments", ()):
+        attachment.pop("data", None)  # the page says what there was
     if not first:
         record.pop("history", None)
     subject = judged.subject

@@ -7,7 +7,7 @@ import glob
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from collector.assemble.trace import Assembler
@@ -22,7 +22,6 @@ from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.open_judges import open_judges
-from collector.records.attachments import within_limits
 from collector.records.attributes import with_declared
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs
@@ -90,8 +89,7 @@ def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:
     """The turns of files, directories and globs; `-` is standard input, read like a .jsonl file."""
     settings = config.settings.assemble
     for turn in link_turns(_unlinked(paths, build_assembler(settings)), settings):
-        attachments = within_limits(turn.attachments, settings.attachments.stored_bytes)
-        yield with_declared(replace(turn, attachments=attachments), settings.declared_attributes)
+        yield with_declared(turn, settings.declared_attributes)
 
 
 def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
