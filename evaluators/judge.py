@@ -122,6 +122,11 @@ def takes_packs(judge: Judge) -> bool:
     return bool(getattr(judge, "takes_packs", False))
 
 
+def decides(judge: Judge) -> bool:
+    """Whether a judge answers typed questions by probabilities: it says so by an attribute `decides`."""
+    return bool(getattr(judge, "decides", False))
+
+
 class NoJudge:
     """The judge of evaluators that ask nobody."""
 

@@ -227,6 +227,8 @@ class DecidingJudge:
 
     decide: Callable[[TypedQuestion], Mapping[str, float]]
     writer: Judge | None = None
+    takes_packs: ClassVar[bool] = True
+    decides: ClassVar[bool] = True
     model: str = "deciding"
     questions: list[Prompt] = field(default_factory=list[Prompt])
 
@@ -238,6 +240,9 @@ class DecidingJudge:
         self.questions.append(prompt)
         every = [question for group in prompt.groups for question in group.questions]
         decisions = [Decision(self.decide(question)) for question in every]
+        if len(prompt.groups) > 1:
+            usage = Usage(input_tokens=100, calls=1)
+            return Verdict([Answer(reply.model_construct(), "", decisions=tuple(decisions))], self.model, None, usage)
         answer = decided_answer(reply, every, decisions)
         return Verdict([answer], self.model, None, Usage(input_tokens=100, calls=1), None)
 

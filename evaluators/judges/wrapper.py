@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluators.judge import Judge, takes_packs
+from evaluators.judge import Judge, decides, takes_packs
 from evaluators.sight import sight_of
 
 
@@ -18,3 +18,4 @@ class JudgeWrapper:
         self.model = inner.model
         self.sight = sight_of(inner)
         self.takes_packs: bool = takes_packs(inner)
+        self.decides: bool = decides(inner)

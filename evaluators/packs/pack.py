@@ -14,9 +14,9 @@ from itertools import groupby
 from typing import Any, cast
 
 from evaluators.errors import JudgeDenied, JudgeError, JudgeRejected, JudgeReplyInvalid
-from evaluators.judge import Answer, Judge, Prompt, R, Verdict, takes_packs
+from evaluators.judge import Answer, Judge, Prompt, R, Verdict, decides, takes_packs
 from evaluators.judges.wrapper import JudgeWrapper
-from evaluators.packs.packed_answer import PackReply
+from evaluators.packs.packed_answer import PackReply, decided_entries
 from evaluators.packs.packed_prompt import PackedQuestion, pack_questions
 from evaluators.results import Usage
 
@@ -68,9 +68,15 @@ class Pack:
     def _send_if_complete(self) -> None:
         if not self._waiting or self._present - {each.seat for each in self._waiting}:
             return
-        complete, self._waiting = sorted(self._waiting, key=lambda each: (_temperature(each), each.seat)), []
-        for _, group in groupby(complete, key=_temperature):  # one request has one temperature
+        complete, self._waiting = sorted(self._waiting, key=lambda each: (self._request_of(each), each.seat)), []
+        for _, group in groupby(complete, key=self._request_of):
             self._send(list(group))
+
+    def _request_of(self, pending: _PendingQuestion) -> tuple[float, bool]:
+        """What questions of one request have in common: the temperature; and whether they are decided or written."""
+        prompt = pending.question.prompt
+        temperature = -1.0 if prompt.temperature is None else prompt.temperature
+        return (0.0, bool(prompt.groups)) if decides(self._judge) and prompt.groups else (temperature, False)
 
     def _send(self, group: Sequence[_PendingQuestion]) -> None:
         task = asyncio.create_task(self._answer(group), name="a round of a pack")
@@ -89,6 +95,9 @@ class Pack:
 
     async def _ask_together(self, group: Sequence[_PendingQuestion]) -> None:
         """One request for the group; then those that a cut-off answer never came to, fewer each time."""
+        if len(group) == 1 and decides(self._judge):
+            await self._ask_one(group[0])  # a decision is the same, alone or in a pack of one
+            return
         pack = pack_questions([each.question for each in group])
         try:
             verdict = await self._judge.ask(pack, PackReply, logprobs=pack.logprobs)
@@ -99,6 +108,8 @@ class Pack:
                 _fail(group, error)
             return
         reply = verdict.reply
+        if decisions := verdict.answers[0].decisions:
+            reply = PackReply(entries=tuple(decided_entries(pack.questions, decisions)))
         for number, each in enumerate(group):
             usage, cost = _share(verdict.usage, number, len(group)), _part(verdict.cost_usd, len(group))
             entry = reply.entries[number]
@@ -168,11 +179,6 @@ class PackSeat(JudgeWrapper):
             cost_usd = cost if cost_usd is None else cost_usd + (cost or 0.0)
         self._owed.clear()
         return usage, cost_usd
-
-
-def _temperature(pending: _PendingQuestion) -> float:
-    temperature = pending.question.prompt.temperature
-    return -1.0 if temperature is None else temperature
 
 
 def _concerns_a_question(error: JudgeError) -> bool:

@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from evaluators.decided_answers import decided_answer
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judge import Answer, Token
-from evaluators.packs.packed_prompt import NamedQuestion
+from evaluators.packs.packed_prompt import NamedQuestion, PackedQuestion
 from evaluators.packs.token_slices import TokenSlices
 from evaluators.prompt_isolation import ANSWER_KEY
+from evaluators.questions import Decision
 from evaluators.reply_parser import LONGEST, end_of_reasoning, entry_spans, object_end, parse_answer
 
 Entry: TypeAlias = Answer[Any] | JudgeReplyInvalid
@@ -39,6 +41,20 @@ class PackReply(BaseModel):
     def complete(self) -> bool:
         """Whether every question has its answer."""
         return all(isinstance(each, Answer) for each in self.entries)
+
+
+def decided_entries(questions: Sequence[PackedQuestion], decisions: Sequence[Decision]) -> Sequence[Entry]:
+    """The entries that the decisions on a pack's typed questions make, in their order: a refusal is one question's."""
+    entries: list[Entry] = []
+    at = 0
+    for each in questions:
+        typed = each.prompt.groups[0].questions
+        try:
+            entries.append(decided_answer(each.reply, typed, decisions[at : at + len(typed)]))
+        except JudgeReplyInvalid as error:
+            entries.append(error)
+        at += len(typed)
+    return entries
 
 
 def read_pack(

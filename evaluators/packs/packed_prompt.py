@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from evaluators.cases import Json
 from evaluators.judge import Prompt
 from evaluators.prompts import fill, load
+from evaluators.questions import QuestionGroup
 from evaluators.schemas import schema_of, schema_text, schema_with_key
 
 PACK_PROMPTS = ("pack.txt",)
@@ -111,8 +112,26 @@ def pack_questions(questions: Sequence[PackedQuestion]) -> PackPrompt:
         material=material,
         temperature=first.temperature,
         reminder=" ".join([f"The fields of each question: {'; '.join(about)}.", *notes]),
+        groups=_groups(names, questions, shared),
         questions=tuple(questions),
     )
+
+
+def _groups(
+    names: Sequence[str], questions: Sequence[PackedQuestion], shared: Mapping[str, Json]
+) -> tuple[QuestionGroup, ...]:
+    """The typed form of the whole pack, a group for each question; none where one of them has to be written."""
+    groups: list[QuestionGroup] = []
+    for name, each in zip(names, questions, strict=True):
+        if len(each.prompt.groups) != 1:
+            return ()
+        group = each.prompt.groups[0]
+        own = [field for field in each.prompt.material if field not in shared]
+        moved = "".join(f"\n`{field}` is the field `{name}.{field}` of the case." for field in own)
+        groups.append(
+            replace(group, guide=group.guide + moved, name=name, own=frozenset({name}) if own else frozenset())
+        )
+    return tuple(groups)
 
 
 def _shared_fields(materials: Sequence[Mapping[str, Json]]) -> dict[str, Json]:

@@ -4,64 +4,96 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import overload
 
 from evaluators.judge import Token
 
+_NEVER = -9999.0
+_AHEAD = 4
+"""Tokens that have to be in the text one after another, so that their place is certain."""
+_FURTHEST = 200
+"""Characters between where a token should be, and where those after it are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where each token begins in the text, and where the last ends; and those that do not spell what is there."""
+
+    bounds: Sequence[int]
+    misspelt: frozenset[int] = frozenset()
+
 
 class TokenSlices:
-    """The tokens of an answer by their places in its text. Made at the first use: few answers are looked into.
+    """The tokens of an answer by their places in its text. Placed at the first use: few answers are looked into.
 
     Servers cut white space from a text and leave end-of-turn tokens in the list, so the text is looked for in what the
-    tokens spell.
+    tokens spell. Where they spell it but for some, as where a letter is divided among tokens, the others have their
+    places all the same, and those have no probabilities.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self._text = text
         self._tokens = tokens
-        self._bounds: Sequence[int] | None = None
+        self._places: _Places | None = None
 
     def between(self, start: int, end: int) -> Sequence[Token]:
-        """The tokens that spell the text from `start` to `end`; none where the tokens do not spell the answer."""
+        """The tokens that spell the text from `start` to `end`; none where they cannot be placed."""
         if not self._tokens:
             return ()
-        if self._bounds is None:
-            self._bounds = _bounds(self._text, self._tokens)
-        bounds = self._bounds
-        if not bounds:
-            return ()
+        if self._places is None:
+            texts: Sequence[str] = getattr(self._tokens, "texts", None) or [each.text for each in self._tokens]
+            self._places = _spelt(self._text, texts) or _nearly_spelt(self._text, texts)
+        bounds = self._places.bounds
         first, last = bisect_right(bounds, start) - 1, bisect_left(bounds, end)
         if first < 0 or last >= len(bounds):
             return ()
-        places = [(max(start, bounds[at]), min(end, bounds[at + 1])) for at in range(first, last)]
-        return _SlicedTokens(self._text, self._tokens, first, places)
+        return _SlicedTokens(self._text, self._tokens, range(first, last), self._places, (start, end))
 
 
-def _bounds(text: str, tokens: Sequence[Token]) -> Sequence[int]:
-    """Where each token begins in the text, and where the last ends; empty where they do not spell it."""
-    texts: Sequence[str] = getattr(tokens, "texts", None) or [each.text for each in tokens]
-    joined = "".join(texts)
+def _spelt(text: str, texts: Sequence[str]) -> _Places | None:
+    """The places of tokens that spell the text; None if they do not."""
     stripped = text.strip()
-    offset = joined.find(stripped) if stripped else -1
+    offset = "".join(texts).find(stripped) if stripped else -1
     if offset < 0:
-        return ()
+        return None
     lead = len(text) - len(text.lstrip())
-    return [at + lead - offset for at in accumulate(map(len, texts), initial=0)]
+    return _Places([at + lead - offset for at in accumulate(map(len, texts), initial=0)])
+
+
+def _nearly_spelt(text: str, texts: Sequence[str]) -> _Places:
+    """The places of tokens of which some spell something else: the next ones say where the text continues."""
+    bounds: list[int] = []
+    misspelt: set[int] = set()
+    at = 0
+    for number, token in enumerate(texts):
+        if misspelt and number - 1 in misspelt:
+            following = "".join(texts[number : number + _AHEAD])
+            continued = text.find(following, at, at + _FURTHEST) if following.strip() else -1
+            at = continued if continued >= 0 else at
+        bounds.append(at)
+        if text.startswith(token, at):
+            at += len(token)
+        else:
+            misspelt.add(number)
+    return _Places([*bounds, at], frozenset(misspelt))
 
 
 class _SlicedTokens(Sequence[Token]):
-    """Tokens from one place on, cut at the ends, each made when it is looked at."""
+    """Some tokens of an answer, cut at the ends, each made when it is looked at."""
 
-    def __init__(self, text: str, tokens: Sequence[Token], first: int, places: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, text: str, tokens: Sequence[Token], numbers: range, places: _Places, span: tuple[int, int]
+    ) -> None:
         self._text = text
         self._tokens = tokens
-        self._first = first
+        self._numbers = numbers
         self._places = places
+        self._span = span
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._numbers)
 
     @overload
     def __getitem__(self, index: int) -> Token: ...
@@ -70,9 +102,11 @@ class _SlicedTokens(Sequence[Token]):
     def __getitem__(self, index: int | slice) -> Token | Sequence[Token]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
-        start, end = self._places[index]
-        token = self._tokens[self._first + (index if index >= 0 else index + len(self))]
-        text = self._text[start:end]
+        number, bounds = self._numbers[index], self._places.bounds
+        text = self._text[max(self._span[0], bounds[number]) : min(self._span[1], bounds[number + 1])]
+        if number in self._places.misspelt:
+            return Token(text, _NEVER)
+        token = self._tokens[number]
         if text == token.text:
             return token
         # A token at the end of an entry may hold what comes after it, as `8},` does. The alternatives stay as they are

@@ -24,6 +24,7 @@ from peers_env import peers_python
 
 from evaluators import GEval, OpenAIJudge
 from evaluators.evaluation import evaluate
+from evaluators.packs.evaluate_pack import evaluate_pack
 from evaluators.testing import a_moment, a_turn
 
 GROUP = "judge path"
@@ -35,6 +36,7 @@ EVALUATOR = GEval(
     evaluation_params=["input", "actual_output"],
     threshold=0.5,
 )
+SEVEN = [EVALUATOR.model_copy(update={"name": name}) for name in "abcdefg"]
 REQUEST = {
     "model": "m",
     "temperature": 0.0,
@@ -77,12 +79,22 @@ async def measure(url: str, calls: int, repeats: int) -> None:
         async def whole() -> object:
             return await evaluate(EVALUATOR, TURN, judge, now=a_moment)
 
-        floors, works = [], []
+        results = await evaluate_pack(SEVEN, TURN, judge, now=a_moment)
+        assert [each.outcome.method for each in results] == ["logprobs"] * 7, results
+
+        async def packed() -> object:
+            return await evaluate_pack(SEVEN, TURN, judge, now=a_moment)
+
+        floors, works, packs = [], [], []
         for _ in range(repeats):
             floors.append(await seconds(bare, calls, 64))
             works.append(await seconds(whole, calls, 64))
+            packs.append(await seconds(packed, calls // 7, 64) / 7)
     beside(
-        GROUP, "g_eval with logprobs", "ms CPU", floors, works, 1e3, aim=2.0, note="floor: bare aiohttp and orjson"
+        GROUP, "g_eval with logprobs", "ms CPU", floors, works, 1e3, aim=1.5, note="floor: bare aiohttp and orjson"
+    ).show()
+    beside(
+        GROUP, "an evaluation in a pack of seven", "ms CPU", floors, packs, 1e3, aim=0.4, note="of g_eval with logprobs"
     ).show()
     return floors
 

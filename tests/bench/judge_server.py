@@ -57,8 +57,9 @@ def body_of(request):
         choice["finish_reason"] = "tool_calls"
     else:
         answer = filled(schema) if schema else {"reason": REASON.strip(), "score": 8}
-        if isinstance(answer, dict) and isinstance(answer.get("score"), float | int):
-            answer["score"] = 8
+        for entry in (answer, *answer.values()) if isinstance(answer, dict) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("score"), float | int):
+                entry["score"] = 8
         message["content"] = json.dumps(answer)
         pieces = re.findall(r" ?\w+|\W", message["content"])
         if request.get("logprobs"):
@@ -81,15 +82,22 @@ def _token(piece):
 
 def _kind(body):
     """What the answer depends on, without parsing: parsing each request would make the server the bottleneck."""
-    return b'"logprobs":true' in body.replace(b" ", b""), b'"tools"' in body, b'"json_schema"' in body
+    packed = body.count(_PACKED)
+    return b'"logprobs":true' in body.replace(b" ", b""), b'"tools"' in body, b'"json_schema"' in body, packed
 
 
+_PACKED = b'{\\"answer_key\\": \\"'
 _KEY = re.compile(rb'answer_key\\": \\"([0-9a-f]{8})')
+_PACKED_KEY = re.compile(rb'\{\\"answer_key\\": \\"([0-9a-f]{8})')
 _KEY_PLACE = b"[no key]"  # as long as a key, so that the body's length stays
 
 
 def _with_key(body, answer):
-    """The answer to a question that ends in a key carries it."""
+    """The answer to a question that ends in a key carries it; that to a pack the keys of all its questions."""
+    if _PACKED in body:
+        *parts, last = answer.split(_KEY_PLACE)
+        keys = [match[1] for match in _PACKED_KEY.finditer(body)]
+        return b"".join(part + key for part, key in zip(parts, keys * 2, strict=False)) + last
     at = body.rfind(b"answer_key\\")
     found = _KEY.match(body, at) if at >= 0 else None
     return answer.replace(_KEY_PLACE, found[1], 1) if found else answer

@@ -77,7 +77,7 @@ def test_what_cannot_be_a_pack(monitor: dict[str, Any], sentence: str) -> None:
 
 
 def test_a_judge_of_ones_own_has_to_say_that_it_takes_packs() -> None:
-    judges = {"mini": {"kind": "evaluators.testing:DecidingJudge", "model": "m"}, "big": {"model": "b"}}
+    judges = {"mini": {"kind": "evaluators.judge:NoJudge", "model": "m"}, "big": {"model": "b"}}
     values = {
         "judges": judges,
         "evaluators": {"helpful": g_eval(), "polite": g_eval()},

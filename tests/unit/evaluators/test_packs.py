@@ -19,7 +19,7 @@ from evaluators.packs.pack import Pack
 from evaluators.packs.packed_prompt import PackedQuestion, PackPrompt, pack_questions, pack_schema
 from evaluators.results import Failure, Score, Usage
 from evaluators.scale import Scale
-from evaluators.testing import ScriptedJudge, a_moment, a_turn, answer_any_form, verdict_tokens
+from evaluators.testing import DecidingJudge, ScriptedJudge, a_moment, a_turn, answer_any_form, verdict_tokens
 
 FIELDS = ("input", "actual_output")
 STEPS = ("Compare what is asked with what is answered.",)
@@ -273,3 +273,35 @@ async def test_a_turn_without_a_word_asks_nobody():
     assert [each.outcome.value for each in results] == [0.0, 0.0]
     assert judge.questions == []
     assert isinstance(TURN, Turn)
+
+
+class TestByDecisions:
+    """A judge that decides gets the typed questions of a pack in one request, and those that are written apart."""
+
+    async def test_one_request_for_all_groups(self):
+        writer = ScriptedJudge(by_kind)
+        judge = DecidingJudge(lambda question: {question.options[-1].value: 1.0}, writer)
+        results = await evaluate_pack(SEVEN, TURN, judge, now=a_moment)
+        assert [type(each.outcome) for each in results] == [Score] * 7
+        assert [each.outcome.method for each in results] == ["decision"] * 7
+        assert [len(each.groups) for each in judge.questions] == [2, 5]  # helpful and refusal; then the verdicts
+        assert [isinstance(each.prompt, PackPrompt) for each in writer.questions] == [True]  # all that is extracted
+        for each, one in zip(SEVEN, results, strict=True):
+            alone = await evaluate(each, TURN, DecidingJudge(judge.decide, writer), now=a_moment)
+            assert one.outcome == alone.outcome
+
+    async def test_a_refusal_is_one_questions(self):
+        judge = DecidingJudge(lambda question: {} if len(question.options) == 11 else {question.options[0].value: 1.0})
+        results = await evaluate_pack([g_eval("a"), example("judged_refusal")], TURN, judge, now=a_moment)
+        assert [type(each.outcome) for each in results] == [Failure, Score]
+        assert results[0].outcome.type == "judge_refused"
+
+    def test_fields_of_their_own_are_named_in_the_guide(self):
+        from evaluators.questions import QuestionGroup
+
+        group = QuestionGroup("Guide.", (), own=frozenset({"items"}))
+        prompts = [Prompt("x", {"input": "a", "items": [n]}, groups=(group,)) for n in (1, 2)]
+        pack = pack_questions([PackedQuestion(each, Scale(0, 10).reply) for each in prompts])
+        assert [each.name for each in pack.groups] == ["q1", "q2"]
+        assert pack.groups[1].guide == "Guide.\n`items` is the field `q2.items` of the case."
+        assert pack.groups[1].own_of(pack.material) == {"q2": {"items": [2]}}
