@@ -44,6 +44,8 @@ HOPELESS = 100
 """So many processes end by themselves only if something is wrong with all of them."""
 UNREST = 30.0
 """Seconds within which partitions have moved after an interruption."""
+LET_THROUGH = 1.0
+"""Seconds after a freeze within which questions are asked that were let through before it."""
 USUAL = Faults(latency=0.1, error_share=0.05)
 
 
@@ -83,6 +85,8 @@ class Cluster:
     kills: list[Kill] = field(default_factory=list[Kill])
     ends: list[Kill] = field(default_factory=list[Kill])
     """Of processes that ended by themselves; when is known to half a second: the last time they were seen."""
+    freezes: list[Kill] = field(default_factory=list[Kill])
+    """Of workers: what was in flight there timed out, and is asked again, even where no partition moved."""
     interruptions: list[Interruption] = field(default_factory=list[Interruption])
     """Partitions move by them, and what was in flight there is asked again."""
     frozen: set[str] = field(default_factory=set[str])
@@ -126,11 +130,13 @@ class Cluster:
     async def freeze(self, worker: Worker, seconds: float) -> None:
         """SIGSTOP, and SIGCONT after so long."""
         self.frozen.add(worker.name)
-        began = time.time()
+        began, at = self._began[worker.name], time.time()
         worker.send(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         worker.send(signal.SIGCONT)
-        self.interruptions.append(Interruption(began, time.time() + UNREST))
+        now = time.time()
+        self.freezes.append(Kill(worker.name, began, at, now + LET_THROUGH))
+        self.interruptions.append(Interruption(at, now + UNREST))
         self.frozen.discard(worker.name)
 
     async def freeze_broker(self, seconds: float) -> None:
@@ -234,7 +240,7 @@ class Cluster:
         keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
         ledger, exported = self.ledger, exports(self.workers)
         again, in_flight, unexplained = repeated(
-            [*self.kills, *self.ends], self.interruptions, self.judge, ledger, JUDGED
+            [*self.kills, *self.ends, *self.freezes], self.interruptions, self.judge, ledger, JUDGED
         )
         if self.setup.keep is not None:
             self._write_details(self.setup.keep, sorted(keys - set(ledger.subjects)), unexplained)

@@ -47,7 +47,7 @@ def rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
         yield "resident memory of the worker that lived through all of it", f"{text}, {memory['most']:.1f} MiB at most"
     else:
-        yield "judge calls repeated that no kill or freeze explains", f["judged_again_without_a_kill"]
+        yield "judge calls repeated that no fault explains", f["judged_again_without_a_kill"]
         again = figures["exported_lines"] - figures["expected"]
         yield "lines exported", f"{f['exported_lines']}: {again:,} came again under the same id"
 
