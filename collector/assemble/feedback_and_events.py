@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from collector.assemble.collect_trace import ApplicationEvent
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
 from collector.assemble.turns import AssembledTurn
+from collector.records.feedback import (
+    DEFAULT_NAME,
+    LONGEST_COMMENT,
+    LONGEST_LABEL,
+    LONGEST_NAME,
+    FeedbackEntry,
+    cut,
+    digest_of,
+    usable_value,
+)
+from collector.records.ready_made import LONGEST_ID
+from evaluators.cases import Feedback
+from evaluators.records import to_dict
 
+_MOST_AROUND = 20
+"""Spans around the one that carries feedback which it may be about."""
 _MAX_EVENTS = 16
 """Event names of a turn: the latest, since the event that ends a conversation comes last."""
 
@@ -32,22 +47,67 @@ class _NearestTurn:
         return self._last
 
 
+@dataclass(frozen=True, slots=True)
+class TraceFeedback:
+    """Feedback that a span of a trace carries, by whatever time it came.
+
+    `turn_id` is the turn that has it, None if no turn of the trace was there. It is about the turn with this
+    `response_id`, in whichever trace, or else about that of one of the `spans`: that of the turn, or else its own and
+    those around it.
+    """
+
+    feedback: Feedback
+    trace_id: str
+    span_id: str
+    turn_id: str | None = None
+    response_id: str | None = None
+    spans: tuple[str, ...] = ()
+
+
 def add_feedback(
     turns: Sequence[AssembledTurn], parsed_spans: Sequence[ParsedSpan], tree: SpanTree
-) -> list[AssembledTurn]:
-    """Add feedback to the turn that it names: by response id, else by the span that carries it."""
-    result = list(turns)
+) -> tuple[list[AssembledTurn], tuple[TraceFeedback, ...]]:
+    """Add feedback to the turn that it names: by response id, else by the span that carries it; and list it."""
+    result, listed = list(turns), list[TraceFeedback]()
     with_feedback = [each for each in parsed_spans if each.call.feedback]
-    if not result or not with_feedback:
-        return result
-    nearest = _NearestTurn(result, tree)
+    nearest = _NearestTurn(result, tree) if result and with_feedback else None
     for span, call in with_feedback:
         index = _find_by_response(result, call.feedback_for)
-        index = nearest.find(span.span_id) if index is None else index
-        turn = result[index].turn
-        new = tuple(each for each in call.feedback if each not in turn.feedback)
-        result[index] = replace(result[index], turn=replace(turn, feedback=(*turn.feedback, *new)))
-    return result
+        if index is None and nearest is not None:
+            index = nearest.find(span.span_id)
+        turn_id, spans = None, (span.span_id, *tree.ancestors(span.span_id)[:_MOST_AROUND])
+        if index is not None:
+            turn = result[index].turn
+            turn_id, spans = turn.turn_id, (turn.span_id or span.span_id,)
+            new = tuple(each for each in call.feedback if each not in turn.feedback)
+            result[index] = replace(result[index], turn=replace(turn, feedback=(*turn.feedback, *new)))
+        listed += (
+            TraceFeedback(each, span.trace_id, span.span_id, turn_id, call.feedback_for, spans)
+            for each in call.feedback
+        )
+    return result, tuple(listed)
+
+
+def entry_of(listed: TraceFeedback, tenant: str) -> FeedbackEntry | None:
+    """The entry for the labels log, the same however often the trace is read; None if nothing is said.
+
+    `tenant` is the sender's, "" without a name. A trace may say that a person says so, but not that an expert does.
+    """
+    feedback = listed.feedback
+    entry = FeedbackEntry(
+        feedback_id="",
+        name=cut(feedback.name, LONGEST_NAME) or DEFAULT_NAME,
+        value=usable_value(feedback.value),
+        label=cut(feedback.label, LONGEST_LABEL),
+        comment=cut(feedback.comment, LONGEST_COMMENT),
+        source="user" if feedback.source in (None, "user") else "code",
+        trace_id=listed.trace_id,
+        tenant=tenant,
+    )
+    if entry.value is None and not (entry.label or entry.comment):
+        return None
+    digest = digest_of(tenant, {**to_dict(entry), "span_id": listed.span_id})
+    return replace(entry, feedback_id=digest, response_id=cut(listed.response_id, LONGEST_ID), spans=listed.spans)
 
 
 def _find_by_response(turns: Sequence[AssembledTurn], response_id: str | None) -> int | None:

@@ -17,8 +17,8 @@ class OpenTrace:
     """A trace and its pieces so far.
 
     `unread_closings` has the number of pieces at each closing that was not assembled: after a restart, earlier closings
-    are only assembled if a late piece arrives. `feedback_counts` has the ids of its turns with the number of their
-    feedback, `covered_spans` the spans that the complete turns are about.
+    are only assembled if a late piece arrives. `turn_ids` and `feedback_ids` are those of what it emitted,
+    `covered_spans` the spans that the complete turns are about.
     """
 
     trace_id: str
@@ -28,7 +28,8 @@ class OpenTrace:
     pieces: list[TracePiece] = field(default_factory=list[TracePiece])
     bytes: int = 0
     unread_closings: list[int] = field(default_factory=list[int])
-    feedback_counts: dict[str, int] = field(default_factory=dict[str, int])
+    turn_ids: set[str] = field(default_factory=set[str])
+    feedback_ids: set[str] = field(default_factory=set[str])
     covered_spans: set[str] = field(default_factory=set[str])
     closed_at: float | None = None
 

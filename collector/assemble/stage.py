@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from collector.assemble.collect_trace import TracePiece
+from collector.assemble.feedback_and_events import entry_of
 from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, TraceLimits
 from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import AssembledTurn
@@ -19,6 +20,7 @@ from collector.logs.durable_append import append_until_durable
 from collector.logs.journal.guard import Guard, GuardedPlace
 from collector.logs.log import Committed, Log, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal, request_from_protobuf
+from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records
 from collector.records.tenants import in_tenant, tenant_in_key
 from collector.records.turns import turn_outcome
@@ -36,7 +38,8 @@ class AssembleStage:
     """Opens the folds of the spans log's partitions.
 
     A record's key is its trace id in hex, with its sender's tenant if it has one, its header `signal` says `traces` or
-    `logs`, and its value is a serialized Export…ServiceRequest with that trace only.
+    `logs`, and its value is a serialized Export…ServiceRequest with that trace only. Feedback in traces goes into the
+    `labels` log, whenever it comes; its words only with `comments`.
     """
 
     def __init__(
@@ -49,6 +52,8 @@ class AssembleStage:
         on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
         guard: Guard | None = None,
         judged_spans: Log | None = None,
+        labels: Log | None = None,
+        comments: bool = True,
     ) -> None:
         """With `judged_spans` the span of each turn goes into that log, before the turn goes into its own."""
         self._judged_spans = judged_spans
@@ -58,6 +63,8 @@ class AssembleStage:
         self._telemetry = telemetry or Telemetry()
         self._on_bad_record = on_bad_record
         self._guard = guard or Guard()
+        self._labels = labels
+        self._comments = comments
         self._folds: dict[int, AssembleFold] = {}
 
     @property
@@ -84,6 +91,8 @@ class AssembleStage:
             traces=traces,
             fatal_trace=self._guard.error("trace"),
             judged_spans=self._judged_spans,
+            labels=self._labels,
+            comments=self._comments,
         )
         self._folds[partition] = fold
         try:
@@ -114,6 +123,8 @@ class AssembleFold:
         traces: GuardedPlace,
         fatal_trace: BadInput,
         judged_spans: Log | None = None,
+        labels: Log | None,
+        comments: bool,
     ) -> None:
         """`traces` guards the traces that are assembled; `fatal_trace` says why one is left out."""
         self._judged_spans = judged_spans
@@ -126,6 +137,9 @@ class AssembleFold:
         self._partition = partition
         self._traces = traces
         self._fatal_trace = fatal_trace
+        self._labels = labels
+        self._stored = _unchanged if comments else without_comment
+        self._feedback: list[Record] = []
 
     @property
     def open_traces(self) -> int:
@@ -159,6 +173,7 @@ class AssembleFold:
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Add new records; the turns of the traces that they close are durable on return."""
         outgoing: list[RoutedRecord] = []
+        self._feedback.clear()
         closed = 0
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
@@ -170,6 +185,7 @@ class AssembleFold:
         await self._append(outgoing)
 
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
+        await self._append_feedback()
         if not outgoing:
             await asyncio.sleep(0)
             return
@@ -194,6 +210,17 @@ class AssembleFold:
                     await append_until_durable(self._judged_spans, [each])
                 except RecordTooLarge:
                     self._telemetry.drop("assemble", "span_too_large")
+
+    async def _append_feedback(self) -> None:
+        """Append the feedback of traces that closed; the same twice, after a crash, is known there."""
+        if not self._feedback or self._labels is None:
+            return
+        try:
+            await append_until_durable(self._labels, self._feedback)
+        except RecordTooLarge:
+            logger.error("feedback is left out: a piece is larger than the labels log accepts")  # noqa: TRY400
+            self._telemetry.drop("assemble", "feedback_too_large", len(self._feedback))
+        self._feedback = []
 
     async def _append_if_it_fits(self, routed: RoutedRecord) -> None:
         """A turn that the log can never take must not stop the partition for good."""
@@ -221,8 +248,11 @@ class AssembleFold:
         last = trace.unread_closings.pop()
         self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last)
-        late = assembly.late_feedback + _count_late_feedback(assembly, trace)
+        earlier = frozenset(trace.turn_ids)
         new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
+        new_feedback = list(_find_new_feedback(assembly, trace))
+        self._feedback += (feedback_record(self._stored(entry)) for _, entry in new_feedback)
+        late = sum(turn_id is None or turn_id in earlier for turn_id, _ in new_feedback)
         self._count(assembly.spans, late, new_turns)
         if self._judged_spans is not None and new_turns:
             wanted = {turn.span_id for turn in new_turns if turn.span_id is not None}
@@ -240,7 +270,8 @@ class AssembleFold:
     def _read_earlier_closings(self, trace: OpenTrace) -> None:
         """Find the turns that the trace emitted at earlier closings, before a restart."""
         for number in trace.unread_closings:
-            for _ in _find_new_turns(self._assemble(trace, number), trace):
+            assembly = self._assemble(trace, number)
+            for _ in (*_find_new_turns(assembly, trace), *_find_new_feedback(assembly, trace)):
                 pass
         trace.unread_closings.clear()
 
@@ -279,6 +310,10 @@ def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
     )
 
 
+def _unchanged(entry: FeedbackEntry) -> FeedbackEntry:
+    return entry
+
+
 def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
     """Ignore a bad record: it was reported when it was first read."""
 
@@ -305,20 +340,18 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledT
     """
     for each in assembly.turns:
         turn = each.turn
-        if turn.turn_id in trace.feedback_counts or turn.span_id in trace.covered_spans:
+        if turn.turn_id in trace.turn_ids or turn.span_id in trace.covered_spans:
             continue
-        trace.feedback_counts[turn.turn_id] = len(turn.feedback)
+        trace.turn_ids.add(turn.turn_id)
         if turn.incomplete is None and turn.span_id is not None:
             trace.covered_spans.add(turn.span_id)
         yield each
 
 
-def _count_late_feedback(assembly: Assembly, trace: OpenTrace) -> int:
-    """Count the feedback for turns that were emitted before: it can no longer be attached. Counted once."""
-    late = 0
-    for turn in (each.turn for each in assembly.turns):
-        earlier_count = trace.feedback_counts.get(turn.turn_id)
-        if earlier_count is not None and len(turn.feedback) > earlier_count:
-            late += len(turn.feedback) - earlier_count
-            trace.feedback_counts[turn.turn_id] = len(turn.feedback)
-    return late
+def _find_new_feedback(assembly: Assembly, trace: OpenTrace) -> Iterator[tuple[str | None, FeedbackEntry]]:
+    """The feedback that the trace has not emitted yet, each with its turn; it is marked as emitted."""
+    for each in assembly.feedback:
+        entry = entry_of(each, tenant_in_key(trace.trace_id))
+        if entry is not None and entry.feedback_id not in trace.feedback_ids:
+            trace.feedback_ids.add(entry.feedback_id)
+            yield each.turn_id, entry

@@ -11,7 +11,7 @@ from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits
 from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
 from collector.assemble.enclosing_spans import apply_enclosing_spans
-from collector.assemble.feedback_and_events import add_events, add_feedback
+from collector.assemble.feedback_and_events import TraceFeedback, add_events, add_feedback
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.model_calls import ModelCall, find_model_calls
 from collector.assemble.passages import PassageIndex, find_question_hints
@@ -26,11 +26,11 @@ from collector.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The result of a trace: its turns, its spans by dialect ("" for none), and feedback that belongs to no turn."""
+    """The result of a trace: its turns, its spans by dialect ("" for none), and all feedback in it."""
 
     turns: tuple[AssembledTurn, ...] = ()
     spans: Mapping[str, int] = field(default_factory=dict[str, int])
-    late_feedback: int = 0
+    feedback: tuple[TraceFeedback, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Assembler:
         drafts = sort_by_end(
             apply_enclosing_spans(draft_turns(_without_auxiliary(calls, parsed_spans, tree), tree), parsed_spans, tree)
         )
-        turns = add_feedback(self._build_turns(drafts, parsed_spans, tree), parsed_spans, tree)
+        turns, feedback = add_feedback(self._build_turns(drafts, parsed_spans, tree), parsed_spans, tree)
         turns = add_events(turns, trace.events, tree)
         if self.agent_runs:
             turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree)]
         spans = Counter(each.call.dialect for each in parsed_spans)
-        assembly = Assembly(tuple(turns), spans, _count_feedback_without_turn(parsed_spans, turns))
+        assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
 
     def _build_agent_runs(
@@ -129,8 +129,3 @@ def _split_question(draft: TurnDraft, hints: Sequence[str]) -> None:
             if text == draft.question:
                 draft.prompt, draft.question = draft.prompt or text, parts.question
             return
-
-
-def _count_feedback_without_turn(parsed_spans: Sequence[ParsedSpan], turns: Sequence[AssembledTurn]) -> int:
-    """The number of feedback values in a trace without turns: its turns were assembled long ago."""
-    return 0 if turns else sum(len(each.call.feedback) for each in parsed_spans)

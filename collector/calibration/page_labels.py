@@ -57,6 +57,8 @@ class LabelIndex:
 
     def add(self, record: StoredRecord) -> Version | None:
         """Add a record of the labels log; returns the version whose labels change, None if it does not count."""
+        if record.headers:
+            return None  # feedback, which is about a turn and not about its scores
         try:
             label = label_from_json(record.value)
         except BadInput:

@@ -18,6 +18,7 @@ from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
 from collector.otlp.own_items import OwnItems
+from collector.receive.feedback_ingest import ALL_FEEDBACK, parse_feedback
 from collector.receive.parsed_request import parse
 from collector.receive.reference_ingest import parse_references
 from collector.receive.turn_ingest import ArrivalTimes, message_location, parse_turns
@@ -177,6 +178,8 @@ def _received(
         return parse_turns(record.value, place, at=at, redactor=redactor, stored_media=stored_media).records
     if letter.signal == "references":
         return parse_references(record.value, turns, tenant=None, redactor=redactor).records
+    if letter.signal == "feedback":
+        return parse_feedback(record.value, ALL_FEEDBACK, tenant=None, redactor=redactor).records
     return parse(record.value, letter.signal or "traces", redactor=redactor, own=own, stored_media=stored_media).records
 
 
@@ -188,6 +191,8 @@ def _target(letter: DeadLetter, logs: Logs) -> Log | None:
         case "link":
             return logs.unlinked
         case "receive" | "assemble":
+            if letter.signal == "feedback":
+                return logs.labels
             return logs.turns if letter.signal in ("turns", "references") else logs.spans
         case "export" | "watch" | "page":
             return None

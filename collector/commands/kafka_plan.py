@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.config.loading import Config
 from collector.config.settings import KafkaLogSettings, KafkaSourceSettings
 from collector.errors import ConfigError
+from collector.export.feedback import feedback_group_of
 from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.logs.log import LogError, LogRefused
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
@@ -18,7 +20,7 @@ from collector.wording import listed, plural
 if TYPE_CHECKING:
     from collector.logs.kafka import KafkaSettings
 
-_KINDS = ("traces", "logs", "turns", "references")
+_KINDS = ("traces", "logs", "turns", "references", "feedback")
 
 
 def kafka_lines(config: Config) -> Iterator[str]:
@@ -47,6 +49,8 @@ def groups_of(config: Config) -> list[str]:
         *(["link"] if settings.assemble.link is not None else []),
         *(f"export.{name}" for name in settings.export),
         *([JUDGED_SPANS_GROUP] if "spans" in settings.export else []),
+        FEEDBACK_GROUP,
+        *(feedback_group_of(name) for name in settings.export if name in ("otlp", "prometheus")),
         *watch,
         *page,
         *releases,

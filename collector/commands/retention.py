@@ -51,6 +51,7 @@ def _clusters(config: Config) -> Iterator[tuple[KafkaSettings, Mapping[str, Sequ
             "logs": source.logs,
             "turns": source.turns,
             "references": source.references,
+            "feedback": source.feedback,
         }
         consumed = {topic: [f"{group_of(source, log)}.{kind}"] for kind, names in topics.items() for topic in names}
         yield settings_of_source(source, log), consumed

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.endpoints import checked_endpoint
+from collector.config.feedback import FeedbackSettings
 from collector.config.section import Section
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
@@ -95,6 +96,10 @@ class KafkaSourceSettings(Section):
         description="Topics with references (expected answers, context, tools, outcomes): JSON, an array of it, or "
         "JSON lines.",
     )
+    feedback: list[str] = Field(
+        default_factory=list,
+        description="Topics with feedback of users, experts and programs: JSON, an array of it, or JSON lines.",
+    )
     encoding: Literal["auto", "otlp_proto", "otlp_json"] = Field(
         default="auto", description="Encoding of spans and log records; auto decides by the first byte of each value."
     )
@@ -123,7 +128,8 @@ class ReceiveSettings(Section):
     files: list[str] = Field(
         default_factory=list,
         description="Files or directories, read once at the start: OTLP (.pb, .json, .jsonl), ready-made turns, "
-        "conversations or chats (.json, .jsonl), or references (.references.json, .references.jsonl).",
+        "conversations or chats (.json, .jsonl), references (.references.json, .references.jsonl), or feedback "
+        "(.feedback.json, .feedback.jsonl).",
     )
     trust_tracestate: Literal["never", "always"] | list[str] = Field(
         default="never",
@@ -640,6 +646,7 @@ class Settings(Section):
     )
     monitors: dict[str, MonitorSettings] = Field(default_factory=dict)
     evaluate: EvaluateSettings = EvaluateSettings()
+    feedback: FeedbackSettings = FeedbackSettings()
     alerts: AlertSettings = AlertSettings()
     golden: GoldenSettings | None = None
     traffic: TrafficSettings | None = Field(

@@ -23,9 +23,11 @@ from collector.backoff import Backoff
 from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, ExporterSettings
+from collector.export.feedback import feedback_events
 from collector.export.otlp_client import OtlpClient
 from collector.export.otlp_messages import events, spans
 from collector.otlp.own_items import OwnItems
+from collector.records.feedback import JoinedFeedback
 from collector.telemetry.registry import Telemetry
 from evaluators.results import Evaluation
 from evaluators.secret_files import SecretFiles
@@ -69,7 +71,10 @@ class OtlpExportSettings(ExporterSettings):
         description="Give the spans OpenInference's kind EVALUATOR and attributes evaluations.*, for Phoenix and AX.",
     )
     skipped: bool = Field(default=False, description="Send skipped evaluations too, without a score.")
-    explanation: bool = Field(default=True, description="Send the judge's explanation, which may quote judged text.")
+    explanation: bool = Field(
+        default=True, description="Send the judge's explanation and feedback's comment, which may quote judged text."
+    )
+    feedback: bool = Field(default=True, description="Send the event evalstream.feedback to /v1/logs.")
     service_name: str = Field(default="evalstream", min_length=1, description="The resource's service.name.")
 
 
@@ -120,6 +125,21 @@ class OtlpExporter:
         """Send the batch; returns how many the endpoint refused for good, as events or as spans."""
         wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
         return sum([await self._send(each) for each in _requests(wanted, self._settings.batch_size)])
+
+    async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> int:
+        """Send feedback as events; returns how many the endpoint refused for good."""
+        if not self._settings.feedback:
+            return 0
+        rejected, size = 0, self._settings.batch_size
+        for first in range(0, len(batch), size):
+            events_ = feedback_events(
+                batch[first : first + size],
+                service=self._settings.service_name,
+                comment=self._settings.explanation,
+                own=self._own,
+            )
+            rejected += await self._client.send_logs(events_)
+        return rejected
 
     async def _send(self, batch: Sequence[Evaluation]) -> int:
         """How many of the batch were refused: as events, or as spans, whichever are more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import TypeVar
@@ -29,8 +29,14 @@ def events(
 
     Those that `own` signs are recognised when they come back.
     """
-    records = [_signed(_event(each, explanation=explanation), own) for each in batch]
-    scope = ScopeLogs(scope=_scope(), log_records=records)
+    return logs_request([_event(each, explanation=explanation) for each in batch], service=service, own=own)
+
+
+def logs_request(
+    records: Sequence[LogRecord], *, service: str, own: OwnItems | None = None
+) -> ExportLogsServiceRequest:
+    """A request with log records of ours, signed by `own`."""
+    scope = ScopeLogs(scope=_scope(), log_records=[_signed(each, own) for each in records])
     return ExportLogsServiceRequest(resource_logs=[ResourceLogs(resource=_resource(service), scope_logs=[scope])])
 
 
@@ -74,16 +80,36 @@ def _signed(item: _Item, own: OwnItems | None) -> _Item:
 
 
 def _event(evaluation: Evaluation, *, explanation: bool) -> LogRecord:
-    ended = _nanoseconds(evaluation.ended_at)
-    failed = evaluation.outcome == "failed"
+    return event_record(
+        EVENT_NAME,
+        time=evaluation.time,
+        observed=evaluation.ended_at,
+        warning=evaluation.outcome == "failed",
+        trace_id=evaluation.subject.trace_id,
+        span_id=evaluation.subject.span_id,
+        attributes=attributes(evaluation, explanation=explanation),
+    )
+
+
+def event_record(
+    name: str,
+    *,
+    time: datetime,
+    observed: datetime,
+    trace_id: str | None,
+    span_id: str | None,
+    attributes: Mapping[str, Value],
+    warning: bool = False,
+) -> LogRecord:
+    """An event about a span."""
     return LogRecord(
-        time_unix_nano=_nanoseconds(evaluation.time),
-        observed_time_unix_nano=ended,
-        severity_number=SeverityNumber.SEVERITY_NUMBER_WARN if failed else SeverityNumber.SEVERITY_NUMBER_INFO,
-        event_name=EVENT_NAME,
-        trace_id=_id(evaluation.subject.trace_id, 16),
-        span_id=_id(evaluation.subject.span_id, 8),
-        attributes=_attributes(evaluation, explanation=explanation),
+        time_unix_nano=_nanoseconds(time),
+        observed_time_unix_nano=_nanoseconds(observed),
+        severity_number=SeverityNumber.SEVERITY_NUMBER_WARN if warning else SeverityNumber.SEVERITY_NUMBER_INFO,
+        event_name=name,
+        trace_id=_id(trace_id, 16),
+        span_id=_id(span_id, 8),
+        attributes=[KeyValue(key=key, value=_any(value)) for key, value in attributes.items()],
     )
 
 

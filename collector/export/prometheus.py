@@ -13,9 +13,11 @@ from collector.errors import ConfigError
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.estimator import EstimatorIncrements
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
+from collector.export.feedback import by_monitor
 from collector.export.label_shares import label_scores, share_name
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
+from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import (
     ESTIMATOR_CLIPPED,
@@ -35,6 +37,12 @@ from collector.telemetry.series import (
     EVIDENCE_W2Y,
     EVIDENCE_W2Y2,
     EVIDENCE_WY,
+    FEEDBACK_VERDICTS,
+    FEEDBACK_W,
+    FEEDBACK_W2,
+    FEEDBACK_W2Y,
+    FEEDBACK_W2Y2,
+    FEEDBACK_WY,
     INJECTION_SIGNS,
     JUDGE_CALLS,
     JUDGE_COST,
@@ -54,6 +62,8 @@ from evaluators.results import Evaluation
 
 _ESTIMATOR = (ESTIMATOR_W, ESTIMATOR_WY, ESTIMATOR_W2, ESTIMATOR_W2Y, ESTIMATOR_W2Y2)
 _EVIDENCE = (EVIDENCE_W, EVIDENCE_WY, EVIDENCE_W2, EVIDENCE_W2Y, EVIDENCE_W2Y2)
+_FEEDBACK = (FEEDBACK_W, FEEDBACK_WY, FEEDBACK_W2, FEEDBACK_W2Y, FEEDBACK_W2Y2)
+_GOOD = 0.5
 _MODELS = 1000
 """Names and fingerprints remembered of one judge."""
 
@@ -144,6 +154,22 @@ class PrometheusExporter:
                 self._count(evaluation)
             else:  # a counter has no past: what happened last week would count as of now
                 self._count_backfill(evaluation)
+
+    async def export_feedback(self, batch: Sequence[JoinedFeedback]) -> None:
+        """Count feedback, weighted like the scores of what it is about."""
+        for joined in batch:
+            for subject in by_monitor(joined).values():
+                self._count_feedback(joined, subject)
+
+    def _count_feedback(self, joined: JoinedFeedback, subject: FeedbackSubject) -> None:
+        labels, score = (joined.series, joined.entry.source, subject.monitor), joined.score
+        verdict = "none" if score is None else "good" if score >= _GOOD else "bad"
+        self._telemetry.counter(FEEDBACK_VERDICTS, *labels, verdict).inc()
+        if score is not None:
+            weight, time = Weight.of(subject.sampling), joined.received_at.timestamp()
+            key = ("feedback", *labels)  # in the sums beside those of evaluators, which have four labels, too
+            grown = self._sums.add(key, subject.conversation_id, weight=weight, score=score, time=time)
+            self._count_sums(_FEEDBACK, labels, grown.mean)
 
     def _count_backfill(self, evaluation: Evaluation) -> None:
         labels = (evaluation.evaluator, evaluation.evaluator_version, evaluation.monitor, evaluation.outcome)

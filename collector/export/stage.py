@@ -50,7 +50,7 @@ class ExportStage:
         confirm: Confirm = certain,
     ) -> None:
         self._name = name
-        self._exporter = exporter
+        self.exporter = exporter
         self._telemetry = telemetry
         self._backoff = backoff or Backoff()
         self._clock = clock
@@ -64,13 +64,18 @@ class ExportStage:
 
         An exporter that tries again by itself says so in a `problem` of its own.
         """
-        own: str | None = getattr(self._exporter, "problem", None)
+        own: str | None = getattr(self.exporter, "problem", None)
         return self._problem or (f"{self._name}: {own}" if own else None)
 
     @property
     def second_log(self) -> tuple[Log, str, OpenFold] | None:
         """A log of its own that the exporter follows as well: the log, its group and its folds; None for most."""
-        return getattr(self._exporter, "second_log", None)
+        return getattr(self.exporter, "second_log", None)
+
+    @property
+    def name(self) -> str:
+        """The exporter's name in the configuration."""
+        return self._name
 
     @property
     def group(self) -> str:
@@ -92,7 +97,7 @@ class ExportStage:
 
         async def attempt() -> int | None:
             await self._confirm()
-            return await self._exporter.export(batch)
+            return await self.exporter.export(batch)
 
         rejected = await self._backoff.repeat(
             attempt,

@@ -14,6 +14,7 @@ from collector.page.score_series import RANGES, Bin, ScoreSums, total
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import ListedEvaluation, View
+from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
 from evaluators.cases import Turn
 from evaluators.results import Evaluation, Label
@@ -78,6 +79,7 @@ class PageApi:
             "text": text,
             "conversation": self._conversation(judged) if text else [],
             "label": _label(listed.label),
+            "feedback": [_feedback(each, text=text) for each in self.view.feedback_of(judged)],
             "retry": _retry_state(listed),
             "superseded_by": listed.superseded_by,
             "others": [
@@ -234,6 +236,22 @@ def _retry_state(listed: ListedEvaluation) -> str | None:
 
 _VERDICTS = ("pass", "fail")
 """Labels that say no more than `passed`."""
+
+
+def _feedback(joined: JoinedFeedback, *, text: bool) -> Json:
+    """A piece of feedback; where texts are hidden, without the words and the name of who gave it."""
+    entry = joined.entry
+    piece: Json = {
+        "id": entry.feedback_id,
+        "name": entry.name if text else joined.series,
+        "source": entry.source,
+        "score": joined.score,
+        "value": entry.value if text or not isinstance(entry.value, str) else None,
+        "at": (entry.at or joined.received_at).timestamp(),
+    }
+    if text:
+        piece |= {"label": entry.label, "comment": entry.comment, "author": entry.author}
+    return piece
 
 
 def _label(label: Label | None) -> Json | None:

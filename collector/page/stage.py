@@ -16,6 +16,7 @@ from collector.logs.log import Committed, StoredRecord
 from collector.page.score_series import MINUTE
 from collector.page.sums_history import SumsHistory
 from collector.page.view import View
+from collector.records.feedback import is_joined_feedback, parse_joined_feedback
 from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
 
 TURNS_GROUP, EVALUATIONS_GROUP, LABELS_GROUP = "page.turns", "page.evaluations", "page.labels"
@@ -58,7 +59,10 @@ class PageStage:
         yield _Fold(self._take_label, lambda: 0, self._changed)
 
     def _take_label(self, record: StoredRecord) -> None:
-        self._view.add_label(label_from_json(record.value))
+        if is_joined_feedback(record):
+            self._view.add_feedback(parse_joined_feedback(record.value))
+        elif not record.headers:
+            self._view.add_label(label_from_json(record.value))
 
     def _take_turn(self, record: StoredRecord) -> None:
         if record.headers:

@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from collector.page.score_series import ScoreSeries
 from collector.page.sums_history import HistoryStretch
 from collector.page.turn_cache import TurnCache
+from collector.records.feedback import JoinedFeedback
 from evaluators.cases import Scope, Turn
 from evaluators.results import Evaluation, Label
 
 LABELS = 10_000
 """Labelled evaluations that are remembered, the newest: their labels may be read before they are."""
+FEEDBACK = 10_000
+"""Conversations whose feedback is remembered, those with the newest."""
+MOST_FEEDBACK = 50
+"""Pieces of feedback of one conversation that are remembered, the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,7 @@ class View:
         self._keep = keep
         self._listed: OrderedDict[str, ListedEvaluation] = OrderedDict()
         self._labels: OrderedDict[str, Label] = OrderedDict()
+        self._feedback: OrderedDict[str, OrderedDict[str, JoinedFeedback]] = OrderedDict()
         self._positions: dict[int, deque[int]] = {}
         self._next_offsets: dict[int, int] = {}
         """By partition, the first offset that is not in the series of scores yet."""
@@ -149,6 +155,27 @@ class View:
         if listed and listed.label != newest:
             self.version += 1
             listed.label = newest
+
+    def add_feedback(self, joined: JoinedFeedback) -> None:
+        """Feedback has joined what it is about."""
+        for conversation_id in {each.conversation_id for each in joined.subjects}:
+            pieces = self._feedback.setdefault(conversation_id, OrderedDict())
+            pieces[joined.entry.feedback_id] = joined
+            self._feedback.move_to_end(conversation_id)
+            if len(pieces) > MOST_FEEDBACK:
+                pieces.popitem(last=False)
+        if len(self._feedback) > FEEDBACK:
+            self._feedback.popitem(last=False)
+        self.version += 1
+
+    def feedback_of(self, evaluation: Evaluation) -> list[JoinedFeedback]:
+        """Feedback about what was evaluated: the turn, or the conversation with all its turns."""
+        subject = evaluation.subject
+        pieces = list(self._feedback.get(subject.conversation_id, OrderedDict[str, JoinedFeedback]()).values())
+        if subject.turn_id is None:
+            return pieces
+        about = (None, subject.turn_id)
+        return [each for each in pieces if any(of.turn_id in about for of in each.subjects)]
 
     def expire(self, now: float) -> None:
         """Remove what is too old at `now` (s), and what exceeds the limits."""

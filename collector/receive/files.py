@@ -3,7 +3,7 @@
 A directory means its files in the order of their names. Whether a request is of traces or of logs is read off its keys
 (JSON), the file's name, or else the content. In the place of a request a `.json` file or a line may hold ready-made
 turns, conversations or chats, which go into the turns log. A file whose name ends in `.references.json` or
-`.references.jsonl` holds references.
+`.references.jsonl` holds references, one in `.feedback.json` or `.feedback.jsonl` feedback.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -23,6 +24,7 @@ from collector.errors import BadInput, ConfigError
 from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
+from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
@@ -31,6 +33,8 @@ from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
+
+_Parsed: TypeAlias = ParsedRequest | ParsedTurns | ParsedReferences | ParsedFeedback
 
 _SUFFIXES = (".pb", ".json", ".jsonl")
 _BATCH_BYTES = 4 * 1024**2
@@ -89,12 +93,12 @@ def requests_in(path: Path) -> Iterator[FileRequest]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    signal = "references" if _holds_references(path) else _signal_of_json(line, path)
+                    signal = _document_kind(path) or _signal_of_json(line, path)
                     yield FileRequest(f"{path}:{number}", signal, "json", line)
         return
     body = path.read_bytes()
-    if _holds_references(path):
-        yield FileRequest(str(path), "references", "json", body)
+    if kind := _document_kind(path):
+        yield FileRequest(str(path), kind, "json", body)
         return
     form: Form = "json" if path.suffix == ".json" else "protobuf"
     signal = _signal_of_json(body, path) if form == "json" else _signal_of_protobuf(body, path)
@@ -111,8 +115,12 @@ async def read_files(
     redactor: Redactor | None = None,
     own: OwnItems | None = None,
     stored_media: int = 0,
+    labels: Log | None = None,
+    feedback: FeedbackRules = ALL_FEEDBACK,
 ) -> FileCount:
     """Read all files into the spans log, and ready-made turns into the turns log; returns when everything is durable.
+
+    Feedback goes into the `labels` log; without one it cannot be read.
 
     A request that cannot be read is counted, named in the log and passed. Reading the same files again does no harm
     while their traces and turns are remembered: a span is known again, and so is a turn.
@@ -124,9 +132,11 @@ async def read_files(
     reader = _Reader(
         _Batch(spans, "trace", "spans", backoff),
         _Batch(turns, "turn", "turns", backoff),
+        None if labels is None else _Batch(labels, "piece of feedback", "labels", backoff),
         telemetry,
         redactor,
         own,
+        feedback,
         stored_media,
     )
     for path in files_in(paths):
@@ -185,15 +195,19 @@ class _Reader:
         self,
         spans: _Batch,
         turns: _Batch,
+        labels: _Batch | None,
         telemetry: Telemetry,
         redactor: Redactor | None,
         own: OwnItems | None,
+        feedback: FeedbackRules,
         stored_media: int = 0,
     ) -> None:
         self._stored_media = stored_media
         self.requests = self.items = self.unreadable = 0
         self._spans = spans
         self._turns = turns
+        self._labels = labels
+        self._feedback = feedback
         self._telemetry = telemetry
         self._redactor = redactor
         self._own = own
@@ -205,7 +219,7 @@ class _Reader:
         requests = requests_in(path)
         while (request := await asyncio.to_thread(next, requests, None)) is not None:
             self._add(request)
-            if self._spans.full or self._turns.full:
+            if any(each.full for each in self._batches()):
                 await self.flush()
 
     def _add(self, request: FileRequest) -> None:
@@ -217,13 +231,26 @@ class _Reader:
             return
         parsed.count(self._telemetry, "files", len(request.body))
         self.items += parsed.accepted
-        batch = self._turns if isinstance(parsed, ParsedTurns | ParsedReferences) else self._spans
+        batch = self._batch_of(parsed)
         batch.add(request.place, parsed.records)
         if isinstance(parsed, ParsedTurns):
             self._known.add(parsed.repeatable, self.requests)
             self._known.forget(self.requests)
 
-    def _parse(self, request: FileRequest) -> ParsedRequest | ParsedTurns | ParsedReferences:
+    def _batches(self) -> tuple[_Batch, ...]:
+        return tuple(each for each in (self._spans, self._turns, self._labels) if each is not None)
+
+    def _batch_of(self, parsed: _Parsed) -> _Batch:
+        if isinstance(parsed, ParsedFeedback):
+            assert self._labels is not None  # else it was not read
+            return self._labels
+        return self._turns if isinstance(parsed, ParsedTurns | ParsedReferences) else self._spans
+
+    def _parse(self, request: FileRequest) -> _Parsed:
+        if request.signal == "feedback":
+            if self._labels is None:
+                raise BadInput("feedback is taken by the service alone")
+            return parse_feedback(request.body, self._feedback, tenant=None, redactor=self._redactor)
         if request.signal == "references":
             return parse_references(request.body, self._turns.log, tenant=None, redactor=self._redactor)
         if request.signal != "turns":
@@ -250,7 +277,7 @@ class _Reader:
 
     async def flush(self) -> None:
         """Append what was gathered."""
-        for batch in (self._spans, self._turns):
+        for batch in self._batches():
             for place in await batch.flush():
                 self._skip(place, batch.too_large)
 
@@ -270,8 +297,12 @@ def _signal_of_json(body: bytes, path: Path) -> Incoming:
     return "traces" if traces < logs else "logs"
 
 
-def _holds_references(path: Path) -> bool:
-    return path.name.endswith((".references.json", ".references.jsonl"))
+def _document_kind(path: Path) -> Literal["references", "feedback"] | None:
+    """What a file holds by its name, if that is no traffic."""
+    for kind in ("references", "feedback"):
+        if path.name.endswith((f".{kind}.json", f".{kind}.jsonl")):
+            return kind
+    return None
 
 
 _KEYS: Mapping[Signal, tuple[bytes, ...]] = {

@@ -20,6 +20,7 @@ from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
+from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
@@ -32,7 +33,11 @@ Encoding = Literal["auto", "otlp_proto", "otlp_json"]
 OnUnreadableMessage = Callable[[StoredRecord, BadInput], Awaitable[None]]
 """Takes a message that cannot be read; the topic continues when it returns."""
 
-_UNITS: dict[Incoming, tuple[str, str]] = {"turns": ("turns", "turn"), "references": ("turns", "reference")}
+_UNITS: dict[Incoming, tuple[str, str]] = {
+    "turns": ("turns", "turn"),
+    "references": ("turns", "reference"),
+    "feedback": ("labels", "piece of feedback"),
+}
 _FORMS: dict[Encoding, Form | None] = {"auto": None, "otlp_proto": "protobuf", "otlp_json": "json"}
 
 
@@ -59,9 +64,9 @@ Read = Callable[[StoredRecord], ParsedMessage]
 class KafkaReceiver:
     """Opens the folds of a source topic's partitions. `topic` is its name in messages.
 
-    `log` is the spans log, or for turns and references the turns log. `max_items` bounds the spans, log records, turns
-    or references of one message: more are dead-lettered, like what cannot be read. `where` returns the topic and its
-    partition for a record's partition.
+    `log` is the spans log, for turns and references the turns log, for feedback the labels log. `max_items` bounds the
+    items of one message: more are dead-lettered, like what cannot be read. `where` returns the topic and its partition
+    for a record's partition.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class KafkaReceiver:
         where: Callable[[int], tuple[str, int]] | None = None,
         clock: Callable[[], float] = time.time,
         stored_media: int = 0,
+        feedback: FeedbackRules = ALL_FEEDBACK,
     ) -> None:
         self._stored_media = stored_media
         log_name, unit = _UNITS.get(signal, ("spans", "trace"))
@@ -97,6 +103,7 @@ class KafkaReceiver:
         self._where = where
         self._topic = topic
         self._clock = clock
+        self._feedback = feedback
         telemetry.counter(
             RECEIVE_ITEMS, "kafka", signal, "accepted"
         )  # at 0 from the start: Prometheus sees no rise to 1 of a new series
@@ -109,6 +116,8 @@ class KafkaReceiver:
             yield TurnsFold(self, ArrivalTimes(self._clock))
         elif self._signal == "references":
             yield SourceFold(self, self._read_references)
+        elif self._signal == "feedback":
+            yield SourceFold(self, self._read_feedback)
         else:
             yield SourceFold(self, partial(self._read_otlp, self._signal))
 
@@ -158,6 +167,11 @@ class KafkaReceiver:
     def _read_references(self, message: StoredRecord) -> ParsedReferences:
         return parse_references(
             message.value, self._log, tenant=None, max_items=self._max_items, redactor=self._redactor
+        )
+
+    def _read_feedback(self, message: StoredRecord) -> ParsedFeedback:
+        return parse_feedback(
+            message.value, self._feedback, tenant=None, max_items=self._max_items, redactor=self._redactor
         )
 
     def _read_otlp(self, signal: Signal, message: StoredRecord) -> ParsedRequest:

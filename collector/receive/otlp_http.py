@@ -3,8 +3,8 @@
 200 means durable: the response is sent when the spans log has accepted everything. What cannot be accepted now gets 503
 with `Retry-After`, which every OTLP sender obeys; what can never be accepted 400, 413 or 415 with a sentence. Spans
 without a valid trace id are rejected as OTLP's partial success; log records without one belong to no trace and are
-ignored. `/v1/references` takes JSON, into the turns log, under the same limits. `/v1/metrics` answers 404 with one
-sentence, so that a sender of all three signals keeps the other two.
+ignored. `/v1/references` takes JSON into the turns log, `/v1/feedback` into the labels log, under the same limits.
+`/v1/metrics` answers 404 with one sentence, so that a sender of all three signals keeps the other two.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.body import read_body
+from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules
 from collector.receive.otlp_ingest import OtlpIngest
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.responses import accepted, form_of, rejected
@@ -57,6 +58,8 @@ class OtlpHttpReceiver:
         clock: Callable[[], float] = time.monotonic,
         turns: Log | None = None,
         stored_media: int = 0,
+        labels: Log | None = None,
+        feedback: FeedbackRules = ALL_FEEDBACK,
     ) -> None:
         self._settings = settings
         self._guard = guard
@@ -73,6 +76,8 @@ class OtlpHttpReceiver:
             clock=clock,
             turns=turns,
             stored_media=stored_media,
+            labels=labels,
+            feedback=feedback,
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)
@@ -86,6 +91,7 @@ class OtlpHttpReceiver:
         application.router.add_post("/v1/traces", partial(self._export, "traces"))
         application.router.add_post("/v1/logs", partial(self._export, "logs"))
         application.router.add_post("/v1/references", partial(self._export, "references"))
+        application.router.add_post("/v1/feedback", partial(self._export, "feedback"))
         application.router.add_post("/v1/metrics", _no_metrics)
         application.on_shutdown.append(self._stop)
         return application
@@ -110,15 +116,15 @@ class OtlpHttpReceiver:
     async def _stop(self, _application: web.Application) -> None:
         self.stop_accepting()
 
-    async def _export(self, signal: Signal | Literal["references"], request: web.Request) -> web.Response:
+    async def _export(self, signal: Signal | Literal["references", "feedback"], request: web.Request) -> web.Response:
         """Answer one request and count it, whatever becomes of it."""
         started = self._ingest.clock()
         sender: Sender | None = None
         try:
             self._ingest.require_open()
             sender = await self._sender(request)
-            if signal == "references":
-                response = await self._accept_references(request, sender)
+            if signal in ("references", "feedback"):
+                response = await self._accept_documents(signal, request, sender)
             else:
                 response = await self._accept(signal, request, sender)
         except Exception as error:  # noqa: BLE001 - the last place before the sender: a bug is answered and logged
@@ -151,11 +157,15 @@ class OtlpHttpReceiver:
             parsed = await self._ingest.ingest(body, signal, form, sender, holding)
         return accepted(signal, form, rejected=parsed.rejected, message=parsed.error_message)
 
-    async def _accept_references(self, request: web.Request, sender: Sender) -> web.Response:
+    async def _accept_documents(
+        self, kind: Literal["references", "feedback"], request: web.Request, sender: Sender
+    ) -> web.Response:
+        """Accept JSON documents that are about turns, and no traffic themselves."""
         limit, deadline = self._settings.max_body_bytes, self._settings.body_deadline
+        ingest = self._ingest.ingest_references if kind == "references" else self._ingest.ingest_feedback
         with self._ingest.admit(sender) as holding:
             body = await read_body(request, holding, limit=limit, deadline=deadline)
-            parsed = await self._ingest.ingest_references(body, sender, holding)
+            parsed = await ingest(body, sender, holding)
         return web.json_response({"accepted": parsed.accepted})
 
 

@@ -11,6 +11,7 @@ from collector.errors import TooLarge
 from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
+from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
 from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.rejection import Rejected
@@ -53,12 +54,16 @@ class OtlpIngest:
         wall: Callable[[], float] = time.time,
         turns: Log | None = None,
         stored_media: int = 0,
+        labels: Log | None = None,
+        feedback: FeedbackRules = ALL_FEEDBACK,
     ) -> None:
         self._stored_media = stored_media
         self._source = source
         self._settings = settings
         self._spans = spans
         self._turns = turns
+        self._labels = labels
+        self._feedback = feedback
         self._telemetry = telemetry
         self._redactors = redactors or Redactors()
         self._own = own
@@ -146,15 +151,44 @@ class OtlpIngest:
             max_items=self._settings.max_items,
             redactor=self._redactors.of(tenant),
         )
+        await self._append(parsed, self._turns, sender, holding, "a reference")
+        parsed.count(self._telemetry, self._source, len(body))
+        return parsed
+
+    async def ingest_feedback(self, body: bytes, sender: Sender, holding: Holding) -> ParsedFeedback:
+        """Append feedback to the labels log; it is durable on return.
+
+        Raises:
+            Rejected: 404, this receiver has no labels log; 403, it is said to be an expert's, and the sender has none.
+            BadInput: one cannot be read, or there are too many; then none is taken.
+            LogError: the labels log did not accept it.
+            TimeoutError: it did not answer in time.
+        """
+        if self._labels is None:
+            raise Rejected(404, "feedback is not accepted here")
+        tenant = sender.tenant.name if sender.tenant else ""
+        parsed = parse_feedback(
+            body,
+            self._feedback,
+            tenant=tenant,
+            max_items=self._settings.max_items,
+            redactor=self._redactors.of(tenant),
+        )
+        await self._append(parsed, self._labels, sender, holding, "a piece of feedback")
+        parsed.count(self._telemetry, self._source, len(body))
+        return parsed
+
+    async def _append(
+        self, parsed: ParsedReferences | ParsedFeedback, log: Log, sender: Sender, holding: Holding, unit: str
+    ) -> None:
+        """Append what a sender's documents hold, within its limits; `unit` is what one of them is called."""
         self._limits.count_items(sender, parsed.accepted)
         holding.add_bytes(sum(len(each.value) for each in parsed.records))
         try:
             async with asyncio.timeout(self._settings.log_deadline):
-                await self._turns.append(parsed.records)
+                await log.append(parsed.records)
         except RecordTooLarge:
-            raise TooLarge("a reference is larger than the log accepts") from None
-        parsed.count(self._telemetry, self._source, len(body))
-        return parsed
+            raise TooLarge(f"{unit} is larger than the log accepts") from None
 
     def count_rejection(self, rejection: Rejected, sender: Sender | None) -> None:
         """Count why a request was not accepted, and whose; None where it is not known."""

@@ -25,6 +25,7 @@ from collector.otlp.decode import (
 from collector.otlp.inline_media import omit_from_request
 from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
+from collector.receive.traceless_feedback import give_traces
 from collector.records.tenants import trace_key
 from collector.redact.otlp_request import redact_request
 from collector.redact.redactor import RedactionFailed, Redactor
@@ -113,8 +114,11 @@ def parse(
     omitted = omit_from_request(request, body, stored_media)
     if redactor is not None:
         _redact(request, redactor)
+    changed = give_traces(request)
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
-    original = body if form == "protobuf" and redactor is None and not self_emitted and not omitted else None
+    original = (
+        body if form == "protobuf" and redactor is None and not self_emitted and not omitted and not changed else None
+    )
     parsed = _parsed(signal, split_by_trace(request, original), self_emitted, _ended_at(request), tenant)
     return replace(parsed, omitted_media=omitted) if omitted else parsed
 

@@ -29,8 +29,8 @@ from collector.wording import suggestion
 from evaluators.cases import Attachment, AttachmentPlace, Conversation, Json, Message, ToolCall, Turn
 from evaluators.exact_json import parse_exactly
 
-Incoming: TypeAlias = Signal | Literal["turns", "references"]
-"""What comes in: a signal of OTLP, ready-made turns, or references."""
+Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
+"""What comes in: a signal of OTLP, ready-made turns, references, or feedback."""
 
 LONGEST_ID = 1000
 """Characters: ids are kept for as long as a conversation is open."""

@@ -26,7 +26,7 @@ from collector.judging.open_judges import open_judges
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.service.assemble import start_assemble
 from collector.service.evaluate import start_evaluate
-from collector.service.export import open_exporters, serving_metrics, start_exporters
+from collector.service.export import open_exporters, serving_metrics, start_exporters, start_feedback_exports
 from collector.service.gauges import show_build
 from collector.service.health_checks import start_health_checks
 from collector.service.link import start_link
@@ -190,6 +190,7 @@ async def running(
         start_health_checks(process)
         start_retention(process)
         start_exporters(process, exporters)
+        start_feedback_exports(process, exporters)
         watching = await start_watch(process) if "watch" in stages else Watching()
         budgets = BudgetController(plan, logs.turns.partitions) if "evaluate" in stages else None
         page_port = await start_page(process, watching, budgets) if "page" in stages else None

@@ -20,6 +20,8 @@ def start_assemble(process: Process) -> None:
         on_bad_record=dead_letters.take,
         guard=process.guard,
         judged_spans=logs.judged_spans,
+        labels=logs.labels,
+        comments=process.config.settings.store_text,
     )
     show_assemble(telemetry, stage)
     process.tasks.follow(logs.spans, "assemble", dead_letters.wrap(stage.open_fold, process.guard))

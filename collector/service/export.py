@@ -12,6 +12,7 @@ from collector import plugins
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
 from collector.export.exporter import ExportContext, ExporterPlugin, MonitoredEvaluator
+from collector.export.feedback import FeedbackExport, FeedbackExporter, feedback_group_of
 from collector.export.judged_spans.fold import GROUP
 from collector.export.prometheus import PrometheusSettings
 from collector.export.scrape import serve_metrics
@@ -68,6 +69,18 @@ def start_exporters(process: Process, exporters: Sequence[ExportStage]) -> None:
         if exporter.second_log is not None:
             log, group, folds = exporter.second_log
             process.tasks.follow(log, group, process.guarded("export", group, log, folds))
+
+
+def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> None:
+    """Consume the labels log for every exporter that takes feedback."""
+    labels = process.logs.labels
+    for stage in stages:
+        if isinstance(stage.exporter, FeedbackExporter):
+            confirm = partial(labels.confirm, feedback_group_of(stage.name))
+            export = FeedbackExport(stage.name, stage.exporter, process.telemetry, confirm=confirm)
+            process.tasks.follow(
+                labels, export.group, process.guarded("export", export.group, labels, export.open_fold)
+            )
 
 
 @asynccontextmanager

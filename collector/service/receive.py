@@ -11,6 +11,7 @@ from collector.admission.relay import DESCRIPTORS as RELAYED
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
 from collector.logs.log import Log, LogError
+from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
@@ -76,6 +77,8 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         own=process.own,
         turns=process.logs.turns,
         stored_media=_stored_media(process),
+        labels=process.logs.labels,
+        feedback=_rules(process),
     )
     try:
         return await process.stack.enter_async_context(receiver.serve())
@@ -116,6 +119,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
         ("logs", settings.logs, logs.spans),
         ("turns", settings.turns, logs.turns),
         ("references", settings.references, logs.turns),
+        ("feedback", settings.feedback, logs.labels),
     ]
     for kind, topics, log in sources:
         if topics:
@@ -131,6 +135,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
                 ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
                 on_unreadable=dead_letters.take_async, where=source.where,
                 redactor=process.resources.redactors.everybody, own=process.own, stored_media=_stored_media(process),
+                feedback=_rules(process),
             )  # fmt: skip
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
@@ -147,6 +152,8 @@ async def _read_files(process: Process, paths: Sequence[Path]) -> None:
         redactor=redactor,
         own=process.own,
         stored_media=_stored_media(process),
+        labels=logs.labels,
+        feedback=_rules(process),
     )
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
 
@@ -154,3 +161,11 @@ async def _read_files(process: Process, paths: Sequence[Path]) -> None:
 def _stored_media(process: Process) -> int:
     """The largest picture or the like whose content the logs hold, in bytes."""
     return process.config.settings.assemble.attachments.stored_bytes
+
+
+def _rules(process: Process) -> FeedbackRules:
+    """Which feedback is taken, and what of it is stored."""
+    settings = process.config.settings
+    experts = settings.feedback.experts
+    known = None if experts == "always" else frozenset[str]() if experts == "never" else frozenset(experts)
+    return FeedbackRules(comments=settings.store_text, experts=known)

@@ -18,11 +18,15 @@ from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
 from collector.alerting.watch.stage import ActiveAlert, ExplainedMiss, Targets, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.feedback_join import FeedbackScales
+from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
+from collector.calibration.feedback_stage import FeedbackStage
 from collector.calibration.measures import ScoreScale
 from collector.calibration.page_labels import Version
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.references.subject import OUTCOME
 from collector.golden.cases import read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.judging.layers import without_answer_cache
@@ -58,6 +62,7 @@ async def start_watch(process: Process) -> Watching:
         tasks.start(golden.run_forever())
     if settings.page is not None:
         tasks.start(AgreementWatcher(process.logs.labels, _scales(process.plan), telemetry).run_forever())
+    _start_feedback(process)
     explained = golden.explained_miss if golden is not None else Watching().explained
     watcher = settings.alerts.watcher
     if watcher is None:
@@ -71,6 +76,25 @@ async def start_watch(process: Process) -> Watching:
     releases = start_releases(process, "watch.releases")
     tasks.start(stage.run(notifier, lambda: worse_releases(releases.current if releases else (), settings.alerts)))
     return Watching(stage, releases, explained)
+
+
+def _start_feedback(process: Process) -> None:
+    """Join feedback with what is judged, and give it to the evaluators that ask for it."""
+    settings, logs = process.config.settings.feedback, process.logs
+    scales = FeedbackScales(settings.wait, {name: each.scale for name, each in settings.names.items()})
+    wanted = frozenset(
+        field.removeprefix(OUTCOME)
+        for monitor in process.plan.monitors
+        for each in monitor.assignments
+        for field in each.evaluator.requires
+        if field.startswith(OUTCOME)
+    )
+    stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, scales, process.telemetry, wanted=wanted)
+    process.telemetry.reserve("feedback", *settings.names)
+    process.tasks.follow(
+        logs.labels, FEEDBACK_GROUP, process.guarded("watch", FEEDBACK_GROUP, logs.labels, stage.open_fold)
+    )
+    process.tasks.start(stage.run())
 
 
 def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[AlertView]]:

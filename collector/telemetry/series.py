@@ -458,7 +458,7 @@ TURNS_ASSEMBLED = Series(
 LATE_FEEDBACK = Series(
     "evalstream_late_feedback_total",
     "counter",
-    "Pieces of feedback that came after their turn was assembled, and are not part of it.",
+    "Feedback in traces that came after its turn was made: not part of the turn, but joined by its ids.",
 )
 OPEN_TRACES = Series(
     "evalstream_open_traces",
@@ -531,6 +531,53 @@ EVALUATIONS_ENDED = Series(
     "Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, "
     "superseded, reassigned (unfinished; resumed by the partition's next owner). Due = ended + in flight.",
     ("monitor", "evaluator", "outcome", "reason"),
+)
+FEEDBACK = Series(
+    "evalstream_feedback_total",
+    "counter",
+    "Feedback by what became of it: joined, unmatched (nothing judged came within the wait), crowded_out, duplicate.",
+    ("outcome",),
+)
+FEEDBACK_WAITING = Series(
+    "evalstream_feedback_waiting",
+    "gauge",
+    "Feedback that waits in this process for an evaluation of what it is about.",
+)
+FEEDBACK_VERDICTS = Series(
+    "evalstream_feedback_verdicts_total",
+    "counter",
+    "Joined feedback by verdict: good (from the middle of its scale on), bad, or none for words alone.",
+    ("feedback", "source", "monitor", "verdict"),
+)
+FEEDBACK_W = Series(
+    "evalstream_feedback_w_total",
+    "counter",
+    "Sum of the weights w = 1 / sampling probability over joined feedback with a number.",
+    ("feedback", "source", "monitor"),
+)
+FEEDBACK_WY = Series(
+    "evalstream_feedback_wy_total",
+    "counter",
+    "Sum of w times the feedback on 0..1; divided by the sum of w it is the mean of those who gave some.",
+    ("feedback", "source", "monitor"),
+)
+FEEDBACK_W2 = Series(
+    "evalstream_feedback_w2_total",
+    "counter",
+    "Sum over conversations of (sum of w) squared, for that mean's standard error.",
+    ("feedback", "source", "monitor"),
+)
+FEEDBACK_W2Y = Series(
+    "evalstream_feedback_w2y_total",
+    "counter",
+    "Sum over conversations of (sum of w) times (sum of w times feedback), for that mean's error.",
+    ("feedback", "source", "monitor"),
+)
+FEEDBACK_W2Y2 = Series(
+    "evalstream_feedback_w2y2_total",
+    "counter",
+    "Sum over conversations of (sum of w times feedback) squared, for that mean's error.",
+    ("feedback", "source", "monitor"),
 )
 REFERENCES = Series(
     "evalstream_references_total",

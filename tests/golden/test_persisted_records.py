@@ -61,6 +61,15 @@ from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.page.requests import append_label
 from collector.records.epochs import claim_record, epoch_of, owner_of, stamped
+from collector.records.feedback import (
+    FeedbackSubject,
+    JoinedFeedback,
+    feedback_of,
+    feedback_record,
+    joined_record,
+    parse_feedback_entry,
+    parse_joined_feedback,
+)
 from collector.records.json import (
     conversation_from_json,
     conversation_to_json,
@@ -148,6 +157,14 @@ SEEING = Turn(
         Attachment(kind="audio", place="history", url="https://example.org/a.mp3", transcript="Hello."),
     ),
 )
+FEEDBACK = feedback_of(
+    {
+        "feedback_id": "7", "name": "stars", "value": 2, "label": "meh", "comment": "too dear", "source": "expert",
+        "author": "ann", "at": "2026-05-04T12:00:00Z", "evaluation_id": "1" * 32, "turn_id": "t1",
+        "span_id": "B7AD6B7169203331", "response_id": "chatcmpl-1", "trace_id": "5F" * 16, "conversation_id": "visit-7",
+    },
+    tenant="acme",
+)  # fmt: skip
 CASES: Mapping[str, Any] = {
     "turn: all there is": WHOLE,
     "turn: of an agent": AGENT,
@@ -218,6 +235,16 @@ CASES: Mapping[str, Any] = {
     ),
     "reference: no tool is expected": reference_of({"trace_id": "5f" * 16, "expected_tools": []}, tenant=None),
     "label": label(),
+    "feedback": FEEDBACK,
+    "joined feedback": JoinedFeedback(
+        entry=FEEDBACK, outcome="joined", received_at=AT, score=0.25, series="stars",
+        subjects=(
+            FeedbackSubject(
+                monitor="all", conversation_id="evalstream.tenant/acme/visit-7", turn_id="evalstream.tenant/acme/t1",
+                trace_id="5f" * 16, span_id="b7ad6b7169203331", response_id="chatcmpl-1", sampling=Sampling(probability=0.25),
+            ),
+        ),
+    ),
     "dead letter: all there is": DeadLetter(
         letter_id="282cf92cf8614be0", stage="receive", source="chats", partition=3, position=41, at=1777896000.25,
         reason="not JSON", kind="BadInput", attempts=2, size=3, key="aw==", value="eHl6", headers=(("h", "dg=="),),
@@ -233,6 +260,8 @@ WRITE: Mapping[str, Any] = {
     "conversation": conversation_to_json,
     "evaluation": evaluation_to_json,
     "label": label_to_json,
+    "feedback": lambda entry: feedback_record(entry).value,
+    "joined feedback": lambda joined: joined_record(joined, 0).value,
     "retry request": lambda request: request.to_record(0).value,
     "transferred job": lambda job: job.to_record().value,
     "transfer start": lambda start: start.to_record(0).value,
@@ -244,6 +273,8 @@ READ: Mapping[str, Any] = {
     "conversation": conversation_from_json,
     "evaluation": evaluation_from_json,
     "label": label_from_json,
+    "feedback": lambda text: parse_feedback_entry(text.encode()),
+    "joined feedback": lambda text: parse_joined_feedback(text.encode()),
     "retry request": parse_request,
     "transferred job": parse_job,
     "transfer start": parse_start,
@@ -695,7 +726,7 @@ FOLLOWING = {
     "unlinked": {"link"},
     "turns": {"evaluate", "page.turns"},
     "evaluations": {"export.jsonl", "export.prometheus", "page.evaluations", "watch", "watch.releases"},
-    "labels": {"page.labels"},
+    "labels": {"page.labels", "feedback", "export.prometheus.feedback"},
 }
 """The groups under which each log is followed, each with cursors of its own."""
 

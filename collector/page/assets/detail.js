@@ -35,6 +35,7 @@ export function showDetail(answer, state, actions) {
     head(answer),
     reason(answer),
     again(answer, state, actions),
+    answer.feedback.length ? section("Feedback", feedback(answer.feedback)) : null,
     labelForm(answer, actions.save),
     section("Conversation", answer.text ? talk(answer.conversation, evaluation.subject) : h("p", { class: "nothing" }, "Texts are hidden here (page.text in the configuration).")),
     section("How this number came about", provenance(answer)),
@@ -107,6 +108,17 @@ function again({ evaluation, retry, superseded_by: newer }, state, { open, retry
     },
   }, "Make it again");
   return h("div", { class: "again", "aria-label": `Make the evaluation by ${evaluation.evaluator} again`, role: "group" }, button, status);
+}
+
+const SOURCES = { user: "a user", expert: "an expert", code: "a program" };
+
+/** What users, experts and programs said of what was evaluated. */
+function feedback(pieces) {
+  return h("ul", { class: "feedback" }, pieces.map((piece) => h("li", { "data-good": piece.score === null ? "" : String(piece.score >= 0.5) },
+    h("b", {}, piece.name), " ",
+    h("span", { class: "value" }, [piece.value === null ? null : String(piece.value), piece.label].filter(Boolean).join(" · ")),
+    h("span", { class: "what" }, ` by ${SOURCES[piece.source]}${piece.author ? ` (${piece.author})` : ""}, ${day(piece.at)} ${clock(piece.at)}`),
+    piece.comment ? h("p", { dir: "auto" }, piece.comment) : null)));
 }
 
 function section(title, ...children) {

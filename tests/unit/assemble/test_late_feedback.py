@@ -1,25 +1,84 @@
-"""Feedback that comes when its turn was made: it reaches nobody, and is counted."""
+"""Feedback in traces reaches the labels log whenever it comes: once each, with what it is about, in every dialect."""
 
 from __future__ import annotations
 
-from made_up import Trace, chat
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from evaluation_samples import scored
+from made_up import TRACE, Trace, chat
 
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleFold, AssembleStage
 from collector.assemble.trace import Assembler
+from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.dialects.registry import Dialects
 from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
+from collector.records.feedback import FeedbackEntry, parse_feedback_entry
+from collector.records.json import turn_from_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import LATE_FEEDBACK, TURNS_ASSEMBLED
+from evaluators.results import Subject
 
 ASSEMBLER = Assembler(Dialects.installed())
+EVENT = "gen_ai.evaluation.result"
 SAID = {"gen_ai.evaluation.name": "thumbs", "gen_ai.evaluation.score.value": 1.0, "gen_ai.response.id": "r-1"}
+BY_SPAN = {"gen_ai.evaluation.name": "thumbs", "gen_ai.evaluation.score.value": 1.0}
+OPENINFERENCE = {
+    "openinference.span.kind": "LLM",
+    "llm.input_messages.0.message.role": "user",
+    "llm.input_messages.0.message.content": "Are you open?",
+    "llm.output_messages.0.message.role": "assistant",
+    "llm.output_messages.0.message.content": "Yes.",
+}
+TRACELOOP = {
+    "llm.request.type": "chat",
+    "gen_ai.prompt.0.role": "user",
+    "gen_ai.prompt.0.content": "Are you open?",
+    "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.content": "Yes.",
+}
+VERCEL = {
+    "ai.operationId": "ai.generateText.doGenerate",
+    "ai.prompt.messages": '[{"role": "user", "content": "Are you open?"}]',
+    "ai.response.text": "Yes.",
+    "ai.model.id": "m",
+}
+LANGFUSE = {
+    "langfuse.observation.type": "generation",
+    "langfuse.observation.input": '[{"role": "user", "content": "Are you open?"}]',
+    "langfuse.observation.output": '{"role": "assistant", "content": "Yes."}',
+}
+ANNOTATED = {
+    "annotations.0.annotation.name": "thumbs",
+    "annotations.0.annotation.score": 1.0,
+    "annotations.0.annotation.annotator_kind": "HUMAN",
+}
+DIALECTS: dict[str, tuple[dict[str, Any], str]] = {
+    "otel_genai": (chat("Are you open?", "Yes."), "record"),
+    "openinference": (OPENINFERENCE, "annotation"),
+    "logfire": (chat("Are you open?", "Yes."), "logfire"),
+    "traceloop": (TRACELOOP, "record"),
+    "vercel_ai": (VERCEL, "record"),
+    "langfuse": (LANGFUSE, "record"),
+}
 
 
-def asked() -> Trace:
-    return Trace().span(1, "chat", chat("Are you open?", "Yes.", **{"gen_ai.response.id": "r-1"}))
+def asked(attributes: dict[str, Any] | None = None) -> Trace:
+    return Trace().span(1, "chat", attributes or chat("Are you open?", "Yes.", **{"gen_ai.response.id": "r-1"}))
+
+
+def with_feedback(trace: Trace, form: str, attributes: dict[str, Any]) -> Trace:
+    """The trace with feedback about its span, in the form of a dialect."""
+    if form == "record":
+        return trace.record(1, EVENT, None, BY_SPAN)
+    if form == "annotation":
+        return trace.span(1, "chat", attributes | ANNOTATED)
+    said = {"logfire.feedback.name": "thumbs", "thumbs": 1.0}
+    return trace.span(9, "feedback: thumbs", said, parent=1, scope="logfire.feedback")
 
 
 async def pour(fold: AssembleFold, trace: Trace, time: float) -> None:
@@ -30,8 +89,12 @@ async def pour(fold: AssembleFold, trace: Trace, time: float) -> None:
     await fold.deliver([StoredRecord(0, int(time) * 10 + 9, time + 10.0, None, b"", TICK)])
 
 
-async def test_feedback_after_its_turn_is_counted_once_whether_the_trace_lingers_or_is_forgotten() -> None:
-    turns, telemetry = MemoryLog("turns", partitions=1), Telemetry()
+async def entries_in(labels: MemoryLog) -> list[FeedbackEntry]:
+    return [parse_feedback_entry(each.value) async for batch in labels.read(0, 0) for each in batch]
+
+
+async def test_feedback_after_its_turn_is_counted_and_stored_whether_the_trace_lingers_or_is_forgotten() -> None:
+    turns, labels, telemetry = MemoryLog("turns", partitions=1), MemoryLog("labels", partitions=1), Telemetry()
 
     def assembled() -> float:
         return telemetry.counter(TURNS_ASSEMBLED, "otel_genai", "complete", "")._value.get()
@@ -39,10 +102,11 @@ async def test_feedback_after_its_turn_is_counted_once_whether_the_trace_lingers
     def late() -> float:
         return telemetry.counter(LATE_FEEDBACK)._value.get()
 
-    feedback = Trace().record(None, "gen_ai.evaluation.result", None, SAID)
-    stage = AssembleStage(ASSEMBLER, TurnRouter(turns), TraceLimits(quiet=5.0, linger=60.0), telemetry=telemetry)
+    feedback = Trace().record(None, EVENT, None, SAID)
+    limits = TraceLimits(quiet=5.0, linger=60.0)
+    stage = AssembleStage(ASSEMBLER, TurnRouter(turns), limits, telemetry=telemetry, labels=labels)
     async with stage.open_fold(0, None) as fold:
-        await pour(fold, asked().record(None, "gen_ai.evaluation.result", None, SAID), 100.0)
+        await pour(fold, asked().record(None, EVENT, None, SAID), 100.0)
         assert (assembled(), late()) == (1, 0), "in time"
         await pour(fold, feedback, 500.0)
         assert late() == 1, "its trace is forgotten"
@@ -52,3 +116,44 @@ async def test_feedback_after_its_turn_is_counted_once_whether_the_trace_lingers
         await pour(fold, feedback, 940.0)
         assert late() == 2, "the same again"
     assert await turns.end_offset(0) == assembled() == 2, "a trace that closes again counts no turn again"
+    entries = await entries_in(labels)
+    assert len(entries) == 3
+    assert len({each.feedback_id for each in entries}) == 1, "the same feedback whenever it is read"
+    assert {each.response_id for each in entries} == {"r-1"}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("when", ["before", "with", "after", "a day after"])
+async def test_feedback_of_a_dialect_is_about_its_turn_whenever_it_comes(dialect: str, when: str) -> None:
+    attributes, form = DIALECTS[dialect]
+    turns, labels = MemoryLog("turns", partitions=1), MemoryLog("labels", partitions=1)
+    stage = AssembleStage(ASSEMBLER, TurnRouter(turns), TraceLimits(quiet=5.0, linger=60.0), labels=labels)
+    at = {"before": 10.0, "with": 100.0, "after": 130.0, "a day after": 86_500.0}[when]
+    async with stage.open_fold(0, None) as fold:
+        if when == "with":
+            await pour(fold, with_feedback(asked(attributes), form, attributes), at)
+        else:
+            parts = sorted(
+                [(100.0, asked(attributes)), (at, with_feedback(Trace(), form, attributes))], key=lambda e: e[0]
+            )
+            for time, trace in parts:
+                await pour(fold, trace, time)
+    first, *_ = [each async for batch in turns.read(0, 0) for each in batch]
+    turn = turn_from_json(first.value)
+    entries = {each.feedback_id: each for each in await entries_in(labels)}
+    [entry] = entries.values()
+    assert (entry.name, entry.score(), entry.source) == ("thumbs", 1.0, "code" if form == "record" else "user")
+    subject = Subject(
+        conversation_id=turn.conversation_id or TRACE,
+        turn_id=turn.turn_id,
+        trace_id=turn.trace_id,
+        span_id=turn.span_id,
+        response_id=turn.response_id,
+    )
+    judged = JudgedSubjects()
+    judged.add(replace(scored(), evaluation_id="mine", subject=subject), LogPlace(0, 0), 0.0)
+    other = replace(subject, turn_id="other", span_id="99" * 8, response_id="r-9")
+    judged.add(replace(scored(), evaluation_id="other", subject=other), LogPlace(0, 1), 0.0)
+    matches = judged.matches(entry)
+    assert [each.turn_id for each in matches.subjects] == [turn.turn_id]
+    assert matches.exact

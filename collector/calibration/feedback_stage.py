@@ -1,0 +1,303 @@
+"""The stage that joins feedback: folds over the labels log, and one index of what was judged lately.
+
+Each partition of the labels log has one owner, which appends to it what became of its feedback. The evaluations are
+read by every process that owns a partition, from as far back as feedback may wait, and only once feedback is there.
+A kill loses nothing and joins nothing twice: what was appended before it is read before anything is joined again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from collector.backoff import FailureLog
+from collector.calibration.feedback_join import FeedbackJoin, FeedbackScales
+from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
+from collector.errors import BadInput
+from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
+from collector.records.epochs import Fence, fence_at
+from collector.records.feedback import (
+    FeedbackEntry,
+    JoinedFeedback,
+    is_feedback,
+    is_joined_feedback,
+    joined_record,
+    parse_feedback_entry,
+    parse_joined_feedback,
+)
+from collector.records.json import evaluation_from_json, label_to_json
+from collector.records.references import Reference, reference_records
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import FEEDBACK, FEEDBACK_WAITING
+from evaluators.results import Evaluation, Label
+
+GROUP = "feedback"
+_BATCH = 200
+_OUTCOMES = ("joined", "unmatched", "crowded_out", "duplicate", "unreadable")
+_PREFIX = "feedback."
+"""What an evaluator that needs feedback calls it: the outcome `feedback.<name>`."""
+
+
+class FeedbackStage:
+    """Opens the folds of the labels log, and joins in steps.
+
+    `wanted` are the outcomes that evaluators need: feedback with such a name is sent on to them as a reference.
+    """
+
+    def __init__(
+        self,
+        labels: Log,
+        evaluations: Log,
+        turns: Log,
+        scales: FeedbackScales,
+        telemetry: Telemetry,
+        *,
+        wanted: frozenset[str] = frozenset(),
+        every: float = 1.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._labels = labels
+        self._turns = turns
+        self._scales = scales
+        self._telemetry = telemetry
+        self._wanted = wanted
+        self._every = every
+        self._clock = clock
+        self._subjects = JudgedSubjects()
+        self._evaluations = _JudgedReader(evaluations, self._subjects)
+        self._folds: dict[int, FeedbackFold] = {}
+        self._failures = FailureLog("joining feedback")
+        for outcome in _OUTCOMES:
+            telemetry.counter(FEEDBACK, outcome)
+        telemetry.gauge(FEEDBACK_WAITING).set_function(lambda: sum(each.join.waiting for each in self._folds.values()))
+
+    @asynccontextmanager
+    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackFold]:
+        """Open the fold of a partition. What became of its feedback is read ahead, to the end of the log."""
+        fold = FeedbackFold(FeedbackJoin(self._scales), partition, self._count)
+        async for batch in self._labels.read(partition, 0 if committed is None else committed.offset):
+            fold.read_ahead(batch)
+        self._folds[partition] = fold
+        try:
+            yield fold
+        finally:
+            del self._folds[partition]
+
+    async def run(self) -> None:
+        """Join until cancelled."""
+        while True:
+            try:
+                await self.step()
+            except LogUnavailable as error:
+                self._failures.failed(error)
+            else:
+                self._failures.succeeded()
+            await asyncio.sleep(self._every)
+
+    async def step(self) -> None:
+        """Join what can be joined now, and give up what has waited long enough. Raises LogUnavailable."""
+        now = self._clock()
+        for fold in self._folds.values():
+            fold.join.forget(now)
+        if not any(each.join.waiting for each in self._folds.values()):
+            return
+        keys = await self._evaluations.read_new(now - self._scales.wait)
+        for partition, fold in list(self._folds.items()):
+            await self._forward(fold.join.new)
+            fold.join.seek(self._subjects, keys, now)
+            due = list(fold.join.due(self._subjects, now))
+            for first in range(0, len(due), _BATCH):
+                await self._append(partition, fold, due[first : first + _BATCH])
+
+    async def _append(self, partition: int, fold: FeedbackFold, batch: Sequence[JoinedFeedback]) -> None:
+        records: list[Record] = []
+        for each in batch:
+            label = await self._label_of(each)
+            if label is not None:
+                records.append(Record(label.evaluation_id.encode(), label_to_json(label)))
+        records += [joined_record(each, partition) for each in batch]
+        await self._labels.confirm(GROUP)
+        if self._folds.get(partition) is not fold:
+            return  # it is another process's by now
+        await self._labels.append(records)
+        for each in batch:
+            fold.join.close(each.entry.feedback_id, fold.next_offset, self._clock())
+            self._count(each.outcome)
+
+    async def _label_of(self, joined: JoinedFeedback) -> Label | None:
+        """The label that an expert's feedback about an evaluation is; None if it is no such feedback."""
+        entry = joined.entry
+        if entry.source != "expert" or entry.evaluation_id is None or joined.outcome != "joined":
+            return None
+        evaluation = await self._evaluations.read(entry.evaluation_id)
+        return None if evaluation is None else _label(joined, evaluation)
+
+    async def _forward(self, entries: Sequence[FeedbackEntry]) -> None:
+        """Give the evaluators that ask for it what they ask for; the same twice is one reference there."""
+        references = [reference for each in entries if (reference := _reference(each, self._wanted)) is not None]
+        records = [record for each in references for record in reference_records(each, self._turns)]
+        if records:
+            try:
+                await self._turns.append(records)
+            except RecordTooLarge:  # a text of some kilobytes: a log that refuses that refuses turns, too
+                self._telemetry.drop("watch", "too_large", len(references))
+
+    def _count(self, outcome: str) -> None:
+        self._telemetry.counter(FEEDBACK, outcome).inc()
+
+
+class FeedbackFold:
+    """One partition of the labels log: what waits there, and what is known."""
+
+    due_at = None
+    metadata = ""
+
+    def __init__(self, join: FeedbackJoin, partition: int, count: Callable[[str], None]) -> None:
+        self.join = join
+        self.next_offset = 0
+        self._partition = partition
+        self._count = count
+
+    @property
+    def low_watermark(self) -> int | None:
+        """The oldest record that is needed to know what waits and what came before."""
+        return self.join.low_watermark
+
+    def read_ahead(self, records: Sequence[StoredRecord]) -> None:
+        """Remember what became of feedback whose records are delivered later."""
+        for record in records:
+            if is_joined_feedback(record):
+                self._close(record)
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """Know again what waits."""
+        for record in records:
+            self._take(record, lambda _outcome: None)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """Take new feedback; it is joined in a step of the stage."""
+        for record in records:
+            self._take(record, self._count)
+
+    def _take(self, record: StoredRecord, count: Callable[[str], None]) -> None:
+        self.next_offset = record.offset + 1
+        if is_joined_feedback(record):
+            self._close(record)
+        elif is_feedback(record):
+            try:
+                entry = parse_feedback_entry(record.value)
+            except BadInput:
+                count("unreadable")
+                return
+            if not self.join.add(entry, record.offset, record.timestamp):
+                count("duplicate")
+
+    def _close(self, record: StoredRecord) -> None:
+        try:
+            joined = parse_joined_feedback(record.value)
+        except BadInput:
+            return
+        self.join.close(joined.entry.feedback_id, record.offset, record.timestamp)
+
+
+class _JudgedReader:
+    """Reads the evaluations log into an index, each time the records since the last reading."""
+
+    def __init__(self, log: Log, subjects: JudgedSubjects) -> None:
+        self._log = log
+        self._subjects = subjects
+        self._next: list[int] | None = None
+        self._fences: list[Fence] = []
+
+    async def read_new(self, since: float) -> set[str]:
+        """Read on, the first time from what the log took at `since` (s); gives the keys of what is new."""
+        if self._next is None:
+            starts = [await _first_offset(self._log, each, since) for each in range(self._log.partitions)]
+            self._fences = [await fence_at(self._log, each, start) for each, start in enumerate(starts)]
+            self._next = starts
+        keys: set[str] = set()
+        for partition, start in enumerate(self._next):
+            async for batch in self._log.read(partition, start):
+                for record in batch:
+                    if self._fences[partition].admits(record):
+                        keys.update(self._add(record))
+                self._next[partition] = batch[-1].offset + 1
+                await asyncio.sleep(0)
+        self._subjects.expire(since)
+        return keys
+
+    def _add(self, record: StoredRecord) -> tuple[str, ...]:
+        if record.headers or not record.value:
+            return ()
+        try:
+            evaluation = evaluation_from_json(record.value)
+        except BadInput:
+            return ()  # the exporters report it
+        return self._subjects.add(evaluation, LogPlace(record.partition, record.offset), record.timestamp)
+
+    async def read(self, evaluation_id: str) -> Evaluation | None:
+        """An evaluation that is in the index."""
+        place = self._subjects.place_of(evaluation_id)
+        if place is None:
+            return None
+        async for batch in self._log.read(place.partition, place.offset):
+            return evaluation_from_json(batch[0].value)
+        return None
+
+
+async def _first_offset(log: Log, partition: int, since: float) -> int:
+    """An offset of a partition before which everything is older than `since` (s)."""
+    low, high = await log.start_offset(partition), await log.end_offset(partition)
+    while low < high:
+        middle = (low + high) // 2
+        record = await _record_at(log, partition, middle)
+        if record is None or record.timestamp >= since:
+            high = middle
+        else:
+            low = record.offset + 1
+    return low
+
+
+async def _record_at(log: Log, partition: int, offset: int) -> StoredRecord | None:
+    async for batch in log.read(partition, offset):
+        return batch[0]
+    return None
+
+
+def _label(joined: JoinedFeedback, evaluation: Evaluation) -> Label | None:
+    """An expert's feedback as a label. Somebody picked the evaluation, so it has no probability."""
+    entry = joined.entry
+    opinion = entry.label if entry.label in ("agree", "disagree") else None
+    if opinion is None and joined.score is None and not entry.comment:
+        return None
+    return Label(
+        label_id=entry.feedback_id,
+        evaluation_id=evaluation.evaluation_id,
+        evaluator=evaluation.evaluator,
+        evaluator_version=evaluation.evaluator_version,
+        scope=evaluation.scope,
+        monitor=evaluation.monitor,
+        subject=evaluation.subject,
+        opinion=opinion,
+        score=joined.score,
+        note=entry.comment,
+        judge_score=evaluation.score,
+        judge_passed=evaluation.passed,
+        judge=evaluation.judge,
+        sampling=evaluation.sampling,
+        given_by=entry.author,
+        given_at=entry.at or joined.received_at,
+    )
+
+
+def _reference(entry: FeedbackEntry, wanted: frozenset[str]) -> Reference | None:
+    """The reference that gives feedback to evaluators; None if none asks for it, or it names no turn by an id."""
+    name = f"{_PREFIX}{entry.name}"
+    value = entry.label if entry.value is None else entry.value
+    ids = {each: getattr(entry, each) for each in ("turn_id", "response_id", "trace_id", "conversation_id")}
+    span = entry.spans[0] if len(entry.spans) == 1 else entry.span_id
+    if name not in wanted or value is None or not (span or any(ids.values())):
+        return None
+    return Reference(reference_id=entry.feedback_id, tenant=entry.tenant, span_id=span, outcomes={name: value}, **ids)

@@ -1,0 +1,49 @@
+"""The configuration of feedback: how long it waits, whose is believed, and what its numbers mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from collector.config.section import Section
+from collector.durations import Seconds
+from collector.records.feedback import LONGEST_NAME
+
+
+class FeedbackNameSettings(Section):
+    """What the values of feedback of one name mean."""
+
+    scale: tuple[float, float] = Field(
+        default=(0.0, 1.0),
+        description="The worst and the best number, like [1, 5] for stars; [5, 1] where low numbers are good.",
+    )
+
+    @model_validator(mode="after")
+    def _two_ends(self) -> Self:
+        if self.scale[0] == self.scale[1]:
+            raise ValueError("scale: the worst and the best number are the same; write for instance [1, 5]")
+        return self
+
+
+class FeedbackSettings(Section):
+    """Feedback of users, experts and programs: by OTLP, `POST /v1/feedback`, topics and files, at any time."""
+
+    wait: Seconds = Field(
+        default=7 * 86_400.0,
+        gt=0,
+        le=90 * 86_400.0,
+        description="How long feedback waits for an evaluation of what it is about, and how far back it finds one; "
+        "then it is counted as unmatched.",
+    )
+    names: dict[Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)], FeedbackNameSettings] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="Names of feedback that are labels of metrics, with the scale of their numbers; others are "
+        "`other`, and their numbers count from 0 to 1.",
+    )
+    experts: Literal["never", "always"] | list[str] = Field(
+        default="never",
+        description="Who may send feedback of source expert over HTTP, which becomes a label: nobody, everybody, or "
+        "the named tenants. Topics and files may always.",
+    )

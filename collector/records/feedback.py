@@ -1,0 +1,260 @@
+"""Feedback: what a user, an expert or a program says of a turn or a conversation, as JSON from outside and in the log.
+
+It is stored in the labels log twice: as it came, under the ids that its sender knows, and once more when it has joined
+what it is about, or when the wait for that is over. Both records have the same `feedback_id` and partition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, cast, get_args
+
+import orjson
+
+from collector.errors import BadInput
+from collector.logs.log import Headers, Record, StoredRecord
+from collector.records.json import record_of
+from collector.records.ready_made import LONGEST_ID
+from collector.records.tenants import id_in_tenant
+from collector.wording import suggestion
+from evaluators.records import to_json
+from evaluators.results import Sampling
+
+FEEDBACK_HEADERS: Headers = (("feedback", b"1"),)
+JOINED_HEADERS: Headers = (("feedback", b"joined"),)
+"""Those of feedback in the labels log, as it came and when it is joined: not a label."""
+
+Source = Literal["user", "expert", "code"]
+JoinOutcome = Literal["joined", "unmatched", "crowded_out"]
+"""What became of it: joined, nobody came within the wait, or given up as too much waited."""
+
+IDS = ("evaluation_id", "turn_id", "span_id", "response_id", "trace_id", "conversation_id")
+"""By what feedback says whom it concerns, the most exact first."""
+LONGEST_NAME, LONGEST_LABEL, LONGEST_COMMENT, LONGEST_AUTHOR = 100, 200, 4000, 80
+"""Characters."""
+MOST_SUBJECTS = 20
+"""Turns that one piece of feedback joins, as one about a whole conversation does where only its turns are judged."""
+
+_TEXTS = {"name": LONGEST_NAME, "label": LONGEST_LABEL, "comment": LONGEST_COMMENT, "author": LONGEST_AUTHOR}
+_KEYS = frozenset({*IDS, *_TEXTS, "value", "source", "feedback_id", "at"})
+_LOWER = frozenset({"trace_id", "span_id"})
+_LARGEST = 1e15
+DEFAULT_NAME = "feedback"
+
+_GOOD = frozenset({"positive", "good", "up", "thumbs_up", "thumbs-up", "thumbsup", "like", "👍", "yes", "true", "pass"})
+_BAD = frozenset(
+    {"negative", "bad", "down", "thumbs_down", "thumbs-down", "thumbsdown", "dislike", "👎", "no", "false", "fail"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackEntry:
+    """One piece of feedback as it came, about what has all of the ids that are there.
+
+    Where it came in a trace, `spans` are those that it is about: of the turns of the trace that of one of them is
+    preferred, and in any trace the one with the `response_id`.
+    `tenant` is that of the sender; None for one who may say something of every tenant's turns. `author` is who says so
+    within the source, `at` when, as far as the sender tells.
+    """
+
+    feedback_id: str
+    name: str = DEFAULT_NAME
+    value: float | bool | str | None = None
+    label: str | None = None
+    comment: str | None = None
+    source: Source = "user"
+    author: str | None = None
+    at: datetime | None = None
+    tenant: str | None = None
+    evaluation_id: str | None = None
+    turn_id: str | None = None
+    span_id: str | None = None
+    response_id: str | None = None
+    trace_id: str | None = None
+    conversation_id: str | None = None
+    spans: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The most exact of its ids, with its kind."""
+        return next(f"{name}:{value}" for name in IDS if (value := getattr(self, name)) is not None)
+
+    def score(self, scale: tuple[float, float] | None = None) -> float | None:
+        """The value on 0..1, 1 is good; None if it has none there.
+
+        `scale` are the values that are 0 and 1; without it a number counts if it lies in 0..1, or is -1 for bad.
+        """
+        value = self.value
+        if isinstance(value, bool):
+            return float(value)
+        if isinstance(value, float | int):
+            if scale is not None:
+                return min(1.0, max(0.0, (value - scale[0]) / (scale[1] - scale[0])))
+            return float(value) if 0.0 <= value <= 1.0 else 0.0 if value == -1 else None
+        for text in (value, self.label):
+            if text is not None and (word := text.strip().lower()) in _GOOD | _BAD:
+                return float(word in _GOOD)
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackSubject:
+    """What feedback has joined: a turn or a conversation that a monitor judges, and how it came to be judged."""
+
+    monitor: str
+    conversation_id: str
+    turn_id: str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    response_id: str | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedFeedback:
+    """What became of one piece of feedback: `subjects` are empty unless it `joined`.
+
+    `score` is its value on 0..1 by the configuration of the time, `series` its name in metrics.
+    """
+
+    entry: FeedbackEntry
+    outcome: JoinOutcome
+    received_at: datetime
+    subjects: tuple[FeedbackSubject, ...] = ()
+    score: float | None = None
+    series: str = "other"
+
+
+def is_feedback(record: StoredRecord) -> bool:
+    """Whether a record of the labels log is feedback as it came."""
+    return record.headers[:1] == FEEDBACK_HEADERS
+
+
+def is_joined_feedback(record: StoredRecord) -> bool:
+    """Whether a record of the labels log says what became of feedback."""
+    return record.headers[:1] == JOINED_HEADERS
+
+
+def feedback_of(document: object, *, tenant: str | None) -> FeedbackEntry:
+    """Read feedback as a sender writes it.
+
+    Raises:
+        BadInput: it names nobody, says nothing, or has keys that nobody knows; names the path, not the content.
+    """
+    if not isinstance(document, Mapping):
+        raise BadInput("not feedback: an object is needed, like {trace_id, value}")
+    fields = {name: value for name, value in cast("Mapping[str, Any]", document).items() if value is not None}
+    for name in fields:
+        if name not in _KEYS:
+            key = str(name)[:LONGEST_NAME]
+            raise BadInput(f"not feedback: unknown key {key!r}; {suggestion(key, sorted(_KEYS))}")
+    if not any(name in fields for name in IDS):
+        raise BadInput(f"feedback names what it is about: one of {', '.join(IDS)} is needed")
+    if not any(name in fields for name in ("value", "label", "comment")):
+        raise BadInput("feedback says something: a value, a label or a comment is needed")
+    for name, most in _TEXTS.items():
+        if name in fields and not (isinstance(fields[name], str) and 0 < len(fields[name]) <= most):
+            raise BadInput(f"{name}: a text of 1 to {most} characters is needed")
+    if fields.get("source", "user") not in get_args(Source):
+        raise BadInput(f"source: one of {', '.join(get_args(Source))} is needed")
+    if not _is_value(fields.get("value", 0)):
+        raise BadInput(f"value: a number, true, false, or a text of up to {LONGEST_LABEL} characters is needed")
+    for name in IDS:
+        if name in fields:
+            fields[name] = _id(name, fields[name], tenant)
+    own = fields.pop("feedback_id", None)
+    if own is not None and not (isinstance(own, str) and 0 < len(own) <= LONGEST_ID):
+        raise BadInput(f"feedback_id: a text of 1 to {LONGEST_ID} characters is needed")
+    digest = digest_of(tenant, {"feedback_id": own} if own is not None else fields)
+    entry = record_of({**fields, "feedback_id": digest, "tenant": tenant}, FeedbackEntry)
+    return replace(entry, at=entry.at.replace(tzinfo=UTC)) if entry.at and entry.at.tzinfo is None else entry
+
+
+def digest_of(tenant: str | None, content: Mapping[str, Any]) -> str:
+    """The id of feedback: the same content of the same sender is the same feedback."""
+    return hashlib.sha256(orjson.dumps([tenant, content], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+def _is_value(value: object) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= LONGEST_LABEL
+    return isinstance(value, bool | int | float) and abs(value) <= _LARGEST  # not NaN either
+
+
+def usable_value(value: float | bool | str | None) -> float | bool | str | None:
+    """A value of a trace, cut to its longest; None if it is no number that can be compared."""
+    if isinstance(value, str):
+        return cut(value, LONGEST_LABEL)
+    return value if _is_value(value) else None
+
+
+def cut(text: str | None, most: int) -> str | None:
+    """The first characters of a text; None for an empty one."""
+    return text[:most] if text else None
+
+
+def _id(name: str, value: object, tenant: str | None) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
+        raise BadInput(f"{name}: a text of 1 to {LONGEST_ID} characters is needed")
+    if name in _LOWER:
+        return value.lower()
+    return id_in_tenant(value, tenant) if tenant is not None and name in ("turn_id", "conversation_id") else value
+
+
+def feedback_record(entry: FeedbackEntry) -> Record:
+    """What to append to the labels log: the same feedback is in the same partition again."""
+    return Record(entry.feedback_id.encode(), to_json(entry), FEEDBACK_HEADERS)
+
+
+def joined_record(joined: JoinedFeedback, partition: int) -> Record:
+    """What became of it, for the partition that has it."""
+    return Record(joined.entry.feedback_id.encode(), to_json(joined), JOINED_HEADERS, partition)
+
+
+def parse_feedback_entry(value: bytes) -> FeedbackEntry:
+    """Read feedback of the labels log.
+
+    Raises:
+        BadInput: it is none that this version can read.
+    """
+    entry = record_of(_plain(value), FeedbackEntry)
+    if all(getattr(entry, name) is None for name in IDS):
+        raise BadInput("not feedback: it names nobody")
+    return entry
+
+
+def parse_joined_feedback(value: bytes) -> JoinedFeedback:
+    """Read what became of feedback. Raises BadInput."""
+    return record_of(_plain(value), JoinedFeedback)
+
+
+def _plain(value: bytes) -> Any:
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        raise BadInput("not feedback: not JSON") from None
+
+
+def feedback_in(documents: Sequence[object], *, tenant: str | None) -> list[FeedbackEntry]:
+    """The feedback of documents: all of it, or none.
+
+    Raises:
+        BadInput: one is none; says which.
+    """
+    entries: list[FeedbackEntry] = []
+    for number, document in enumerate(documents, 1):
+        try:
+            entries.append(feedback_of(document, tenant=tenant))
+        except BadInput as error:
+            if len(documents) == 1:
+                raise
+            raise BadInput(f"feedback {number} of {len(documents)}: {error}") from None
+    return entries
+
+
+def without_comment(entry: FeedbackEntry) -> FeedbackEntry:
+    """The same without the text that somebody wrote, for logs that hold none."""
+    return replace(entry, comment=None)

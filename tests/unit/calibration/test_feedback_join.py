@@ -1,0 +1,164 @@
+"""The join of feedback: what an entry is about, when it is decided, and what a partition remembers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from evaluation_samples import of_conversation, scored
+
+from collector.calibration.feedback_join import SETTLE, SETTLE_NEARER, FeedbackJoin, FeedbackScales
+from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
+from collector.errors import BadInput
+from collector.records.feedback import (
+    FeedbackEntry,
+    JoinedFeedback,
+    feedback_of,
+    feedback_record,
+    joined_record,
+    parse_feedback_entry,
+    parse_joined_feedback,
+)
+from evaluators.results import Evaluation, Subject
+
+DAY = 86_400.0
+
+
+def entry(**changes: Any) -> FeedbackEntry:
+    return feedback_of({"value": 1, **changes}, tenant=None)
+
+
+def judged(*evaluations: Evaluation, most: int = 100) -> JudgedSubjects:
+    subjects = JudgedSubjects(most=most)
+    for number, each in enumerate(evaluations):
+        subjects.add(replace(each, evaluation_id=f"e{number}"), LogPlace(0, number), float(number))
+    return subjects
+
+
+def of_turn(number: int, **changes: Any) -> Evaluation:
+    subject = Subject(
+        conversation_id="c", turn_id=f"t{number}", trace_id="a" * 32, span_id=f"{number:016x}", response_id=f"r{number}"
+    )
+    return scored(subject=replace(subject, **changes))
+
+
+def about(subjects: JudgedSubjects, **ids: Any) -> list[str | None]:
+    return [each.turn_id for each in subjects.matches(entry(**ids)).subjects]
+
+
+def test_every_id_names_and_several_have_to_fit() -> None:
+    subjects = judged(of_turn(1), of_turn(2), of_turn(3, trace_id="b" * 32))
+    assert about(subjects, turn_id="t1") == ["t1"]
+    assert about(subjects, response_id="r2") == ["t2"]
+    assert about(subjects, span_id=f"{3:016X}") == ["t3"]
+    assert about(subjects, trace_id="A" * 32) == ["t1", "t2"]
+    assert about(subjects, trace_id="A" * 32, response_id="r2") == ["t2"]
+    assert about(subjects, trace_id="b" * 32, response_id="r2") == []
+    assert about(subjects, evaluation_id="e2") == ["t3"]
+    assert about(subjects, conversation_id="c") == ["t1", "t2", "t3"], "only turns are judged"
+    assert about(subjects, conversation_id="d", turn_id="t1") == []
+
+
+def test_the_nearest_of_each_monitor_counts() -> None:
+    talk = Subject(conversation_id="c", trace_id="a" * 32)
+    conversation = replace(of_conversation(4), monitor="talks", subject=talk)
+    subjects = judged(of_turn(1), conversation)
+    assert [each.monitor for each in subjects.matches(entry(trace_id="a" * 32)).subjects] == ["helpdesk", "talks"]
+    assert [each.turn_id for each in subjects.matches(entry(conversation_id="c")).subjects] == ["t1", None]
+    assert not subjects.matches(entry(conversation_id="c")).exact
+
+
+def test_a_tenant_speaks_of_its_own_alone() -> None:
+    subjects = judged(of_turn(1), of_turn(2, conversation_id="evalstream.tenant/a/c"))
+    for tenant, turns in (("", ["t1"]), ("a", ["t2"]), ("b", []), (None, ["t1", "t2"])):
+        matches = subjects.matches(feedback_of({"value": 1, "trace_id": "a" * 32}, tenant=tenant))
+        assert [each.turn_id for each in matches.subjects] == turns, tenant
+
+
+def test_what_is_forgotten_leaves_nothing() -> None:
+    subjects = judged(of_turn(1), of_turn(1), of_turn(2), most=2)
+    assert about(subjects, turn_id="t1") == ["t1"], "one of its evaluations is left"
+    subjects.expire(10.0)
+    assert (len(subjects), subjects._subjects, subjects._by_key) == (0, {}, {})
+
+
+def join_of(wait: float = DAY, **limits: int) -> FeedbackJoin:
+    return FeedbackJoin(FeedbackScales(wait, {"stars": (1.0, 5.0)}), **limits)
+
+
+def test_it_joins_after_a_while_and_is_known_then() -> None:
+    join, subjects = join_of(), judged()
+    assert join.add(entry(turn_id="t1", name="stars", value=4), 7, 100.0)
+    assert not join.add(entry(turn_id="t1", name="stars", value=4), 8, 101.0)
+    join.seek(subjects, (), 102.0)
+    keys = subjects.add(of_turn(1), LogPlace(0, 0), 200.0)
+    join.seek(subjects, keys, 200.0)
+    assert list(join.due(subjects, 200.0 + SETTLE - 0.1)) == []
+    [joined] = join.due(subjects, 200.0 + SETTLE)
+    assert (joined.outcome, joined.score, joined.series) == ("joined", 0.75, "stars")
+    assert joined.subjects[0].sampling.probability == 0.25
+    join.close(joined.entry.feedback_id, 9, 200.0 + SETTLE)
+    assert (join.waiting, list(join.due(subjects, 1e4)), join.low_watermark) == (0, [], 7)
+    assert not join.add(entry(turn_id="t1", name="stars", value=4), 10, 300.0), "known, though it is over"
+    join.forget(100.0 + DAY)
+    assert (join.low_watermark, join.waiting, join._by_key) == (None, 0, {})
+
+
+def test_in_a_trace_a_nearer_turn_may_follow() -> None:
+    join, subjects = join_of(), judged(of_turn(1))
+    said = replace(entry(trace_id="a" * 32), spans=(f"{2:016x}",))
+    join.add(said, 0, 0.0)
+    join.seek(subjects, (), 10.0)
+    assert list(join.due(subjects, 10.0 + SETTLE)) == []
+    join.seek(subjects, subjects.add(replace(of_turn(2), evaluation_id="e9"), LogPlace(0, 9), 12.0), 12.0)
+    [joined] = join.due(subjects, 12.0 + SETTLE)
+    assert [each.turn_id for each in joined.subjects] == ["t2"]
+    other = join_of()
+    other.add(said, 0, 0.0)
+    lonely = judged(of_turn(1))
+    other.seek(lonely, (), 10.0)
+    [joined] = other.due(lonely, 10.0 + SETTLE_NEARER)
+    assert [each.turn_id for each in joined.subjects] == ["t1"], "the trace's only turn"
+
+
+def test_what_waits_too_long_or_in_too_large_a_crowd_is_given_up() -> None:
+    join, subjects = join_of(wait=100.0, most=2), judged()
+    for number in range(4):
+        join.add(entry(turn_id=f"t{number}"), number, float(number))
+    join.seek(subjects, (), 5.0)
+    assert [each.outcome for each in join.due(subjects, 5.0)] == ["crowded_out"] * 2
+    assert [each.outcome for each in join.due(subjects, 101.5)] == ["unmatched"] * 2
+    assert [each.outcome for each in join.due(subjects, 102.5)] == ["unmatched"] * 3
+
+
+@pytest.mark.parametrize(
+    ("said", "score"),
+    [
+        ({"value": True}, 1.0), ({"value": 0}, 0.0), ({"value": 0.5}, 0.5), ({"value": -1}, 0.0), ({"value": 4}, None),
+        ({"value": "thumbs_down"}, 0.0), ({"label": "Positive"}, 1.0), ({"value": "so-so"}, None), ({"comment": "?"}, None),
+    ],
+)  # fmt: skip
+def test_scores(said: dict[str, Any], score: float | None) -> None:
+    assert feedback_of({"turn_id": "t", **said}, tenant=None).score() == score
+
+
+def test_records_are_read_as_written() -> None:
+    said = {"turn_id": "t", "value": False, "name": "x", "comment": "no", "at": "2026-05-04T12:00:00"}
+    one = feedback_of(said, tenant="a")
+    assert parse_feedback_entry(feedback_record(one).value) == one
+    assert one.turn_id == "evalstream.tenant/a/t"
+    subject = judged(of_turn(1)).matches(entry(turn_id="t1")).subjects
+    joined = JoinedFeedback(entry=one, outcome="joined", received_at=one.at, subjects=subject, score=0.0)  # pyright: ignore[reportArgumentType]
+    assert parse_joined_feedback(joined_record(joined, 0).value) == joined
+    with pytest.raises(BadInput):
+        parse_feedback_entry(b'{"feedback_id": "1"}')
+
+
+def test_the_same_content_is_the_same_and_an_id_of_the_senders_decides() -> None:
+    def name(tenant: str | None = None, **said: Any) -> str:
+        return feedback_of({"turn_id": "t", **said}, tenant=tenant).feedback_id
+
+    assert name(value=1) == name(value=1) != name(value=0)
+    assert name(value=1) != name(value=1, tenant="a")
+    assert name(value=1, feedback_id="7") == name(value=0, feedback_id="7") != name(value=0, feedback_id="8")
