@@ -44,13 +44,21 @@ judged = pytest.mark.parametrize(
 
 def case_with(cls, planted):
     """A case with the planted text in every place that comes from outside."""
+    answers = {
+        "llm_judge_strict_json": orjson.dumps({"order": planted}).decode(),
+        "citation_support": f"It is so [1]. {planted}",
+    }
     turn = a_turn(
         f"What is it? {planted}",
-        orjson.dumps({"order": planted}).decode() if cls.kind == "llm_judge_strict_json" else planted,
+        answers.get(cls.kind, planted),
+        system_prompt=planted,
         expected_output='{"order": "Paris"}',
         context=(planted,),
         retrieval_context=(planted,),
-        tools_called=(ToolCall(name="look", arguments={"place": planted}, result=planted),),
+        tools_called=(
+            ToolCall(name="look", arguments={"place": planted}, result=planted),
+            ToolCall(name="transfer_to_sales", arguments={"about": planted}),
+        ),
         tools_offered=(ToolDefinition(name="look", description=planted),),
         attributes={"shadow.output": planted},
     )

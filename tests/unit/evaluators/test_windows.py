@@ -247,11 +247,15 @@ async def test_a_judge_is_told_what_marks_mean_and_the_score_says_truncated(cls)
     long = "x" * 20_000
     turn = a_turn(
         long,
-        f'{{"order_id": "{long}"}}',
+        f'{{"order_id": "{long} [1]"}}',
+        system_prompt=long,
         expected_output=f'{{"order_id": "{long}y"}}',
         context=(long,),
         retrieval_context=(long,),
-        tools_called=(ToolCall(name="look", arguments={"q": long}, result=long),),
+        tools_called=(
+            ToolCall(name="look", arguments={"q": long}, result=long),
+            ToolCall(name="transfer_to_sales", arguments={"q": long}),
+        ),
         tools_offered=(ToolDefinition(name="look"),),
         attributes={"shadow.output": long},
     )
@@ -260,6 +264,12 @@ async def test_a_judge_is_told_what_marks_mean_and_the_score_says_truncated(cls)
     outcome = (await evaluate(make_example(cls), case, judge, now=a_moment)).outcome
     if cls.kind in {"bias", "toxicity"}:  # judge what the answer is taken apart into, and nothing beside it
         assert outcome.details["pieces"] == {"of": 2, "read": 2}
+        return
+    if cls.kind in {"moderation", "prompt_attack"}:  # read every text in pieces
+        assert "truncated" not in outcome.details
+        read = "".join(str(each.prompt.material) for each in judge.questions)
+        assert read.count("x") >= 20_000
+        assert " left out …]" not in read
         return
     assert outcome.details["truncated"] is True
     asked = [each for each in judge.questions if " left out …]" in str(each.prompt.material)]
