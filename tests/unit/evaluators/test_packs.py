@@ -13,7 +13,9 @@ from evaluators.errors import JudgeDenied, JudgeRejected, JudgeReplyInvalid, Jud
 from evaluators.evaluation import evaluate
 from evaluators.identity import judged_version
 from evaluators.judge import Prompt
+from evaluators.judges.answer_cache import AnswerCache
 from evaluators.judges.jury import Jury
+from evaluators.judges.retrying import Retrying
 from evaluators.packs.evaluate_pack import evaluate_pack, packed_version
 from evaluators.packs.pack import Pack
 from evaluators.packs.packed_prompt import PackedQuestion, PackPrompt, pack_questions, pack_schema
@@ -305,3 +307,44 @@ class TestByDecisions:
         assert [each.name for each in pack.groups] == ["q1", "q2"]
         assert pack.groups[1].guide == "Guide.\n`items` is the field `q2.items` of the case."
         assert pack.groups[1].own_of(pack.material) == {"q2": {"items": [2]}}
+
+
+class TestThroughWrappers:
+    async def test_a_cached_pack_costs_nothing_and_other_fields_are_another_pack(self):
+        inner = ScriptedJudge(by_kind, cost_usd=0.1)
+        judge = AnswerCache(inner, capacity=10)
+        first = await evaluate_pack([g_eval("a"), g_eval("b")], TURN, judge, now=a_moment)
+        again = await evaluate_pack([g_eval("a"), g_eval("b")], TURN, judge, now=a_moment)
+        assert [each.outcome for each in again] == [each.outcome for each in first]
+        assert [each.cost_usd for each in again] == [None, None]
+        assert len(inner.questions) == 1
+        await evaluate_pack([g_eval("a"), g_eval("b")], a_turn("x", "y"), judge, now=a_moment)
+        assert len(inner.questions) == 2
+
+    async def test_a_pack_with_a_failure_is_asked_again(self):
+        inner = ScriptedJudge(lambda prompt, _r: {"reason": "so", "score": 99 if "zebra" in prompt.instructions else 8})
+        judge = AnswerCache(inner, capacity=10)
+        pack = [g_eval("a"), g_eval("b", evaluation_steps=("zebra",))]
+        for _ in range(2):
+            await evaluate_pack(pack, TURN, judge, now=a_moment)
+        assert len(inner.questions) == 4  # each time once more for the broken entry
+
+    async def test_what_failed_attempts_cost_is_split_too(self):
+        class Busy(ScriptedJudge):
+            failures = 1
+
+            async def ask(self, prompt, reply, **settings):
+                if self.failures:
+                    self.failures -= 1
+                    error = JudgeUnavailable("busy")
+                    error.usage, error.cost_usd = Usage(input_tokens=10, calls=1), 0.02
+                    raise error
+                return await super().ask(prompt, reply, **settings)
+
+        async def at_once(_seconds):
+            """No wait."""
+
+        judge = Retrying(Busy(by_kind, cost_usd=0.1), sleep=at_once)
+        results = await evaluate_pack([g_eval("a"), g_eval("b")], TURN, judge, now=a_moment)
+        assert [each.cost_usd for each in results] == pytest.approx([0.06, 0.06])
+        assert sum(each.usage.input_tokens for each in results) == 110

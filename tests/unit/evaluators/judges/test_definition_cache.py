@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from evaluators.errors import JudgeUnavailable
+from evaluators.errors import JudgeDenied, JudgeUnavailable
 from evaluators.judge import Prompt
 from evaluators.judges.definition_cache import DefinitionCache
 from evaluators.results import Usage
@@ -155,3 +155,17 @@ async def test_closing_ends_what_nobody_waits_for():
     await judge.aclose()
     with pytest.raises(asyncio.CancelledError):
         await asking
+
+
+async def test_a_denied_key_is_everybodys_who_waits():
+    """Its error requires a remedy when it is made, so that it cannot be copied by calling its class."""
+
+    class Denied(ScriptedJudge):
+        async def ask(self, prompt, reply, **_settings):
+            await asyncio.sleep(0)
+            raise JudgeDenied("no", remedy="key")
+
+    judge = DefinitionCache(Denied(""))
+    results = await asyncio.gather(*(judge.ask(CONSTANT, REPLY) for _ in range(3)), return_exceptions=True)
+    assert [type(each) for each in results] == [JudgeDenied] * 3
+    assert {each.remedy for each in results} == {"key"}
