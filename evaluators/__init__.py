@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from evaluators.judge import Judge, NoJudge, Prompt, Verdict
     from evaluators.judges.answer_cache import AnswerCache
     from evaluators.judges.definition_cache import DefinitionCache
+    from evaluators.judges.embeddings import EmbeddingJudge
     from evaluators.judges.jury import Jury
     from evaluators.judges.limited import Limited
     from evaluators.judges.openai import OpenAIJudge
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from evaluators.turn.retrieval_ranking import RetrievalRanking
     from evaluators.turn.retrieval_sufficiency import RetrievalSufficiency
     from evaluators.turn.run_limits import RunLimits
+    from evaluators.turn.similarity import Similarity
     from evaluators.turn.task_completion import TaskCompletion
     from evaluators.turn.tool_calls import ToolCalls
     from evaluators.turn.tool_errors import ToolErrors
@@ -125,6 +127,7 @@ __all__ = [
     "ConversationalGEval",
     "ConversationalPrompt",
     "DefinitionCache",
+    "EmbeddingJudge",
     "Evaluation",
     "EvaluationError",
     "Evaluator",
@@ -183,6 +186,7 @@ __all__ = [
     "Satisfaction",
     "Score",
     "Sight",
+    "Similarity",
     "Skipped",
     "TaskCompletion",
     "TaskCost",
@@ -265,6 +269,8 @@ _HOMES = {
     "Failure": "results",
     "Score": "results",
     "Sight": "sight",
+    "Similarity": "turn.similarity",
+    "EmbeddingJudge": "judges.embeddings",
     "Skipped": "results",
     "ask_score": "scoring",
     "AnswerRelevancy": "turn.answer_relevancy",

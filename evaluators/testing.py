@@ -371,6 +371,8 @@ def _filled(node: Json, definitions: Json, *, best: bool) -> Json:
             return [_filled(node["items"], definitions, best=best) for _ in range(node.get("minItems", 1))]
         case "integer":
             return node["maximum" if best else "minimum"]
+        case "number":
+            return 1.0
         case _:
             return "because"
 

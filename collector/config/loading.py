@@ -81,6 +81,7 @@ def check(values: dict[str, Any], source: str) -> Config:
         for name, definition in settings.export.items()
         if (checked := _exporter(name, definition, mistakes)) is not None
     }
+    mistakes += _embedding_mistakes(settings, evaluators)
     mistakes += _whole_mistakes(settings)
     mistakes += port_mistakes(settings, exporters)
     if mistakes:
@@ -335,6 +336,17 @@ def _trust_mistakes(settings: Settings) -> Iterator[str]:
             yield f"receive.trust_tracestate: {unknown('tenant', name, known)}"
 
 
+def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
+    """Models of embeddings answer with vectors, and others do not."""
+    for name, each in evaluators.items():
+        kinds = {settings.judges[judge].kind for judge in settings.members(each.judge)} if each.judge else set[str]()
+        wants = each.evaluator.kind == "similarity"
+        if wants and "openai" in kinds:
+            yield f"evaluators.{name}.judge: similarity needs a model of embeddings; name a judge with kind: embeddings"
+        if not wants and "embeddings" in kinds:
+            yield f"evaluators.{name}.judge: a model of embeddings answers no questions; name a judge that writes"
+
+
 def _whole_mistakes(settings: Settings) -> list[str]:
     mistakes: list[str] = []
     if not settings.monitors:
@@ -343,7 +355,7 @@ def _whole_mistakes(settings: Settings) -> list[str]:
         if judge.fallback is not None and (judge.fallback not in settings.judges or judge.fallback == name):
             others = sorted(set(settings.judges) - {name})
             mistakes.append(f"judges.{name}.fallback: {unknown('judge', judge.fallback, others)}")
-        if judge.kind != "openai":
+        if ":" in judge.kind:
             try:
                 plugins.judge_class(judge.kind)
             except ConfigError as error:

@@ -290,8 +290,9 @@ class JudgeSettings(Section):
 
     kind: str = Field(
         default="openai",
-        pattern=r"^openai$|^[\w.]+:\w+$",
-        description="`openai`, or a judge of your own as `module:Class`: it gets `model` and `options`.",
+        pattern=r"^(openai|embeddings)$|^[\w.]+:\w+$",
+        description="`openai`; `embeddings`, a model behind /embeddings, for similarity; or a judge of your own as "
+        "`module:Class`: it gets `model` and `options`.",
     )
     options: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="Named arguments for a judge of your own, beside its model."
@@ -361,7 +362,7 @@ class JudgeSettings(Section):
 
     @model_validator(mode="after")
     def _options_of_its_own(self) -> Self:
-        if self.options and self.kind == "openai":
+        if self.options and ":" not in self.kind:
             raise ValueError("options: are for a judge of your own (kind: module:Class); remove the key")
         return self
 
@@ -406,7 +407,9 @@ class JudgeSettings(Section):
     @property
     def priced(self) -> bool:
         """Whether what it costs is known."""
-        return self.usd_per_million_input_tokens is not None and self.usd_per_million_output_tokens is not None
+        writes = self.kind != "embeddings"  # embeddings have no output that is paid for
+        known = self.usd_per_million_output_tokens is not None or not writes
+        return self.usd_per_million_input_tokens is not None and known
 
 
 class EndMarkerSettings(Section):

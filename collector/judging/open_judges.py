@@ -21,6 +21,7 @@ from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.judge import Judge
 from evaluators.judges.definition_cache import AnswerStore
+from evaluators.judges.embeddings import EmbeddingJudge
 from evaluators.judges.jury import Jury
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
@@ -74,7 +75,7 @@ async def open_judges(
                 unavailable=unavailable,
                 confirm=confirm,
             )
-            opened = _openai if settings.kind == "openai" else _own
+            opened = {"openai": _openai, "embeddings": _embeddings}.get(settings.kind, _own)
             judge = await stack.enter_async_context(opened(name, settings, limiters[endpoint]))
             judges[name] = wrapped(judge, context, limits[endpoint])
         yield judges | _juries(config, judges)
@@ -122,6 +123,27 @@ def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Ope
         sight=settings.sight,
         on_headers=limiter.observe_headers,
     )
+
+
+@asynccontextmanager
+async def _embeddings(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> AsyncGenerator[Judge]:
+    judge = EmbeddingJudge(
+        settings.model,
+        base_url=settings.base_url,
+        api_key=settings.api_key.get_secret_value(),
+        timeout=settings.timeout,
+        input_price=settings.usd_per_million_input_tokens,
+        headers={header: value.get_secret_value() for header, value in settings.headers.items()},
+        fresh_headers=_fresh_headers(name, settings),
+        extra_body=settings.extra_body,
+        ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
+        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+        on_headers=limiter.observe_headers,
+    )
+    try:
+        yield judge
+    finally:
+        await judge.aclose()
 
 
 def _fresh_headers(name: str, settings: JudgeSettings) -> Callable[[], Mapping[str, str]] | None:

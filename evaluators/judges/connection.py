@@ -23,7 +23,7 @@ _JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identit
 
 
 class Connection:
-    """Posts chat completion requests. Made in any thread, used in one event loop. Close it with `aclose`."""
+    """Posts requests to one path. Made in any thread, used in one event loop. Close it with `aclose`."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Connection:
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
+        path: str = "/chat/completions",
     ) -> None:
         # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
         # judge's alone, for the client's would start again with each packet.
@@ -52,7 +53,7 @@ class Connection:
             http_client=self._http,
             default_headers=dict(headers),
         )
-        self._url = httpx2.URL(f"{base_url.rstrip('/')}/chat/completions")
+        self._url = httpx2.URL(base_url.rstrip("/") + path)
         self._headers: httpx2.Headers | None = None
         self._fresh_headers = fresh_headers
 

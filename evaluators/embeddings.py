@@ -1,0 +1,57 @@
+"""Vectors of texts, as a judge of embeddings returns them, and how alike two of them are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judge import Judge, Prompt
+
+Vector = Annotated[list[float], Field(min_length=1, max_length=65_536)]
+
+
+class Embeddings(BaseModel):
+    """A vector for each text, in their order. Forms of a certain number of texts are subclasses."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    vectors: list[Vector]
+
+
+@lru_cache(maxsize=64)
+def embeddings_form(count: int) -> type[Embeddings]:
+    """The form of the vectors of so many texts."""
+    vectors = Annotated[list[Vector], Field(min_length=count, max_length=count)]
+    return create_model("Embeddings", __base__=Embeddings, vectors=(vectors, ...))
+
+
+async def embed(judge: Judge, instructions: str, texts: Sequence[str]) -> list[list[float]]:
+    """The vectors of texts, each different text embedded once.
+
+    Raises:
+        JudgeError: there are none, or they have different lengths.
+    """
+    distinct = list(dict.fromkeys(texts))
+    verdict = await judge.ask(Prompt(instructions, {"texts": distinct}), embeddings_form(len(distinct)))
+    vectors = verdict.reply.vectors
+    if len({len(each) for each in vectors}) > 1:
+        raise JudgeReplyInvalid("the vectors have different lengths")
+    by_text = dict(zip(distinct, vectors, strict=True))
+    return [by_text[text] for text in texts]
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine of the angle between two vectors, from -1 to 1: Σ ab / (√Σ a² · √Σ b²).
+
+    Raises:
+        JudgeReplyInvalid: one of them is nothing but zeros, so that there is no angle.
+    """
+    norms = math.hypot(*one) * math.hypot(*other)
+    if not norms or not math.isfinite(norms):
+        raise JudgeReplyInvalid("a vector has no direction")
+    return min(1.0, max(-1.0, math.fsum(a * b for a, b in zip(one, other, strict=True)) / norms))

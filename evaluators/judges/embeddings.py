@@ -1,0 +1,140 @@
+"""A model of embeddings behind any OpenAI-compatible endpoint, as a judge that answers with vectors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+
+from evaluators.cases import Json
+from evaluators.embeddings import Embeddings
+from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCompletion
+from evaluators.judge import Answer, Prompt, R, Verdict
+from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
+from evaluators.judges.pricing import Prices
+from evaluators.reply_parser import parse_reply
+from evaluators.results import Usage
+
+if TYPE_CHECKING:
+    import ssl
+
+    from evaluators.judges.connection import Connection
+
+_PATH = "/embeddings"
+
+
+class EmbeddingJudge:
+    """A model of embeddings behind an OpenAI-compatible `/embeddings` endpoint; it answers with vectors alone.
+
+    The arguments are those of `OpenAIJudge`; `input_price` is in US dollars per million tokens. One event loop at a
+    time. Close it with `aclose`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = "https://api.openai.com/v1",
+        api_key: str = "none",
+        timeout: float = 60.0,
+        input_price: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
+        extra_body: Mapping[str, Json] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+        on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
+    ) -> None:
+        self.model = model
+        self._timeout = timeout
+        self._prices = Prices(input_price, 0.0)
+        self._extra_body = dict(extra_body or {})
+        self._on_headers = on_headers
+        self._make = (base_url, api_key, headers or {}, ssl_context, proxy, fresh_headers, _PATH)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connecting = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._connection is not None and self._loop is asyncio.get_running_loop():
+            await self._connection.aclose()
+            self._connection = None
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:  # noqa: ARG002 - the port's signature
+        """Embed the texts of the prompt's material.
+
+        Raises:
+            JudgeError: see `Judge.ask`; also where the form is not one of vectors.
+        """
+        texts = prompt.material.get("texts")
+        if not issubclass(reply, Embeddings) or not texts:
+            raise JudgeRejected("a model of embeddings answers no questions; name a judge that writes")
+        body: dict[str, Json] = {"model": self.model, "input": texts, "encoding_format": "float", **self._extra_body}
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = await self._connected()
+                response = await connection.post(orjson.dumps(body))
+        except TimeoutError:
+            raise JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout") from None
+        self._on_headers(response.headers)
+        if not response.is_success:
+            raise to_judge_error(HttpStatusError(response.status_code, response.headers, response.content)) from None
+        return self._verdict(response.content, reply)
+
+    def _verdict(self, content: bytes, reply: type[R]) -> Verdict[R]:
+        payload = _payload(content)
+        usage = Usage(input_tokens=_tokens(payload), calls=1)
+        cost = self._prices.cost(usage, 0)
+        text = orjson.dumps({"vectors": _vectors(payload)}).decode()
+        try:
+            answer = Answer(parse_reply(text, reply), "")
+        except JudgeError as error:
+            error.usage, error.cost_usd = usage, cost
+            raise
+        model = payload.get("model")
+        return Verdict([answer], model if isinstance(model, str) and model else self.model, None, usage, cost)
+
+    async def _connected(self) -> Connection:
+        """The connection of this event loop, made in a thread: imports and certificates would hold the loop."""
+        if self._loop is not (loop := asyncio.get_running_loop()):
+            self._loop, self._connecting, self._connection = loop, asyncio.Lock(), None
+        async with self._connecting:
+            if self._connection is None:
+                try:
+                    self._connection = await asyncio.to_thread(self._connect)
+                except (OSError, ValueError) as error:
+                    raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+            return self._connection
+
+    def _connect(self) -> Connection:
+        from evaluators.judges.connection import Connection  # the openai client, which takes long to come
+
+        return Connection(*self._make)
+
+
+def _payload(content: bytes) -> dict[str, Any]:
+    try:
+        payload = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        raise NoCompletion("the response is not JSON") from None
+    if not isinstance(payload, dict) or not isinstance(cast("dict[str, Any]", payload).get("data"), list):
+        raise NoCompletion("the response has no embeddings")
+    return cast("dict[str, Any]", payload)
+
+
+def _vectors(payload: Mapping[str, Any]) -> list[Json]:
+    """The vectors in the order of their texts, which the endpoint says by index."""
+    entries = [cast("dict[str, Json]", each) for each in payload["data"] if isinstance(each, dict)]
+    indexed = [each.get("index") for each in entries]
+    if sorted(map(str, indexed)) == sorted(map(str, range(len(entries)))):
+        entries.sort(key=lambda each: each["index"])
+    return [each.get("embedding") for each in entries]
+
+
+def _tokens(payload: Mapping[str, Any]) -> int:
+    usage = payload.get("usage")
+    count = cast("dict[str, Any]", usage).get("prompt_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) and count >= 0 else 0

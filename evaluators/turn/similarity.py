@@ -1,0 +1,66 @@
+"""Similarity of the answer to something else, by embeddings."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, cast
+
+from pydantic import Field
+
+from evaluators.cases import Turn
+from evaluators.embeddings import cosine, embed
+from evaluators.evaluator import Evaluator, Example
+from evaluators.judge import Judge
+from evaluators.judge_input import TextSettings, build_judge_input
+from evaluators.prompts import load
+from evaluators.results import Score
+
+_FIELDS = {"reference": "expected_output", "question": "input", "passages": "retrieval_context"}
+
+
+class Similarity(TextSettings, Evaluator[Turn]):
+    """How alike the answer and its reference, its question or its passages are, by the cosine of their embeddings.
+
+    The judge is a model of embeddings (`kind: embeddings`). Of several passages the most similar counts. The score is
+    (cos - floor) / (1 - floor), at least 0: models differ in how far apart they put texts that have nothing in common,
+    so set `floor` to what yours gives those. Likeness says nothing of truth: a wrong number is as alike as a right one.
+    """
+
+    kind: ClassVar[str] = "similarity"
+    prompts: ClassVar[tuple[str, ...]] = ("similarity.txt",)
+
+    compare: Literal["reference", "question", "passages"] = Field(
+        default="reference", description="What the answer is compared with."
+    )
+    floor: float = Field(default=0.0, ge=-1.0, lt=1.0, description="The cosine that scores 0.")
+
+    example: ClassVar[Example] = {}
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """The answer, and what it is compared with."""
+        return frozenset({"actual_output", _FIELDS[self.compare]})
+
+    @property
+    def score_range(self) -> tuple[float, float]:
+        """The floor, and 1."""
+        return (self.floor, 1.0)
+
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        material = build_judge_input(case, ("actual_output", _FIELDS[self.compare]), self.longest_text)
+        compared = material.content[_FIELDS[self.compare]]
+        several = cast("list[object]", compared if isinstance(compared, list) else [compared])
+        texts = [str(each) for each in several]
+        answer, *others = await embed(judge, load("similarity.txt"), [str(material.content["actual_output"]), *texts])
+        cosines = [cosine(answer, each) for each in others]
+        best = max(cosines)
+        value = max(0.0, (best - self.floor) / (1.0 - self.floor))
+        what = f"passage {cosines.index(best) + 1}" if self.compare == "passages" else f"the {self.compare}"
+        return Score(
+            value=min(1.0, value),
+            explanation=f"the cosine with {what} is {best:.4f}",
+            method="single",
+            raw_score=max(self.floor, best),
+            range=self.score_range,
+            details={"cosines": cosines[:100], "truncated": material.truncated},
+        )
