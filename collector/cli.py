@@ -22,7 +22,16 @@ DONE, FAILED, WRONG = 0, 1, 2
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
     "Run the service": ("run", "rules", "dead-letters", "retry", "rejudge", "export", "audit", "trace", "log"),
-    "Evaluate files and past traffic": ("normalize", "score", "replay", "calibrate", "diagnose", "compare", "targets"),
+    "Evaluate files and past traffic": (
+        "normalize",
+        "score",
+        "replay",
+        "calibrate",
+        "labels",
+        "diagnose",
+        "compare",
+        "targets",
+    ),
 }
 """The commands by heading, in the order of `evalstream --help`."""
 
@@ -755,6 +764,40 @@ def calibrate(
 
     options = CalibrateOptions(labels=labels, evaluator=evaluator, target=target, plot=plot, json=json, random=random)
     print(calibrate_labels(_load(config), options), end="")
+
+
+label_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(label_commands, name="labels", help="What people should label next, drawn at random.")
+
+
+@label_commands.callback()
+def _label_commands() -> None:
+    """What people should label next, drawn at random."""
+
+
+@label_commands.command("next")
+def labels_next(
+    n: Annotated[int, typer.Option("--n", min=1, max=100_000, help="How many evaluations.")] = 50,
+    evaluator: Annotated[str | None, typer.Option(help="Only evaluations by this evaluator.")] = None,
+    monitor: Annotated[str | None, typer.Option(help="Only evaluations of this monitor.")] = None,
+    by: Annotated[str, typer.Option(help="Who labels them: some are for two people.")] = "",
+    without: Annotated[
+        list[Path] | None, typer.Option(help="A file of an earlier call: leave out what is in it.", readable=False)
+    ] = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+) -> None:
+    """Print evaluations to label, without their scores.
+
+    Fill in `human` on each line (0..1, true or false), and give the file to `evalstream calibrate`. They are drawn like
+    those of the page's queue; each line has the probability of that, by which `calibrate` weighs it.
+    """
+    from collector.commands.labels_next import LabelsNextOptions, next_labels, summary
+
+    options = LabelsNextOptions(number=n, evaluator=evaluator, monitor=monitor, by=by, without=tuple(without or ()))
+    tasks = next_labels(_load(config), options)
+    for line in tasks.lines:
+        typer.echo(line, nl=False)
+    typer.echo(summary(tasks), err=True)
 
 
 @app.command()

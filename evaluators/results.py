@@ -194,7 +194,8 @@ class Label:
     there. `judge_score` and `judge_passed` are None where the judge gave none. Of several labels of one evaluation by
     one person (`given_by`, None where nobody said who) the one with the latest `given_at` counts. `sampling` is how
     the labelled subject came to be judged; `label_probability` is the one with which its evaluation was then
-    drawn to be labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean.
+    drawn to be labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean. A `retracted`
+    one takes that person's label of the evaluation back.
 
     Raises:
         ValueError: there is nothing in it, or `score` or `label_probability` is out of range.
@@ -217,11 +218,12 @@ class Label:
     label_probability: float | None = None
     given_by: str | None = None
     given_at: datetime
+    state: Literal["retracted"] | None = None
 
     def __post_init__(self) -> None:
         if self.label_probability is not None and not 0.0 < self.label_probability <= 1.0:
             raise ValueError(f"a probability lies in (0, 1], not {self.label_probability!r}")
-        if self.opinion is None and self.score is None and not self.note:
+        if self.opinion is None and self.score is None and not self.note and self.state is None:
             raise ValueError("a label says agree or disagree, gives a score, or has a note")
         if self.score is not None and not 0.0 <= self.score <= 1.0:
             raise ValueError(f"a score lies in [0, 1], not {self.score!r}")

@@ -103,6 +103,8 @@ def _rows(path: Path) -> Iterator[LabelRow]:
         if line.strip():
             try:
                 value: Any = orjson.loads(line)
+                if isinstance(value, dict) and value.get("human", value) is None:  # pyright: ignore[reportUnknownMemberType]
+                    continue  # a line of `labels next` that nobody has filled in
                 yield LabelRow.model_validate(value)
             except (orjson.JSONDecodeError, ValidationError):
                 example = '{"human": 0.8, "score": 0.7}, with true or false for human, or an evaluation_id for score'

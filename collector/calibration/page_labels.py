@@ -48,7 +48,11 @@ class _PersonLabel:
 
 
 class LabelIndex:
-    """The newest labels, by evaluator and version. `lower_is_better` names evaluators whose low scores are good."""
+    """The newest labels, by evaluator and version. `lower_is_better` names evaluators whose low scores are good.
+
+    Where a person labelled what was drawn, a label that the same person picks later does not replace it: they look at
+    the bad ones again.
+    """
 
     def __init__(self, lower_is_better: Sequence[str] = (), *, most: int = MOST) -> None:
         self._lower = frozenset(lower_is_better)
@@ -73,7 +77,8 @@ class LabelIndex:
         people = evaluations.pop(label.evaluation_id, {})
         evaluations[label.evaluation_id] = people  # the newest last
         known = people.get(label.given_by)
-        if known is None or known.labelled_at <= label.given_at.timestamp():
+        picked = known is not None and known.probability is not None and label.label_probability is None
+        if (known is None or known.labelled_at <= label.given_at.timestamp()) and not picked:
             human = human_of(label, lower_is_better=label.evaluator in self._lower)
             people[label.given_by] = _PersonLabel(
                 label.given_at.timestamp(),
@@ -108,6 +113,8 @@ def human_of(label: PageLabel, *, lower_is_better: bool) -> float | None:
 
     To agree is to support the judge's verdict, to disagree is to support the opposite. None without a verdict.
     """
+    if label.state == "retracted":
+        return None
     if label.score is not None:
         return label.score
     if label.opinion is None or label.judge_passed is None:

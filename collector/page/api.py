@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from collector.evaluate.retry.owed import is_owed
+from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
 from collector.page.score_series import RANGES, Bin, ScoreSums, total
 from collector.page.settings import PageSettings
@@ -90,6 +91,34 @@ class PageApi:
                 and each.evaluation.subject.conversation_id == judged.subject.conversation_id
             ][-40:],
         }
+
+    def queue_next(self, queue: LabelQueue, person: str, evaluator: str, monitor: str) -> Json:
+        """What a person labels next: the conversation, and nothing that the judge made of it."""
+        queued, progress = queue.next(person, evaluator, monitor)
+        answer: Json = {
+            "progress": progress_json(progress),
+            "evaluators": sorted({name for _, name in self.view.evaluators}),
+            "item": None,
+        }
+        if queued is not None:
+            judged = queued.listed.evaluation
+            answer["item"] = {
+                "id": judged.evaluation_id,
+                "evaluator": judged.evaluator,
+                "monitor": judged.monitor,
+                "scope": judged.scope,
+                "subject": {"turn_id": judged.subject.turn_id, "conversation_id": judged.subject.conversation_id},
+                "conversation": self._conversation(judged),
+            }
+        return answer
+
+    def queue_verdict(self, listed: ListedEvaluation, label: Label) -> Json:
+        """What the judge made of it, for somebody who has labelled it."""
+        if label.state == "retracted":
+            return {"label": None}
+        judged = listed.evaluation
+        verdict: Json = {"score": judged.score, "passed": judged.passed, "explanation": judged.explanation}
+        return {"label": _label(label), "judge": verdict}
 
     def _conversation(self, judged: Evaluation) -> list[Json]:
         """The cached turns; what came before the first of them is in its history."""

@@ -2,7 +2,8 @@
 
 `GET /` and `/assets/*` are the page, `/api/overview`, `/api/evaluations` and `/api/evaluations/{id}` what it shows,
 `/api/changes` the stream of events. `POST /api/evaluations/{id}/labels` takes a label, `…/{id}/retry` has a failed
-evaluation made again, `POST /login` takes a token.
+evaluation made again, `POST /login` takes a token. `/queue` is where people label without seeing scores:
+`GET /api/queue` gives the next one, `POST /api/queue/{id}` takes what they say, and only then tells the score.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collector.logs.durable_append import RETRY
 from collector.logs.log import Log, LogUnavailable, OpenFold
 from collector.page.api import PageApi
 from collector.page.change_notifier import ChangeNotifier
+from collector.page.label_queue import LabelQueue, parse_verdict
 from collector.page.requests import append_label, build_label, build_retry, parse_filters, parse_label
 from collector.page.security import Login, login_page, require_same_origin, security_middleware, streaming_headers
 from collector.page.settings import PageSettings
@@ -90,6 +92,7 @@ class Page:
         self._streams = 0
         self._files = _files()
         self._answers = PageApi(self.view, settings, sources or Sources())
+        self._queue = LabelQueue(self.view, settings.queue)
         self._history = None if history is None else SumsHistory(history)
         self.stage = PageStage(self.view, self._changes.notify, self._history)
 
@@ -134,6 +137,9 @@ class Page:
         application.router.add_get("/api/evaluations/{id}", self._detail)
         application.router.add_post("/api/evaluations/{id}/labels", self._label)
         application.router.add_post("/api/evaluations/{id}/retry", self._retry)
+        application.router.add_get("/queue", self._queue_page)
+        application.router.add_get("/api/queue", self._queue_next)
+        application.router.add_post("/api/queue/{id}", self._queue_label)
         application.router.add_get("/api/changes", self._stream)
         application.on_shutdown.append(self._stop)
         return application
@@ -197,6 +203,27 @@ class Page:
         self.view.add_label(label)  # it also comes back through the log; this answers at once
         self._changes.notify()
         return web.Response(status=201, body=label_to_json(label), content_type="application/json")
+
+    async def _queue_page(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._files["queue.html"], content_type="text/html", charset="utf-8")
+
+    async def _queue_next(self, request: web.Request) -> web.Response:
+        if not self._settings.show_text:
+            raise Rejected(409, "texts are hidden here (page.show_text), so there is nothing to read and to label")
+        wanted = {name: request.query.get(name, "")[:200] for name in ("by", "evaluator", "monitor")}
+        self.view.expire(self._clock())
+        return _json(self._answers.queue_next(self._queue, wanted["by"], wanted["evaluator"], wanted["monitor"]))
+
+    async def _queue_label(self, request: web.Request) -> web.Response:
+        require_same_origin(request, "application/json")
+        queued = self._queue.get(self._listed(request))
+        label = self._queue.label_of(
+            queued, parse_verdict(await request.read()), datetime.fromtimestamp(self._clock(), UTC)
+        )
+        await append_label(self._labels, label)
+        self.view.add_label(label)
+        self._changes.notify()
+        return _json(self._answers.queue_verdict(queued.listed, label))
 
     async def _retry(self, request: web.Request) -> web.Response:
         require_same_origin(request, "application/json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from collector.durations import Seconds
+from collector.page.label_draw import LabelQueueSettings
 from collector.page.links import TraceLinkSettings
 from collector.receive.access import AuthSettings, TlsSettings, is_loopback
 
@@ -35,6 +36,10 @@ class PageSettings(BaseModel):
     tls: TlsSettings | None = Field(default=None, description="TLS, and mutual TLS.")
     insecure: bool = Field(default=False, description="Show the page beyond this machine without authentication.")
     max_age: Seconds = Field(default=86400.0, gt=0, description="Nothing older than this is listed.")
+    queue: LabelQueueSettings = Field(
+        default=LabelQueueSettings(),
+        description="Which evaluations people label before they see a score.",
+    )
     trace_link: TraceLinkSettings | None = Field(default=None, description="Where traces can be viewed.")
 
     @property

@@ -83,6 +83,8 @@ class View:
         self._keep = keep
         self._listed: OrderedDict[str, ListedEvaluation] = OrderedDict()
         self._labels: OrderedDict[str, Label] = OrderedDict()
+        self._queue_labels: OrderedDict[str, dict[str | None, Label]] = OrderedDict()
+        """Labels of drawn evaluations, by person."""
         self._feedback: OrderedDict[str, OrderedDict[str, JoinedFeedback]] = OrderedDict()
         self._positions: dict[int, deque[int]] = {}
         self._next_offsets: dict[int, int] = {}
@@ -96,6 +98,10 @@ class View:
     def __iter__(self) -> Iterator[ListedEvaluation]:
         """All listed evaluations, the oldest first."""
         return iter(self._listed.values())
+
+    def __reversed__(self) -> Iterator[ListedEvaluation]:
+        """All listed evaluations, the newest first."""
+        return reversed(self._listed.values())
 
     def get(self, evaluation_id: str) -> ListedEvaluation | None:
         """A listed evaluation."""
@@ -146,6 +152,11 @@ class View:
 
     def add_label(self, label: Label) -> None:
         """A person labelled an evaluation, which may not be on the page yet."""
+        if label.label_probability is not None:
+            self._add_queue_label(label)
+        if label.state == "retracted":
+            self._retract(label)
+            return
         known = self._labels.pop(label.evaluation_id, label)
         newest = label if known.given_at <= label.given_at else known
         self._labels[label.evaluation_id] = newest
@@ -155,6 +166,29 @@ class View:
         if listed and listed.label != newest:
             self.version += 1
             listed.label = newest
+
+    def _add_queue_label(self, label: Label) -> None:
+        people = self._queue_labels.setdefault(label.evaluation_id, {})
+        known = people.get(label.given_by)
+        if known is None or known.given_at <= label.given_at:
+            people[label.given_by] = label
+        if len(self._queue_labels) > LABELS:
+            self._queue_labels.popitem(last=False)
+        self.version += 1
+
+    def _retract(self, label: Label) -> None:
+        newest = self._labels.get(label.evaluation_id)
+        if newest is None or newest.given_by != label.given_by or newest.given_at > label.given_at:
+            return
+        del self._labels[label.evaluation_id]
+        listed = self._listed.get(label.evaluation_id)
+        if listed:
+            listed.label = None
+
+    def queue_labels(self, evaluation_id: str) -> dict[str | None, Label]:
+        """The labels of a drawn evaluation by person, without those that were taken back."""
+        people = self._queue_labels.get(evaluation_id, {})
+        return {person: label for person, label in people.items() if label.state is None}
 
     def add_feedback(self, joined: JoinedFeedback) -> None:
         """Feedback has joined what it is about."""

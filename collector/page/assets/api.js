@@ -39,3 +39,14 @@ export function listen(changed, state) {
     if (source.readyState === EventSource.CLOSED) setTimeout(() => listen(changed, state), 3000);
   });
 }
+
+/** What a person labels next, without its score, and how far all are. */
+export const queueNext = (query) => ask(`api/queue?${new URLSearchParams(query)}`);
+
+/** Say what one thinks of it; the answer has the judge's score. */
+export const queueLabel = (id, said) =>
+  ask(`api/queue/${encodeURIComponent(id)}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(said),
+  });

@@ -1,0 +1,162 @@
+"""`evalstream labels next`: evaluations for people to label in a file, drawn like those of the page's queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError
+from collector.evaluate.retry.past_subjects import case_of, turns_in_log
+from collector.logs.log import Log
+from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json, label_from_json
+from collector.service.open_logs import Logs, open_logs
+from collector.wording import plural, unknown
+from evaluators.cases import Conversation, Turn
+from evaluators.results import Evaluation, Label
+
+_AHEAD = 4
+"""Candidates whose texts are looked for, for each that is wanted: of some the log has none any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelsNextOptions:
+    """The command's options. `without` are files of earlier calls: what is in them is left out."""
+
+    number: int = 50
+    evaluator: str | None = None
+    monitor: str | None = None
+    by: str = ""
+    without: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelTasks:
+    """Lines to label, and how many evaluations were drawn in all and are not labelled yet."""
+
+    lines: tuple[bytes, ...]
+    open: int
+
+
+def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
+    """What to label next, in an order that has nothing to do with the scores; no score is in it.
+
+    Raises:
+        ConfigError: a name is not in the configuration, or a file cannot be read.
+    """
+    if options.evaluator is not None and options.evaluator not in config.evaluators:
+        raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, config.evaluators)}")
+    if options.monitor is not None and options.monitor not in config.settings.monitors:
+        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, config.settings.monitors)}")
+    known = {name for path in options.without for name in _ids_in(path)}
+    return asyncio.run(_next(config, options, known))
+
+
+async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> LabelTasks:
+    async with open_logs(config.settings.log) as logs:
+        people = await _people(logs.labels)
+        draws = {
+            evaluation.evaluation_id: (evaluation, how)
+            async for evaluation, how in _draws(config, options, logs)
+            if evaluation.evaluation_id not in known
+            and _is_open(people.get(evaluation.evaluation_id, {}), how, options.by)
+        }
+        ordered = sorted(draws.values(), key=lambda each: place(each[0].evaluation_id, options.by))
+        candidates = ordered[: options.number * _AHEAD]
+        turns = await turns_in_log(logs.turns, {each.subject.conversation_id for each, _ in candidates})
+    lines = [
+        _line(evaluation, how, case)
+        for evaluation, how in candidates
+        if (case := case_of(evaluation, turns)) is not None
+    ]
+    return LabelTasks(tuple(lines[: options.number]), len(ordered))
+
+
+async def _draws(config: Config, options: LabelsNextOptions, logs: Logs) -> AsyncIterator[tuple[Evaluation, Draw]]:
+    page = config.settings.page
+    settings = page.queue if page is not None else LabelQueueSettings()
+    for partition in range(logs.evaluations.partitions):
+        async for record in valid_evaluations(logs.evaluations, partition):
+            try:
+                evaluation = evaluation_from_json(record.value)
+            except BadInput:
+                continue  # the exporters report it
+            if evaluation.evaluator not in config.evaluators or not _is_wanted(evaluation, options):
+                continue
+            how = draw(evaluation, config.evaluators[evaluation.evaluator].evaluator.threshold, settings)
+            if how is not None:
+                yield evaluation, how
+
+
+def _is_wanted(evaluation: Evaluation, options: LabelsNextOptions) -> bool:
+    return options.evaluator in (None, evaluation.evaluator) and options.monitor in (None, evaluation.monitor)
+
+
+async def _people(labels: Log) -> dict[str, dict[str | None, Label]]:
+    """Who has labelled what was drawn, by evaluation."""
+    people: dict[str, dict[str | None, Label]] = {}
+    for partition in range(labels.partitions):
+        async for batch in labels.read(partition, 0):
+            for record in batch:
+                if record.headers or not record.value:
+                    continue
+                try:
+                    label = label_from_json(record.value)
+                except BadInput:
+                    continue
+                if label.label_probability is not None:
+                    people.setdefault(label.evaluation_id, {})[label.given_by] = label
+    return {
+        name: {who: label for who, label in labelled.items() if label.state is None}
+        for name, labelled in people.items()
+    }
+
+
+def _is_open(labels: dict[str | None, Label], how: Draw, person: str) -> bool:
+    return (person or None) not in labels and len(labels) < (2 if how.twice else 1)
+
+
+def _line(evaluation: Evaluation, how: Draw, case: Turn | Conversation) -> bytes:
+    """A line to fill in: `human` is to be a number on 0..1, true or false; null is none yet."""
+    row: dict[str, Any] = {
+        "evaluation_id": evaluation.evaluation_id,
+        "evaluator": evaluation.evaluator,
+        "monitor": evaluation.monitor,
+        "label_probability": how.probability,
+    }
+    if isinstance(case, Turn):
+        row |= _texts(case)
+    else:
+        row["turns"] = [_texts(each) for each in case.turns]
+    return orjson.dumps({**row, "human": None}) + b"\n"
+
+
+def _texts(turn: Turn) -> dict[str, Any]:
+    texts: dict[str, Any] = {"input": turn.input, "actual_output": turn.actual_output}
+    if turn.retrieval_context:
+        texts["retrieval_context"] = list(turn.retrieval_context)
+    return texts
+
+
+def _ids_in(path: Path) -> Iterator[str]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file") from error
+    for number, line in enumerate(filter(None, lines), 1):
+        try:
+            yield str(orjson.loads(line)["evaluation_id"])
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            raise ConfigError(f"{path}: line {number}: has no evaluation_id; name files of labels next") from None
+
+
+def summary(tasks: LabelTasks) -> str:
+    """What was written, for stderr."""
+    return f"{plural(len(tasks.lines), 'evaluation')} to label, of {tasks.open} that are drawn and not labelled"

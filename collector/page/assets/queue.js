@@ -1,0 +1,126 @@
+// The queue for people: one answer after the other, the judge's score only after one's own verdict.
+
+import * as api from "./api.js";
+import { byId, h } from "./dom.js";
+import { percent } from "./format.js";
+import { talk } from "./talk.js";
+
+const NAME = "evalstream.name";
+const who = byId("who");
+let item = null;
+let last = null; // the id of what was labelled last, which can be undone
+let done = false; // whether what is shown is labelled
+let busy = false;
+
+async function next() {
+  if (!who.elements.by.value.trim()) {
+    status("Say your name first: two people label some of them twice.");
+    who.elements.by.focus();
+    return;
+  }
+  const answer = await api.queueNext({ by: who.elements.by.value.trim(), evaluator: who.elements.evaluator.value });
+  fill(answer.evaluators);
+  show(answer);
+}
+
+function fill(evaluators) {
+  const select = who.elements.evaluator;
+  if (select.options.length > 1) return;
+  select.append(...evaluators.map((name) => h("option", { value: name }, name)));
+}
+
+function show({ item: found, progress }) {
+  item = found;
+  done = false;
+  byId("progress").textContent = `${progress.labelled} of ${progress.drawn} drawn are labelled, ${progress.mine} by you; ${progress.left} left for you`;
+  byId("bar").value = progress.drawn ? progress.labelled / progress.drawn : 0;
+  byId("people").textContent = progress.pairs
+    ? `Two people agree about ${percent(progress.agreement)} of ${progress.pairs} answers (95 %: ${percent(progress.low)} to ${percent(progress.high)}).`
+    : "No answer is labelled by two people yet.";
+  status("");
+  byId("item").replaceChildren(...(item
+    ? [h("p", { class: "of" }, `${item.evaluator} · ${item.monitor} · one ${item.scope}`), talk(item.conversation, item.subject)]
+    : [h("p", { class: "nothing" }, "Nothing is left for you.")]));
+  buttons();
+  document.body.dataset.ready = "yes";
+  document.body.dataset.item = item?.id ?? "";
+}
+
+function buttons() {
+  byId("verdicts").hidden = !item && !last;
+  for (const button of byId("verdicts").children) {
+    button.hidden = button.value === "next" ? !done : button.value === "undo" ? !last : done || !item;
+  }
+}
+
+async function say(verdict) {
+  if (busy || !item || done) return;
+  await send(item.id, verdict, (answer) => {
+    last = item.id;
+    done = true;
+    const { score, explanation } = answer.judge;
+    status(`You: ${verdict === "unsure" ? "cannot tell" : verdict}. The judge: ${score.toFixed(2)}${explanation ? `. ${explanation}` : ""}`);
+    buttons();
+  });
+}
+
+async function undo() {
+  if (busy || !last) return;
+  await send(last, "undo", () => { last = null; });
+  await next();
+}
+
+async function send(id, verdict, then) {
+  busy = true;
+  try {
+    then(await api.queueLabel(id, { by: who.elements.by.value.trim(), verdict }));
+  } catch (error) {
+    status(`Not saved: ${error.message}`, "wrong");
+  } finally {
+    busy = false;
+  }
+}
+
+function status(text, state = "") {
+  byId("judge").textContent = text;
+  byId("judge").dataset.state = state;
+}
+
+const ACTIONS = {
+  g: () => say("good"), b: () => say("bad"), x: () => say("unsure"), u: undo,
+  Enter: () => (done ? guarded(next) : undefined),
+};
+const BUTTONS = { good: ACTIONS.g, bad: ACTIONS.b, unsure: ACTIONS.x, undo: ACTIONS.u, next: ACTIONS.Enter };
+
+async function guarded(action) {
+  try {
+    await action();
+  } catch (error) {
+    status(error.message, "wrong");
+    document.body.dataset.ready = "yes";
+  }
+}
+
+function start() {
+  try { who.elements.by.value = localStorage.getItem(NAME) ?? ""; } catch { /* private mode */ }
+  who.addEventListener("submit", (event) => { event.preventDefault(); document.activeElement.blur(); guarded(next); });
+  who.addEventListener("change", (event) => {
+    event.target.blur();
+    try { localStorage.setItem(NAME, who.elements.by.value.trim()); } catch { /* private mode */ }
+    guarded(next);
+  });
+  byId("verdicts").addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button) guarded(BUTTONS[button.value]);
+  });
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, button")) return;
+    if (!(event.key in ACTIONS)) return;
+    event.preventDefault();
+    guarded(ACTIONS[event.key]);
+  });
+  document.body.dataset.ready = "yes";
+  guarded(next);
+}
+
+start();

@@ -1,0 +1,91 @@
+"""Which evaluations people are asked to label: a draw with known probabilities, without clock, state or log.
+
+An evaluation is drawn with probability
+
+    p = random + (1 - random) * doubtful * doubt,
+
+by a hash of its id: a random share of all, and more of what is doubtful. Nothing but the evaluation and the settings
+decides, so the page, the command and a restart draw the same, before anybody has seen anything. A label carries p, and
+1/p makes a mean over labels one over all evaluations (Horvitz and Thompson 1952; p by doubt after Zrnic and Candès,
+2024). As p is at least `random`, no label weighs more than 1 / `random`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evaluators.results import Evaluation
+
+NEAR = 0.2
+"""Distance from the threshold at which a score is no more doubtful for being near it."""
+_LARGEST_DEVIATION = 0.5
+"""The largest standard deviation of a number on 0..1."""
+
+
+class LabelQueueSettings(BaseModel):
+    """The queue of evaluations that people are asked to label, on the page and by `evalstream labels next`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    random: float = Field(
+        default=0.05, ge=0.001, le=1, description="Share of all scored evaluations that are drawn, doubtful or not."
+    )
+    doubtful: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="Share of the most doubtful that are drawn as well: where the judge is uncertain by its own "
+        "probabilities, a jury is divided, or the score is near the threshold. Others in proportion.",
+    )
+    twice: float = Field(default=0.2, ge=0, le=1, description="Share of the drawn that a second person labels, too.")
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How an evaluation was drawn: with which probability, and whether two people label it."""
+
+    probability: float
+    twice: bool
+
+
+def draw(evaluation: Evaluation, threshold: float | None, settings: LabelQueueSettings) -> Draw | None:
+    """The draw of an evaluation; None if it was not drawn, or has no score."""
+    if evaluation.score is None or evaluation.happened_at is not None:
+        return None
+    share = settings.random
+    probability = share + (1.0 - share) * settings.doubtful * doubt(evaluation, threshold)
+    if uniform(evaluation.evaluation_id, "label") >= probability:
+        return None
+    return Draw(probability, uniform(evaluation.evaluation_id, "twice") < settings.twice)
+
+
+def doubt(evaluation: Evaluation, threshold: float | None) -> float:
+    """How doubtful a score is, from 0 to 1: by the judge's probabilities, a jury's range, how near the threshold is."""
+    if evaluation.score is None:
+        return 0.0
+    details = evaluation.details
+    doubts = [_number(details, "uncertainty") / _LARGEST_DEVIATION, _number(details, "disagreement")]
+    if threshold is not None:
+        doubts.append(1.0 - abs(evaluation.score - threshold) / NEAR)
+    return min(1.0, max(0.0, *doubts))
+
+
+def place(evaluation_id: str, person: str) -> float:
+    """Where an evaluation is in a person's queue, from 0 to 1: in an order that has nothing to do with its score."""
+    return uniform(evaluation_id, f"place/{person}")
+
+
+def uniform(evaluation_id: str, purpose: str) -> float:
+    """A number from 0 to below 1 that an id has for a purpose."""
+    digest = hashlib.sha256(f"{purpose}/{evaluation_id}".encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[:8], "big") / 2.0**64
+
+
+def _number(details: Mapping[str, object], name: str) -> float:
+    value = details.get(name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

@@ -1,0 +1,182 @@
+"""The queue of evaluations for people: what one of them labels next, without its score, and how far all of them are."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import combinations, islice
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from collector.errors import BadInput
+from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
+from collector.page.view import ListedEvaluation, View
+from collector.receive.rejection import Rejected
+from evaluators.results import Label
+
+MOST_READ = 50_000
+"""The newest evaluations among which the next one is looked for."""
+_MIDDLE = 0.5
+_Z = 1.959964
+"""Of a 95 % interval."""
+CANNOT_TELL = "cannot tell"
+
+Person = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
+
+
+class QueueVerdict(BaseModel):
+    """What a person says of an answer before they have seen the judge's score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: Person
+    verdict: Literal["good", "bad", "unsure", "undo"]
+    note: Annotated[str, StringConstraints(strip_whitespace=True, max_length=4000)] = ""
+
+
+def parse_verdict(body: bytes) -> QueueVerdict:
+    """A verdict as a browser sends it. Raises BadInput."""
+    try:
+        return QueueVerdict.model_validate(orjson.loads(body))
+    except (ValidationError, orjson.JSONDecodeError):
+        raise BadInput("by (your name) and verdict (good, bad, unsure or undo) are needed") from None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedEvaluation:
+    """An evaluation that was drawn, with who has labelled it."""
+
+    listed: ListedEvaluation
+    draw: Draw
+    labels: Mapping[str | None, Label]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelProgress:
+    """How far people are: `total` were drawn.
+
+    `agreement` is that of two people about the same answer: (share, low, high), None without any.
+    """
+
+    total: int
+    labelled: int
+    mine: int
+    left: int
+    pairs: int
+    agreement: tuple[float, float, float] | None
+
+
+class LabelQueue:
+    """The drawn evaluations of a view."""
+
+    def __init__(self, view: View, settings: LabelQueueSettings) -> None:
+        self._view = view
+        self._settings = settings
+
+    def next(
+        self, person: str, evaluator: str = "", monitor: str = ""
+    ) -> tuple[QueuedEvaluation | None, LabelProgress]:
+        """What a person labels next, and how far all are."""
+        queued = [
+            each
+            for each in self._queued()
+            if evaluator in ("", each.listed.evaluation.evaluator) and monitor in ("", each.listed.evaluation.monitor)
+        ]
+        open_ = [each for each in queued if _is_open(each, person)]
+        first = min(open_, key=lambda each: place(each.listed.evaluation.evaluation_id, person), default=None)
+        return first, _progress(queued, person, len(open_))
+
+    def get(self, listed: ListedEvaluation) -> QueuedEvaluation:
+        """A drawn evaluation.
+
+        Raises:
+            Rejected: 409, it was not drawn: a label of it is one that somebody picked.
+        """
+        how = self._draw(listed)
+        if how is None:
+            raise Rejected(409, "this evaluation is not in the queue")
+        return QueuedEvaluation(listed, how, self._view.queue_labels(listed.evaluation.evaluation_id))
+
+    def _queued(self) -> Iterator[QueuedEvaluation]:
+        for listed in islice(reversed(self._view), MOST_READ):
+            if listed.superseded_by is None and (how := self._draw(listed)) is not None:
+                yield QueuedEvaluation(listed, how, self._view.queue_labels(listed.evaluation.evaluation_id))
+
+    def _draw(self, listed: ListedEvaluation) -> Draw | None:
+        judged = listed.evaluation
+        watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
+        return draw(judged, watched.threshold if watched else None, self._settings)
+
+    def label_of(self, queued: QueuedEvaluation, verdict: QueueVerdict, now: datetime) -> Label:
+        """The label, with the probability of the draw."""
+        judged = queued.listed.evaluation
+        watched = self._view.evaluators.get((judged.monitor, judged.evaluator))
+        lower = watched is not None and watched.lower_is_better
+        score = float((verdict.verdict == "good") != lower) if verdict.verdict in ("good", "bad") else None
+        return Label(
+            label_id=uuid.uuid4().hex,
+            evaluation_id=judged.evaluation_id,
+            evaluator=judged.evaluator,
+            evaluator_version=judged.evaluator_version,
+            scope=judged.scope,
+            monitor=judged.monitor,
+            subject=judged.subject,
+            score=score,
+            note=verdict.note or (None if score is not None else CANNOT_TELL),
+            judge_score=judged.score,
+            judge_passed=judged.passed,
+            judge=judged.judge,
+            sampling=judged.sampling,
+            label_probability=queued.draw.probability,
+            given_by=verdict.by,
+            given_at=now,
+            state="retracted" if verdict.verdict == "undo" else None,
+        )
+
+
+def _is_open(queued: QueuedEvaluation, person: str) -> bool:
+    """Whether a person may label it: nobody has, or one other has where two are to."""
+    return person not in queued.labels and len(queued.labels) < (2 if queued.draw.twice else 1)
+
+
+def _progress(queued: list[QueuedEvaluation], person: str, left: int) -> LabelProgress:
+    verdicts = [
+        [label.score >= _MIDDLE for label in each.labels.values() if label.score is not None] for each in queued
+    ]
+    pairs = [one == other for each in verdicts for one, other in combinations(each, 2)]
+    return LabelProgress(
+        total=len(queued),
+        labelled=sum(bool(each.labels) for each in queued),
+        mine=sum(person in each.labels for each in queued),
+        left=left,
+        pairs=len(pairs),
+        agreement=share_interval(sum(pairs), len(pairs)) if pairs else None,
+    )
+
+
+def share_interval(hits: int, number: int) -> tuple[float, float, float]:
+    """A share with its 95 % interval (Wilson 1927)."""
+    share, spread = hits / number, _Z**2 / number
+    middle = (share + spread / 2) / (1 + spread)
+    half = _Z * math.sqrt(share * (1 - share) / number + spread / (4 * number)) / (1 + spread)
+    return share, max(0.0, middle - half), min(1.0, middle + half)
+
+
+def progress_json(progress: LabelProgress) -> dict[str, Any]:
+    """How far people are, for the page."""
+    share, low, high = progress.agreement or (None, None, None)
+    return {
+        "drawn": progress.total,
+        "labelled": progress.labelled,
+        "mine": progress.mine,
+        "left": progress.left,
+        "pairs": progress.pairs,
+        "agreement": share,
+        "low": low,
+        "high": high,
+    }

@@ -1,0 +1,117 @@
+"""The draw of evaluations for people: known probabilities, floors, and means that are right by them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+from statistics import fmean, stdev
+
+import pytest
+from evaluation_samples import label, scored
+
+from collector.calibration.correction import LabelledScore, WeightedScore, corrected, weighted_mean
+from collector.calibration.page_labels import LabelIndex
+from collector.logs.log import StoredRecord
+from collector.page.label_draw import LabelQueueSettings, doubt, draw
+from collector.page.label_queue import LabelQueue, QueueVerdict, share_interval
+from collector.page.view import EvaluatorView, View
+from collector.records.json import label_to_json
+from evaluators.results import Evaluation, Sampling
+
+SETTINGS = LabelQueueSettings(random=0.05, doubtful=0.5, twice=0.3)
+
+
+def of_id(number: int, score: float = 0.75, **details: float) -> Evaluation:
+    return replace(scored(), evaluation_id=f"{number:032x}", score=score, details=details)
+
+
+@pytest.mark.parametrize(
+    ("score", "details", "doubtful"),
+    [
+        (0.9, {}, 0.0), (0.5, {}, 1.0), (0.6, {}, 0.5), (0.9, {"uncertainty": 0.25}, 0.5),
+        (0.9, {"disagreement": 0.8}, 0.8), (0.9, {"uncertainty": math.nan}, 0.0), (0.9, {"uncertainty": 7.0}, 1.0),
+    ],
+)  # fmt: skip
+def test_doubt(score: float, details: dict[str, float], doubtful: float) -> None:
+    assert doubt(of_id(1, score, **details), 0.5) == pytest.approx(doubtful)
+
+
+def test_the_draw_is_as_often_as_its_probability_says_and_never_rarer_than_the_random_share() -> None:
+    for score, probability in ((0.9, 0.05), (0.5, 0.05 + 0.95 * 0.5)):
+        draws = [draw(of_id(number, score), 0.5, SETTINGS) for number in range(20_000)]
+        drawn = [each for each in draws if each is not None]
+        assert {round(each.probability, 9) for each in drawn} == {round(probability, 9)}
+        assert len(drawn) / len(draws) == pytest.approx(probability, abs=0.012)
+        assert fmean(each.twice for each in drawn) == pytest.approx(0.3, abs=0.05)
+    assert draw(replace(of_id(1), score=None, outcome="failed"), 0.5, LabelQueueSettings(random=1.0)) is None
+
+
+def test_a_mean_over_the_queues_labels_is_that_of_all_and_its_interval_covers_it() -> None:
+    """Weights 1 to 4, a judge that is wrong near the threshold, and a tenth of the queue not labelled."""
+    chance, errors, covers = Random(7), list[float](), 0
+    samples, size = 60, 1200
+    settings = LabelQueueSettings(random=0.1, doubtful=0.5)
+    for sample in range(samples):
+        labelled, rest, truth, weights = list[LabelledScore](), list[WeightedScore](), 0.0, 0.0
+        for number in range(size):
+            judge = round(chance.random(), 3)
+            weight = chance.choice((1.0, 2.0, 4.0))
+            human = float(chance.random() < (0.3 if abs(judge - 0.5) < 0.2 else judge))
+            truth, weights = truth + weight * human, weights + weight
+            drawn = draw(of_id(sample * 1_000_000 + number, judge), 0.5, settings)
+            if drawn is not None and chance.random() < 0.9:
+                labelled.append(LabelledScore(judge, human, weight / drawn.probability))
+            rest.append(WeightedScore(judge, weight))
+        estimate = corrected(labelled, rest)
+        errors.append(estimate.mean - truth / weights)
+        covers += abs(errors[-1]) <= 1.96 * estimate.error
+    assert abs(fmean(errors)) < 2.5 * stdev(errors) / math.sqrt(samples)
+    assert covers / samples >= 0.87, "95 % are expected; three standard errors of so few samples are 8 %"
+
+
+def queue_of(number: int = 40) -> tuple[View, LabelQueue]:
+    view = View([EvaluatorView(monitor="helpdesk", evaluator="answers_question", threshold=0.5)])
+    for each in range(number):
+        view.add_evaluation(of_id(each), 0, each, 1000.0)
+    return view, LabelQueue(view, LabelQueueSettings(random=1.0, twice=0.5))
+
+
+def test_two_people_take_turns_and_what_is_taken_back_comes_again() -> None:
+    view, queue = queue_of()
+    for person, own in (("ann", 40), ("ben", None), ("cy", 0)):
+        number = 0
+        while (item := queue.next(person)[0]) is not None:
+            view.add_label(queue.label_of(item, QueueVerdict(by=person, verdict="good"), label().given_at))
+            number += 1
+        progress = queue.next(person)[1]
+        assert own is None or number == own, person
+        assert (progress.left, progress.mine) == (0, number)
+    progress = queue.next("ann")[1]
+    assert 10 < progress.pairs < 30
+    assert progress.agreement is not None
+    assert progress.agreement[0] == 1.0
+    listed = next(iter(view))
+    view.add_label(queue.label_of(queue.get(listed), QueueVerdict(by="ann", verdict="undo"), label().given_at))
+    item, progress = queue.next("ann")
+    assert item is not None
+    assert item.listed is listed
+    assert progress.left == 1
+
+
+def test_a_label_that_somebody_picks_does_not_replace_the_drawn_one() -> None:
+    index = LabelIndex()
+    drawn = replace(label(), given_by="ann", score=1.0, label_probability=0.2, sampling=Sampling())
+    picked = replace(drawn, score=0.0, label_probability=None, given_at=drawn.given_at.replace(year=2027))
+    version = (drawn.evaluator, drawn.evaluator_version)
+    for number, each in enumerate((drawn, picked)):
+        index.add(StoredRecord(0, number, 0.0, b"", label_to_json(each)))
+    assert [(each.human, each.probability) for each in index.labels(version)] == [(1.0, 0.2)]
+    taken_back = replace(drawn, state="retracted", given_at=drawn.given_at.replace(year=2028))
+    index.add(StoredRecord(0, 3, 0.0, b"", label_to_json(taken_back)))
+    assert index.labels(version) == []
+
+
+def test_interval_of_a_share() -> None:
+    assert share_interval(8, 10) == pytest.approx((0.8, 0.4902, 0.9433), abs=1e-4)
+    assert weighted_mean([WeightedScore(1.0, 1.0)]) == 1.0
