@@ -158,9 +158,12 @@ def run(
         str, typer.Option(help="The stages of this process, separated by commas.")
     ] = "receive,assemble,evaluate,export,watch,page",
     log_level: Annotated[
-        Literal["info", "warning", "error"],
-        typer.Option(envvar="EVALSTREAM_LOG_LEVEL", help="The lowest level of lines in the log."),
-    ] = "info",
+        Literal["info", "warning", "error"] | None,
+        typer.Option(
+            envvar="EVALSTREAM_LOG_LEVEL",
+            help="The lowest level of lines in the log, whatever the file's log_level is.",
+        ),
+    ] = None,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     checked = _load_for_traffic(config)
@@ -173,12 +176,18 @@ def run(
 def check(
     config: ConfigFile = DEFAULT_CONFIG,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON object.")] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Print what the file would change of the configuration that runs.")
+    ] = False,
+    against: Annotated[
+        Path | None, typer.Option(help="Print what the file would change of this one.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Validate a configuration and print its plan.
 
     The plan says what is received, sampled, evaluated and exported, what alerts detect, which capacity the traffic
     needs, which topics, groups and permissions Kafka must have and who is in the groups, and, if the service runs on
-    this machine, its traffic so far.
+    this machine, its traffic so far. With --diff or --against it says what the file would change instead.
     """
     from collector.commands.check import report
     from collector.commands.kafka_plan import kafka_lines
@@ -187,10 +196,27 @@ def check(
     from collector.commands.traffic import counts_of, traffic
 
     checked = _load_for_traffic(config)
+    if diff or against is not None:
+        _print_changes(checked, against, json=json)
+        return
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return
     for line in (*report(checked), *kafka_lines(checked), *traffic(checked), *retention_lines(checked)):
+        print(fitting(line, _terminal_width()))
+
+
+def _print_changes(config: Config, against: Path | None, *, json: bool) -> None:
+    import asyncio
+
+    from collector.commands.changes import Compared, change_lines, changes_json, running_configuration
+
+    other = None if against is None else _load(against)
+    compared = asyncio.run(running_configuration(config)) if other is None else Compared(other, str(against))
+    if json:
+        print(changes_json(config, compared), end="")
+        return
+    for line in change_lines(config, compared):
         print(fitting(line, _terminal_width()))
 
 

@@ -62,7 +62,8 @@ class FeedbackStage:
         self._turns = turns
         self._scales = scales
         self._telemetry = telemetry
-        self._wanted = wanted
+        self.wanted = wanted
+        """Replaced by those of another configuration once that is taken."""
         self._every = every
         self._clock = clock
         self._subjects = JudgedSubjects()
@@ -136,7 +137,7 @@ class FeedbackStage:
 
     async def _forward(self, entries: Sequence[FeedbackEntry]) -> None:
         """Give the evaluators that ask for it what they ask for; the same twice is one reference there."""
-        references = [reference for each in entries if (reference := _reference(each, self._wanted)) is not None]
+        references = [reference for each in entries if (reference := _reference(each, self.wanted)) is not None]
         records = [record for each in references for record in reference_records(each, self._turns)]
         if records:
             try:

@@ -44,6 +44,8 @@ class Config:
     """Settings of each exporter, by its name."""
     warnings: tuple[str, ...] = ()
     """What the file should have otherwise, though it is valid: keys with an old name, searches for what is redacted."""
+    folder: Path = Path()
+    """What the paths of plug-ins are relative to."""
 
 
 def load(path: Path, environment: Mapping[str, str] | None = None) -> Config:
@@ -55,8 +57,11 @@ def load(path: Path, environment: Mapping[str, str] | None = None) -> Config:
     return check(read(path, environment), str(path))
 
 
-def check(values: dict[str, Any], source: str) -> Config:
-    """Check a configuration given as plain values; `source` is what errors call it."""
+def check(values: dict[str, Any], source: str, *, folder: Path | None = None) -> Config:
+    """Check a configuration given as plain values; `source` is what errors call it.
+
+    Plug-ins are in a folder relative to `folder`, or else to that of `source`.
+    """
     try:
         values, warnings = with_current_names(values)
     except ConfigError as error:
@@ -67,7 +72,7 @@ def check(values: dict[str, Any], source: str) -> Config:
         raise _error(source, error_sentences(error, Settings)) from None
     if settings.plugins is not None:
         try:
-            plugins.open_folder(Path(source).parent / settings.plugins)
+            plugins.open_folder((folder or Path(source).parent) / settings.plugins)
         except ConfigError as error:
             raise _error(source, [str(error)]) from error
     mistakes: list[str] = []
@@ -87,7 +92,7 @@ def check(values: dict[str, Any], source: str) -> Config:
     if mistakes:
         raise _error(source, mistakes)
     notes = redaction_notes({name: each.evaluator for name, each in evaluators.items()}, settings.redact)
-    return Config(source, settings, evaluators, exporters, (*warnings, *notes))
+    return Config(source, settings, evaluators, exporters, (*warnings, *notes), folder or Path(source).parent)
 
 
 def _error(source: str, mistakes: Sequence[str]) -> ConfigError:

@@ -636,6 +636,11 @@ class Settings(Section):
         description="A folder with Python files: evaluators, dialects, exporters, judges and redactors of your own. "
         "Relative to this file.",
     )
+    log_level: Literal["info", "warning", "error"] | None = Field(
+        default=None,
+        description="The lowest level of lines in the service's own log: info, warning or error; info without it. "
+        "`--log-level` and EVALSTREAM_LOG_LEVEL come first.",
+    )
     canary: CanarySettings = CanarySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
 

@@ -149,6 +149,11 @@ class EvaluationAudit:
              evaluation.sampling.probability, evaluation.happened_at is not None],
         )  # fmt: skip
 
+    def is_done(self, evaluation_id: str) -> bool:
+        """Whether an evaluation was added as done."""
+        with closing(self._database.execute("SELECT 1 FROM done WHERE id = ?", [evaluation_id])) as rows:
+            return rows.fetchone() is not None
+
     def balances(self, done_below: Mapping[int, int]) -> list[Balance]:
         """Compare. `done_below` has for each partition the offset below which everything that was due is done."""
         self._database.executescript(_COMPARE)

@@ -3,13 +3,14 @@
 In one process, at any time and for each monitor and evaluator,
 
     matched + resumed + retried + backfilled =
-        scored + skipped + failed + sampled_out + duplicate + superseded + reassigned + in flight
+        scored + skipped + failed + sampled_out + duplicate + superseded + reassigned + removed + in flight
 
 `matched` becomes due when a turn comes, or a conversation closes, `retried` when a failed one is to be made again,
 `backfilled` when a subject of the past is to be judged.
 `scored`, `skipped` and `failed` are recorded, with the record's reason; the others leave no record. `reassigned` was
 in flight when its partition was given up; it is `resumed` by the partition's next owner, and ends there. So is what was
-in flight in a process that died. `duplicate` is of a subject whose evaluation exists or is in flight.
+in flight in a process that died. `duplicate` is of a subject whose evaluation exists or is in flight. `removed` was due
+by a configuration before this one, which has its evaluator no more.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from collector.telemetry.series import (
 )
 
 Due = Literal["matched", "resumed", "retried", "backfilled"]
-End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned"]
+End = Literal["scored", "skipped", "failed", "sampled_out", "duplicate", "superseded", "reassigned", "removed"]
 ReferenceOutcome = Literal["received", "duplicate", "joined"]
 TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate", "late"]
 

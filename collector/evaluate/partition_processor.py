@@ -16,6 +16,7 @@ from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, snapshot
 from collector.evaluate.outcomes import Due, End, OutcomeCounter
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job
+from collector.evaluate.recovery.configurations import Configurations
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, SampleRates
@@ -73,6 +74,7 @@ class PartitionProcessor:
         resumed: CommitMetadata = CommitMetadata(),  # noqa: B008 - a frozen value
         delivered: int = 0,
         drawing: Drawing | None = None,
+        configurations: Configurations | None = None,
         budget: BudgetController | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -87,11 +89,12 @@ class PartitionProcessor:
         self._resumed = resumed
         self._delivered = delivered
         self._drawing = drawing
+        self._configurations = configurations
         self._retained = RetainedOffsets()
         self._snapshot_log = FailureLog("writing snapshots of conversations")
         self._budget = budget if budget is not None and budget.limited else None
         self._clock = clock
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[tuple[Job, Job | None]] = deque()
         state.references.is_over = self._was_over
 
     @property
@@ -149,6 +152,7 @@ class PartitionProcessor:
             pending=pending or None,
             sampled=drawing.now if drawing else None,
             former=tuple(each for each in drawing.former if each[0] > low.offset) if drawing else (),
+            configuration=self._configurations.number_at(low.offset) if self._configurations else 0,
         ).to_json()
 
     def _is_done(self, job: Job) -> bool:
@@ -161,7 +165,7 @@ class PartitionProcessor:
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild the state; jobs that were pending at the stop are made again, unless a newer one supersedes them."""
-        jobs: dict[str, Job] = {}
+        jobs: dict[str, Job] = {}  # by the id under which each became due
         for record in records:
             for job in await self.state.apply(record):
                 if not self._is_done(job):
@@ -173,6 +177,23 @@ class PartitionProcessor:
         for job in jobs.values():
             self._count(job, "resumed")
         await self._submit(jobs.values())
+
+    def _by_newest(self, job: Job) -> Job | None:
+        """The job as the newest plan makes it; None if that has its evaluator no more."""
+        return job if self._configurations is None else self._configurations.by_newest(job)
+
+    def _is_over(self, job: Job, made: Job | None) -> bool:
+        """Whether a job has ended, and counted as such: any plan has made it, or the newest has its evaluator no more.
+
+        `made` is the job as the newest plan makes it.
+        """
+        others = () if self._configurations is None else self._configurations.by_others(job)
+        if any(map(self.jobs.is_known, (job, *others, made or job))):
+            self._count(job, "duplicate")
+            return True
+        if made is None:
+            self._count(job, "removed")
+        return made is None
 
     def _count(self, job: Job, outcome: Due | End) -> None:
         self._outcomes.count_evaluation(job.monitor.name, job.assignment.evaluator.name, outcome)
@@ -224,24 +245,18 @@ class PartitionProcessor:
         await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
 
     def _retain(self, offset: int) -> None:
-        for conversations in self.state.conversations.values():
-            self._retained.retain(conversations.take_released(), offset)
+        self._retained.retain(self.state.take_released(), offset)
 
     async def _submit(self, jobs: Iterable[Job]) -> None:
-        waiting = self._waiting = deque(jobs)
+        waiting = self._waiting = deque((job, self._by_newest(job)) for job in jobs)
         try:
             while waiting:
-                pack = [job for job in _next_pack(waiting) if not self._is_duplicate(job)]
+                pack = [made for job, made in _next_pack(waiting) if not self._is_over(job, made) and made is not None]
                 if pack:
                     await self.jobs.submit(*pack)
         finally:
             while waiting:  # the partition is revoked
-                self._count(waiting.popleft(), "reassigned")
-
-    def _is_duplicate(self, job: Job) -> bool:
-        if known := self.jobs.is_known(job):
-            self._count(job, "duplicate")
-        return known
+                self._count(waiting.popleft()[0], "reassigned")
 
     async def _evict(self) -> None:
         """Stay within the limits."""
@@ -293,12 +308,13 @@ class PartitionProcessor:
                 conversation.snapshot_pending = True
 
 
-def _next_pack(waiting: deque[Job]) -> Sequence[Job]:
-    """Take the first job, and those that are one pack with it."""
+def _next_pack(waiting: deque[tuple[Job, Job | None]]) -> Sequence[tuple[Job, Job | None]]:
+    """Take the first job, and those that are one pack with it: each as it became due, and as it is made now."""
     first = waiting.popleft()
-    if first.pack is None:
+    pack = first[1].pack if first[1] is not None else None
+    if pack is None:
         return [first]
-    others = [job for job in waiting if job.pack == first.pack]
-    for job in others:
-        waiting.remove(job)
+    others = [each for each in waiting if each[1] is not None and each[1].pack == pack]
+    for each in others:
+        waiting.remove(each)
     return [first, *others]

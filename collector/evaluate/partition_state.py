@@ -54,8 +54,8 @@ _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 class PartitionState:
     """The state of one partition, from the replay point `start` on.
 
-    `control_records` are those of earlier owners; each is applied again at its offset. `former` are the plans by which
-    earlier records were drawn, each up to an offset. Replace `outcomes` to count what is applied from then on.
+    `control_records` are those of earlier owners; each is applied again at its offset. `former` are the plans that were
+    in force for earlier records, each up to an offset. Replace `outcomes` to count what is applied from then on.
     """
 
     def __init__(
@@ -74,21 +74,20 @@ class PartitionState:
         self.time = start.time
         self.rates: Rates = start.rates
         self.next_offset = start.offset
-        self.conversations = self._no_conversations(plan)
-        self._populations = {
-            monitor.name: Population(monitor.window_settings.idle_gap)
-            for monitor in plan.monitors
-            if monitor.of_scope("conversation")
-        }
+        self.conversations: dict[str, KeyedSessions] = {}
+        self._populations: dict[str, Population] = {}
         self._former = deque(former)
-        self._plan = self._newest_plan = plan
-        self._limited = {each.name for each in plan.monitors if each.budget.limited or plan.budget.limited}
+        self._newest_plan = plan
+        self._plan = Plan(())
+        self._past: list[Plan] = []  # plans that were in force before, since the replay point
+        self._released: list[ReplayPoint] = []  # by monitors that a later plan does not have
+        self._limited: set[str] = set()
+        self._sampled_by_key = False
         self._timestamp = start.time
         self._size = 0
         self._snapshot_validity: dict[int, bool] = {}
         self._retries: OrderedDict[str, str] = OrderedDict()  # ids of new evaluations by those of failed ones
         self._control_records = deque(sorted(control_records, key=lambda each: each.offset))
-        self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
         self._choose_plan(start.offset)
         self._apply_controls_up_to(start.offset)  # of earlier owners: those of this one come after
 
@@ -110,13 +109,6 @@ class PartitionState:
     def retries(self) -> Mapping[str, str]:
         """The ids of the newest evaluations that were made again, by those of the failed ones."""
         return dict(self._retries)
-
-    def _no_conversations(self, plan: Plan) -> dict[str, KeyedSessions]:
-        return {
-            monitor.name: KeyedSessions(monitor.window_settings, fallback=partial(self._fallback, monitor.name))
-            for monitor in plan.monitors
-            if monitor.of_scope("conversation")
-        }
 
     def _fallback(self, monitor: str) -> bool:
         return self._reduction(monitor).fallback
@@ -163,10 +155,39 @@ class PartitionState:
         return jobs + self._apply_controls_up_to(self.next_offset)
 
     def _choose_plan(self, offset: int) -> None:
-        """Draw with the plan that was in force at an offset."""
+        """Apply the plan that was in force at an offset."""
         while self._former and self._former[0][0] <= offset:
             self._former.popleft()
-        self._plan = self._former[0][1] if self._former else self._newest_plan
+        plan = self._former[0][1] if self._former else self._newest_plan
+        if plan is not self._plan:
+            self._enter(plan)
+
+    def _enter(self, plan: Plan) -> None:
+        """From the next record on this plan counts. Open windows stay, but those of monitors that it does not have."""
+        if self._plan.monitors:
+            self._past.append(self._plan)
+        self._plan = plan
+        self._limited = {each.name for each in plan.monitors if each.budget.limited or plan.budget.limited}
+        self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
+        watching = {each.name: each.window_settings for each in plan.monitors if each.of_scope("conversation")}
+        for name in sorted(self.conversations.keys() - watching.keys()):
+            self._released += self.conversations.pop(name).abandon()
+            del self._populations[name]
+        for name, settings in watching.items():
+            if name in self.conversations:
+                self.conversations[name].reconfigure(settings)
+                self._populations[name].reconfigure(settings.idle_gap)
+            else:
+                self.conversations[name] = KeyedSessions(settings, fallback=partial(self._fallback, name))
+                self._populations[name] = Population(settings.idle_gap)
+        self.conversations = {name: self.conversations[name] for name in watching}  # in the order of the plan
+
+    def take_released(self) -> list[ReplayPoint]:
+        """The replay points that conversations have stopped needing since the last call."""
+        released, self._released = self._released, []
+        for each in self.conversations.values():
+            released += each.take_released()
+        return released
 
     def _apply_controls_up_to(self, offset: int) -> list[Job]:
         """Apply the control records of earlier owners up to an offset."""
@@ -338,8 +359,9 @@ class PartitionState:
         past = request if isinstance(request, BackfillRequest) else request.failed
         # A backfill has the id that the turn would have led to by the definition of now, so that it is made once even
         # where the command was given another configuration than the service.
+        subject_id, revision = subject_id_of(case)
         return Job(
-            evaluation_id=each.evaluation_id(*subject_id_of(case)) if backfill else request.evaluation_id,
+            evaluation_id=each.evaluation_id(subject_id, revision) if backfill else request.evaluation_id,
             monitor=monitor,
             assignment=each,
             case=lambda: case,
@@ -353,6 +375,7 @@ class PartitionState:
             retry=None if isinstance(request, BackfillRequest) else request.retry,
             happened_at=happened_at,
             attributes={name: value for name, value in past.attributes.items() if name != FALLBACK_ATTRIBUTE},
+            subject=(subject_id, revision),
         )
 
     def _take_over(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
@@ -382,16 +405,21 @@ class PartitionState:
         """Begin again: what was before is history."""
         self.references.clear()
         self.time = start.time
-        self.conversations = self._no_conversations(self._newest_plan)
+        self.conversations = {
+            monitor.name: KeyedSessions(monitor.window_settings, fallback=partial(self._fallback, monitor.name))
+            for monitor in self._plan.monitors
+            if monitor.of_scope("conversation")
+        }
         self._retries = OrderedDict(start.retries)
 
     def _transferred_job(self, due: TransferredJob, replay_point: ReplayPoint) -> Job:
         monitor, each = self._assignment_of(due)
         fallback = due.fallback and each.fallback is not None
+        subject_id, revision = subject_id_of(due.case)
         return Job(
             evaluation_id=due.evaluation_id
             if due.retry is not None
-            else each.evaluation_id(*subject_id_of(due.case), fallback=fallback),
+            else each.evaluation_id(subject_id, revision, fallback=fallback),
             monitor=monitor,
             assignment=each,
             case=lambda: due.case,
@@ -405,6 +433,7 @@ class PartitionState:
             retry=due.retry,
             happened_at=due.happened_at,
             attributes=due.attributes,
+            subject=(subject_id, revision),
         )
 
     def _assignment_of(self, past: Evaluation | BackfillRequest | TransferredJob) -> tuple[Monitor, Assignment]:
@@ -413,10 +442,9 @@ class PartitionState:
         Raises:
             BadInput: the configuration has them no longer.
         """
-        for monitor in self._plan.monitors:
-            for each in monitor.of_scope(past.scope):
-                if (monitor.name, each.evaluator.name) == (past.monitor, past.evaluator):
-                    return monitor, each
+        use = self._plan.assignment_of(past.monitor, past.evaluator)
+        if use is not None and use[1].evaluator.scope == past.scope:
+            return use
         raise BadInput("an evaluation is to be made again, but its monitor does not use its evaluator any more")
 
     def _add_to_window(
@@ -465,6 +493,7 @@ class PartitionState:
                 for revision in result.supersedes
                 if self._is_selected(monitor, each, result.conversation_id, revision)
             ]
+            earlier += self._by_past_definitions(monitor, each, result)
             earlier += list(self._retries_of(earlier))
             chance = monitor.probability(each, result.closed_revision.rate, result.closed_revision.boost)
             self.on_demand(monitor, each, monitor.probability(each, 1.0, result.closed_revision.boost) / chance)
@@ -482,11 +511,23 @@ class PartitionState:
                 supersedes=tuple(earlier),
                 attributes=attributes,
                 subject=(result.conversation_id, result.closed_revision.digest),
+                earlier=tuple((revision.digest, revision.fallback) for revision in result.supersedes),
             )
             if monitor.reference_wait is not None and self.references.awaits(job, conversation := case()):
                 yield from self._due_now(self.references.admit(job, conversation))
             else:
                 yield from self._due_now([job])
+
+    def _by_past_definitions(self, monitor: Monitor, each: Assignment, result: WindowResult) -> list[str]:
+        """The ids of earlier revisions as earlier plans have them, where those judge by another definition."""
+        names: dict[str, None] = {}
+        for plan in self._past:
+            use = plan.assignment_of(monitor.name, each.evaluator.name)
+            if use is not None and (use[1].version, use[1].judge.model) != (each.version, each.judge.model):
+                names |= dict.fromkeys(
+                    _evaluation_id(use[1], result.conversation_id, revision) for revision in result.supersedes
+                )
+        return list(names)
 
     def _is_selected(self, monitor: Monitor, each: Assignment, key: str, revision: ClosedRevision) -> bool:
         return self._plan.draw(each, key) < monitor.probability(each, revision.rate, revision.boost)

@@ -145,6 +145,36 @@ class Plan:
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """The application's own attributes of turns, and the keys under which ready-made turns may have them."""
 
+    def assignment_of(self, monitor: str, evaluator: str) -> tuple[Monitor, Assignment] | None:
+        """A monitor's use of an evaluator, by their names; None if it has none."""
+        for each in self.monitors:
+            if each.name == monitor:
+                for assignment in each.assignments:
+                    if assignment.evaluator.name == evaluator:
+                        return each, assignment
+        return None
+
+    def successor_of(self, job: Job) -> Job | None:
+        """A job that became due by another plan, as it is made by this one; None if this has its evaluator no more."""
+        use = self.assignment_of(job.monitor.name, job.assignment.evaluator.name)
+        if use is None or use[1].evaluator.scope != job.assignment.evaluator.scope:
+            return None
+        monitor, assignment = use
+        if assignment is job.assignment:
+            return job
+        fallback = job.fallback and assignment.fallback is not None
+        name = job.evaluation_id
+        if job.retry is None:
+            name = assignment.evaluation_id(*job.subject, fallback=fallback)
+        earlier = (
+            assignment.evaluation_id(job.subject[0], digest, fallback=reduced and assignment.fallback is not None)
+            for digest, reduced in job.earlier
+        )
+        return replace(
+            job, evaluation_id=name, monitor=monitor, assignment=assignment, fallback=fallback,
+            supersedes=tuple(dict.fromkeys((*job.supersedes, *earlier))),
+        )  # fmt: skip
+
     @property
     def judge_names(self) -> frozenset[str]:
         """The names of the judges in use; "" where an evaluator has none."""
@@ -194,6 +224,8 @@ class Job:
     `supersedes` are evaluations of fewer turns of the same conversation, and a failed one of which this is the `retry`.
     Where `skip` is there, the evaluation is not made, for this reason.
     `happened_at` is there for a backfill: when its subject ended. It is paid for apart from budgets, and not shed.
+    `subject` is what is judged, by its id and revision: the evaluation's id is made of them, but for a retry's.
+    `earlier` are the revisions before, each with whether the fallback judge was in use.
     """
 
     evaluation_id: str
@@ -212,7 +244,7 @@ class Job:
     skip: str | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     subject: tuple[str, str] = ("", "")
-    """What is judged, by its id and revision, where several jobs of one record may be about the same."""
+    earlier: tuple[tuple[str, bool], ...] = ()
 
     @property
     def judge(self) -> Judge:

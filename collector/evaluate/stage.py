@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -15,6 +15,14 @@ from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.partition_processor import Drawing, PartitionProcessor, StateLimits
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.configurations import (
+    UNNUMBERED,
+    Configurations,
+    PlanHistory,
+    configurations_of,
+    switches_of,
+)
+from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.ledger import Ledger, end_offset
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
@@ -33,7 +41,8 @@ class EvaluateStage:
 
     A job that waits or runs when its partition is revoked is made again by the next owner. `grace` gives the seconds
     that running jobs have to finish when a processor closes. `turns` is the log that the stage consumes; snapshots
-    of long conversations are written to it. `notes` of sample rates are for audits of the past.
+    of long conversations are written to it. `notes` of sample rates are for audits of the past. With a `history`, each
+    partition knows from which offset on which configuration counts; without, the one of now counts for all.
     """
 
     def __init__(
@@ -47,6 +56,7 @@ class EvaluateStage:
         grace: Callable[[], float] = lambda: 0.0,
         outcomes: OutcomeCounter | None = None,
         budget: BudgetController | None = None,
+        history: PlanHistory | None = None,
         clock: Callable[[], float] = time.time,
         on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
         notes: SampleRateNotes | None = None,
@@ -59,10 +69,17 @@ class EvaluateStage:
         self._grace = grace
         self._outcomes = outcomes or NullOutcomes()
         self._budget = budget if budget is not None and budget.limited else None
+        self._history = history
         self._clock = clock
         self._on_bad_record = on_bad_record
         self._notes = notes
         self._processors: dict[int, PartitionProcessor] = {}
+        self.number = UNNUMBERED
+        """The number of the plan; set before the first partition opens."""
+        # Not what the process has by now: while it takes another one, a partition may still open by this plan, and a
+        # switch that says otherwise would let every replay make what was never due.
+        self.handing_over = False
+        """Whether the processors close for another configuration: what is in flight may finish before, as at a stop."""
 
     @property
     def open_conversations(self) -> int:
@@ -94,11 +111,12 @@ class EvaluateStage:
             if committed
             else self._initial_metadata()
         )
-        previous_end = 0 if self._turns is None else await end_offset(self._turns, partition)
-        ledger = Ledger(self._evaluations, partition, previous_end=previous_end, read_costs=self._budget is not None)
+        ledger = Ledger(self._evaluations, partition, read_costs=self._budget is not None)
         await ledger.read_back(metadata.ledger_offset)
         if self._turns is not None and self._turns.shared:
             await ledger.claim(partial(self._turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
+        if self._turns is not None:  # not before the claim: until then a former owner may have gone on
+            ledger.previous_end = await end_offset(self._turns, partition)
         if self._budget is not None:
             self._budget.add_partition(partition, self._clock(), ledger.saved_budget, ledger.costs)
         delivered = committed.offset if committed else 0
@@ -107,6 +125,13 @@ class EvaluateStage:
             await self._notes.note(partition, delivered, rates)
         drawing = Drawing(rates, metadata.draws_until(delivered, rates))
         former = [(until, self._plan.drawing_with(sampled)) for until, sampled in drawing.former]
+        configurations, reached = None, 0
+        if self._history is not None:
+            reached = ledger.reached(delivered)
+            configurations = await self._hand_over(
+                self._history, ledger, metadata, delivered, reached, partition, former
+            )
+            former = configurations.former
         self._report_removed(metadata)
         state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former)
         state.on_bad_record = self._on_bad_record
@@ -124,6 +149,7 @@ class EvaluateStage:
                 resumed=metadata,
                 delivered=delivered,
                 drawing=drawing,
+                configurations=configurations,
                 budget=self._budget,
                 clock=self._clock,
             )
@@ -132,9 +158,38 @@ class EvaluateStage:
                 yield processor
             finally:
                 del self._processors[partition]
-                await jobs.stop(self._grace())
+                if self.handing_over:
+                    await jobs.drain(self._grace())
+                await jobs.stop(0.0 if self.handing_over else self._grace())
+                if self._history is not None:
+                    await ledger.write_stopped(max(state.next_offset, reached))
                 if self._budget is not None:
                     self._budget.remove_partition(partition)
+
+    async def _hand_over(
+        self,
+        history: PlanHistory,
+        ledger: Ledger,
+        metadata: CommitMetadata,
+        delivered: int,
+        reached: int,
+        partition: int,
+        unnumbered: Sequence[tuple[int, Plan]],
+    ) -> Configurations:
+        """The configurations of a partition; the last switch is to ours, and is written if it is new.
+
+        Ours counts from where no earlier owner has been. It may be an older one: a process that has not taken the
+        newest yet, or cannot, continues with what it has.
+        """
+        start = metadata.replay_point.offset, metadata.configuration
+        controls = ledger.control_records
+        now = switches_of(start, controls)[-1][1]
+        if now != self.number:
+            at = delivered if now == UNNUMBERED else reached
+            control = ControlRecord(offset=max(at, start[0]), configuration=self.number)
+            await ledger.append(control.to_record(partition))
+            controls = [*controls, control]
+        return await configurations_of(start, controls, self._plan, self.number, history, unnumbered)
 
     def _report_removed(self, metadata: CommitMetadata) -> None:
         used = {each.evaluator.name for monitor in self._plan.monitors for each in monitor.assignments}

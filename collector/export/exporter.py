@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -99,6 +99,15 @@ class ExportContext:
     confirm: Confirm = certain
     judged_spans: Log | None = None
     confirm_spans: Confirm = certain
+
+
+@runtime_checkable
+class ExporterOfEvaluators(Protocol):
+    """An exporter that is notified of another configuration's evaluators while it runs."""
+
+    def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
+        """From now on evaluations of these come, and for a while still of those before."""
+        ...
 
 
 class ExporterSettings(BaseModel):

@@ -119,13 +119,10 @@ class PrometheusExporter:
         self._sums = BoundedSums(capacity=settings.max_conversations, memory=settings.conversation_window)
         self._newest: dict[tuple[str, str], float] = {}
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
-        for each in context.evaluators:
-            _reserve_labels(context.telemetry, each)
-            _describe(context.telemetry, each, each.evaluator, lower=each.lower_is_better)
-            for label, lower in each.watched_labels.items():
-                _describe(context.telemetry, each, share_name(each.evaluator, label), lower=lower)
-        self._evaluators = context.evaluators
-        self._labelled = {(each.monitor, each.evaluator): each for each in context.evaluators if each.labels}
+        self._created: list[str] = []
+        self._evaluators: tuple[MonitoredEvaluator, ...] = ()
+        self._labelled: dict[tuple[str, str], MonitoredEvaluator] = {}
+        self.take_evaluators(context.evaluators)
         self._segments = Segments(settings.dimensions, self._create_segment)
 
     @classmethod
@@ -146,6 +143,18 @@ class PrometheusExporter:
                     "choose another host or port"
                 ) from error
             yield cls(settings, context, port=port)
+
+    def take_evaluators(self, evaluators: tuple[MonitoredEvaluator, ...]) -> None:
+        """See `ExporterOfEvaluators`: their series begin at 0. The series of those before stay."""
+        self._evaluators = evaluators
+        self._labelled = {(each.monitor, each.evaluator): each for each in evaluators if each.labels}
+        for each in evaluators:
+            _reserve_labels(self._telemetry, each)
+            _describe(self._telemetry, each, each.evaluator, lower=each.lower_is_better)
+            for label, lower in each.watched_labels.items():
+                _describe(self._telemetry, each, share_name(each.evaluator, label), lower=lower)
+            for segment in self._created:
+                _create_series(self._telemetry, each, segment)
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
@@ -271,6 +280,7 @@ class PrometheusExporter:
         known.add(model)
 
     def _create_segment(self, segment: str) -> None:
+        self._created.append(segment)
         self._telemetry.reserve("segment", segment)
         for each in self._evaluators:
             _create_series(self._telemetry, each, segment)

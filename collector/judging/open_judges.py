@@ -55,12 +55,13 @@ async def open_judges(
     limiters = {endpoint: each.limiter() for endpoint, each in limits.items()}
     breakers = EndpointBreakers(telemetry, policy)
     unavailable = set[str]()
-    if health is not None and names:
-        health.add(
-            "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
-        )
     judges: dict[str, Judge] = {}
     async with AsyncExitStack() as stack:
+        for name in names:
+            settings = configured[name]
+            opened = {"openai": _openai, "embeddings": _embeddings}.get(settings.kind, _own)
+            judges[name] = await stack.enter_async_context(opened(name, settings, limiters[endpoint_of(settings)]))
+        # What others see of these judges begins when all are open: where one cannot be, those of before stay in sight.
         for name in names:
             settings = configured[name]
             endpoint = endpoint_of(settings)
@@ -75,9 +76,11 @@ async def open_judges(
                 unavailable=unavailable,
                 confirm=confirm,
             )
-            opened = {"openai": _openai, "embeddings": _embeddings}.get(settings.kind, _own)
-            judge = await stack.enter_async_context(opened(name, settings, limiters[endpoint]))
-            judges[name] = wrapped(judge, context, limits[endpoint])
+            judges[name] = wrapped(judges[name], context, limits[endpoint])
+        if health is not None and names:
+            health.add(
+                "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
+            )
         yield judges | _juries(config, judges)
 
 

@@ -50,6 +50,7 @@ class PageApi:
             "tracks": tracks,
             "funnel": self._funnel(),
             "alerts": _all(self.sources.alerts),
+            "configuration": asdict(self.sources.configuration()) if self.sources.configuration else None,
             "releases": _all(self.sources.releases),
             "budgets": _all(self.sources.budgets),
             "dead_letters": _all(self.sources.dead_letters),

@@ -86,10 +86,19 @@ class ReleaseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationView:
+    """The configuration that runs: its number, 0 if it has none, and when it was taken (s since the epoch)."""
+
+    number: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Functions that return the current values; None where this process has none."""
 
     alerts: Callable[[], Sequence[AlertView]] | None = None
+    configuration: Callable[[], ConfigurationView] | None = None
     releases: Callable[[], Sequence[ReleaseView]] | None = None
     budgets: Callable[[], Sequence[BudgetView]] | None = None
     dead_letters: Callable[[], Sequence[DropView]] | None = None

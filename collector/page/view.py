@@ -92,6 +92,14 @@ class View:
         self._unsaved: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that the history does not have, and when the log took it."""
 
+    def take_evaluators(self, evaluators_in_use: Sequence[EvaluatorView]) -> None:
+        """From now on these are in use. Scores of others stay in sight as long as they are young enough."""
+        self.evaluators = {(each.monitor, each.evaluator): each for each in evaluators_in_use}
+        for key in self.evaluators:
+            self.score_series.setdefault(key, ScoreSeries())
+            self.outcomes.setdefault(key, OutcomeCounts())
+        self.version += 1
+
     def __len__(self) -> int:
         return len(self._listed)
 

@@ -10,38 +10,45 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from collector.config.loading import Config
 from collector.errors import ConfigError
-from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.stage import GROUP
-from collector.export.stage import ExportStage
-from collector.judging.open_judges import open_judges
 from collector.logs.journal.stall_watchdog import exit_stalled
 from collector.service.assemble import start_assemble
-from collector.service.evaluate import start_evaluate
-from collector.service.export import open_exporters, serving_metrics, start_exporters, start_feedback_exports
+from collector.service.evaluate import Evaluating
+from collector.service.export import (
+    Exporters,
+    open_exporters,
+    serving_metrics,
+    start_exporters,
+    start_feedback_exports,
+)
 from collector.service.gauges import show_build
 from collector.service.health_checks import start_health_checks
 from collector.service.link import start_link
+from collector.service.live.exchange import OpenedJudges
+from collector.service.live.history import ConfigurationHistory
+from collector.service.live.log_level import take_log_level
+from collector.service.live.reload import Reload, start_reload
+from collector.service.live.status import ConfigurationStatus
 from collector.service.open_guard import open_guard
 from collector.service.open_logs import Logs, open_logs
 from collector.service.own_items import own_items
 from collector.service.page import start_page
 from collector.service.partition_numbers import require_partitions
-from collector.service.plan_builder import build_plan
-from collector.service.process import Process, open_tasks
+from collector.service.process import PrepareChange, Process, open_tasks
 from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_otlp, start_sources
 from collector.service.retention import start_retention
 from collector.service.watch import Watching, start_watch
-from collector.telemetry.logging import log_as_json
+from collector.telemetry.logging import LogLevel, level_of, log_as_json
 from collector.telemetry.registry import Telemetry
 from collector.wording import unknown
 from evaluators.judges.openai import prepare
@@ -53,12 +60,17 @@ STAGES = ("receive", "assemble", "evaluate", "export", "watch", "page")
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A service that runs. A port is None where this process does not receive over HTTP or gRPC, or shows no page."""
+    """A service that runs. A port is None where this process does not receive over HTTP or gRPC, or shows no page.
+
+    `plan` is the one that it started with; `changes` is what takes another configuration.
+    """
 
     logs: Logs
     plan: Plan
     telemetry: Telemetry
     otlp_port: int | None
+    reload: Reload
+    changes: list[PrepareChange]
     page_port: int | None = None
     grpc_port: int | None = None
 
@@ -77,25 +89,28 @@ def stages_of(text: str) -> frozenset[str]:
     return named
 
 
-def serve(config: Config, stages: frozenset[str], *, log_level: str = "info") -> None:
+def serve(config: Config, stages: frozenset[str], *, log_level: LogLevel | None = None) -> None:
     """Run the service until SIGTERM or SIGINT; a second signal ends it at once.
 
-    `log_level` is the lowest level of the lines of its log: info, warning or error.
+    `log_level` is the lowest level of the lines of its log; without it, the configuration's, also when that changes.
     """
     import uvloop
 
-    log_as_json(logging.getLevelNamesMapping()[log_level.upper()])
-    uvloop.run(_until_stopped(config, stages))
+    log_as_json(level_of(log_level or config.settings.log_level))
+    uvloop.run(_until_stopped(config, stages, fixed_level=log_level is not None))
 
 
-async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
+async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level: bool) -> None:
     stop = _Stop()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.request)
-    loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
+    loop.add_signal_handler(signal.SIGHUP, _too_early)
     try:
-        async with running(config, stages, on_stall=exit_stalled) as service:
+        async with running(config, stages, on_stall=exit_stalled, path=Path(config.source)) as service:
+            loop.add_signal_handler(signal.SIGHUP, service.reload.request)
+            if not fixed_level:
+                service.changes.append(take_log_level)
             what = ", ".join(each for each in STAGES if each in stages)
             logger.info("ready: %s%s", what, _where(config, service))
             await stop.requested()
@@ -106,9 +121,45 @@ async def _until_stopped(config: Config, stages: frozenset[str]) -> None:
     logger.info("stopped")
 
 
-def _ignore_hangup() -> None:
-    """By default the signal would end the process at once, with its work in flight."""
-    logger.warning("SIGHUP changes nothing: to take a changed configuration, stop with SIGTERM and start again")
+def _too_early() -> None:
+    """By default the signal would end the process at once."""
+    logger.info("SIGHUP: the service is still starting, with the file as it was read")
+
+
+def _opening_logs(config: Config, telemetry: Telemetry) -> AbstractAsyncContextManager[Logs]:
+    settings = config.settings
+    linking, page = settings.assemble.link is not None, settings.page is not None
+    spans = "spans" in config.exporters
+    return open_logs(settings.log, linking=linking, page=page, judged_spans=spans, telemetry=telemetry)
+
+
+async def _open_steps(logs: Logs, config: Config) -> GeneratedStepsStore:
+    """Open the definitions log, and see that the topics have the partitions that they had."""
+    steps = await GeneratedStepsStore.open(logs.definitions)
+    if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
+        await require_partitions(steps, config.settings.log.kafka)
+    return steps
+
+
+async def _number(process: Process, history: ConfigurationHistory, config: Config, *, evaluates: bool) -> int:
+    """Find the number of the configuration. A process that evaluates by a new one writes it, so that all take it."""
+    if evaluates:
+        await process.logs.turns.claim(GROUP)  # a second process on one file ends here, before anybody follows it
+        newest = await history.refresh()
+        stale = history.lately_replaced(config) if process.logs.turns.shared else None
+        if stale is not None and newest is not None:
+            logger.warning(
+                "the file is that of configuration %d, and others have taken configuration %d since: that is taken, "
+                "too; if the file is meant, send SIGHUP",
+                stale.number,
+                newest.number,
+            )
+        history.number = await history.take(config) if stale is None else stale.number
+    else:
+        await history.find_own(config)
+    if (own := history.entry(history.number)) is not None:
+        process.status.begin(own.number, own.since)
+    return history.number
 
 
 class _Stop:
@@ -146,11 +197,16 @@ def _where(config: Config, service: Running) -> str:
 
 @asynccontextmanager
 async def running(
-    config: Config, stages: Collection[str] = STAGES, *, on_stall: Callable[[], None] | None = None
+    config: Config,
+    stages: Collection[str] = STAGES,
+    *,
+    on_stall: Callable[[], None] | None = None,
+    path: Path | None = None,
 ) -> AsyncGenerator[Running]:
     """Run stages of the service until left; then stop them, upstream first.
 
-    `on_stall` is called, in a thread, when one record holds the event loop; only for a process of its own.
+    `on_stall` is called, in a thread, when one record holds the event loop; only for a process of its own. Changes of
+    the configuration's file at `path` are taken.
 
     Raises:
         ConfigError: the configuration cannot work here: a port is taken, a topic has another number of partitions,
@@ -160,20 +216,14 @@ async def running(
     resources = ProcessResources(config, telemetry)
     show_build(telemetry, config, stages)
     async with AsyncExitStack() as stack:
-        linking = config.settings.assemble.link is not None
-        page = config.settings.page is not None
-        spans = "spans" in config.exporters
-        opening = open_logs(config.settings.log, linking=linking, page=page, judged_spans=spans, telemetry=telemetry)
-        logs = await stack.enter_async_context(opening)
-        steps = await GeneratedStepsStore.open(logs.definitions)
-        if config.settings.log.kind == "kafka" and config.settings.log.kafka is not None:
-            await require_partitions(steps, config.settings.log.kafka)
+        logs = await stack.enter_async_context(_opening_logs(config, telemetry))
+        steps = await _open_steps(logs, config)
         own = await own_items(steps)
-        judges = await stack.enter_async_context(
-            open_judges(config, steps, telemetry, resources.health, partial(logs.turns.confirm, GROUP))
-        )
-        plan = build_plan(config, judges)
-        exporters: Sequence[ExportStage] = ()
+        history, status = ConfigurationHistory(steps, config, warn=logger.warning), ConfigurationStatus(telemetry)
+        resources.health.add("configuration", status.check, vital=False)
+        judges = OpenedJudges(steps, telemetry, resources, logs.turns)
+        stack.push_async_callback(judges.close)
+        plan, exporters = await judges.open_first(config), Exporters()
         guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))
         if "export" in stages:
             exporters = await stack.enter_async_context(
@@ -181,21 +231,24 @@ async def running(
             )
         else:
             await stack.enter_async_context(serving_metrics(config, telemetry, resources.health))
-        stack.push_async_callback(resources.guardrails.close)
+        before_tasks = await stack.enter_async_context(AsyncExitStack())
         tasks = await stack.enter_async_context(open_tasks(telemetry))
         process = Process(
             config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
-            guard=guard, own=own,
+            guard=guard, own=own, history=history, status=status,
         )  # fmt: skip
         start_health_checks(process)
         start_retention(process)
+        evaluating = Evaluating(process) if "evaluate" in stages else None
+        if evaluating is not None:
+            before_tasks.push_async_callback(evaluating.close)
         start_exporters(process, exporters)
-        start_feedback_exports(process, exporters)
+        start_feedback_exports(process, exporters.stages)
         watching = await start_watch(process) if "watch" in stages else Watching()
-        budgets = BudgetController(plan, logs.turns.partitions) if "evaluate" in stages else None
-        page_port = await start_page(process, watching, budgets) if "page" in stages else None
-        if budgets is not None:
-            start_evaluate(process, budgets)
+        page_port = await start_page(process, watching, evaluating) if "page" in stages else None
+        process = replace(process, number=await _number(process, history, config, evaluates=evaluating is not None))
+        if evaluating is not None:
+            evaluating.start(process.number)
         if "assemble" in stages:
             start_link(process)
             start_assemble(process)
@@ -204,10 +257,11 @@ async def running(
         if "receive" in stages:
             await start_sources(process)
             otlp_port, grpc_port = await start_otlp(process)
+        reload = start_reload(process, judges, history, path=path, takes=evaluating is not None)
         resources.health.start()
-        if judges and budgets is not None:
+        if evaluating is not None and plan.judge_names - {""}:
             tasks.start(prepare())
         try:
-            yield Running(logs, plan, telemetry, otlp_port, page_port, grpc_port)
+            yield Running(logs, plan, telemetry, otlp_port, reload, process.changes, page_port, grpc_port)
         finally:
             resources.health.drain()

@@ -1,55 +1,116 @@
-"""The start of the evaluate stage."""
+"""The start of the evaluate stage, and its exchange for one of another configuration."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
+from collector.config.loading import Config
 from collector.config.settings import EvaluateSettings
 from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_processor import StateLimits
 from collector.evaluate.recovery.sample_rate_notes import SampleRateNotes
 from collector.evaluate.scheduling.bulkhead import BulkheadLimits
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import GROUP, EvaluateStage
-from collector.service.gauges import show_budgets, show_bulkheads, show_evaluate
-from collector.service.process import Process
+from collector.logs.exchangeable_folds import ExchangeableFolds
+from collector.logs.log import OpenFold
+from collector.service.gauges import hide_budgets, show_budgets, show_bulkheads, show_evaluate
+from collector.service.process import Apply, Process
 
 
-def start_evaluate(process: Process, budgets: BudgetController) -> None:
-    """Consume the turns log and evaluate what becomes due, within the budgets."""
-    settings, logs = process.config.settings.evaluate, process.logs
-    dead_letters = process.resources.dead_letters("evaluate", logs.turns.name, logs)
-    dispatcher = Dispatcher(
-        logs.evaluations,
-        process.resources.guardrails,
-        limits=BulkheadLimits(
-            slots=settings.concurrency, waiting=settings.max_waiting, bytes=settings.max_waiting_bytes
-        ),
-        clock=process.clock,
-        budget=budgets,
-        shed_after=settings.shed_after,
-        guard=process.guard,
-        confirm=partial(logs.turns.confirm, GROUP),
-    )
-    stage = EvaluateStage(
-        process.plan,
-        logs.evaluations,
-        dispatcher,
-        turns=logs.turns,
-        limits=_state_limits(settings),
-        # Only at the end of the service: a partition that moves is not to wait for judges.
-        grace=lambda: settings.shutdown_grace if process.tasks.stopping else 0.0,
-        outcomes=PrometheusOutcomes(process.telemetry, process.plan),
-        budget=budgets,
-        clock=process.clock,
-        on_bad_record=dead_letters.take,
-        notes=SampleRateNotes(logs.definitions),
-    )
-    show_budgets(process.telemetry, process.plan, budgets, process.clock)
-    show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
-    show_evaluate(process.telemetry, stage)
-    process.tasks.follow(logs.turns, GROUP, dead_letters.wrap(stage.open_fold, process.guard))
+@dataclass(frozen=True, slots=True)
+class _Evaluating:
+    """The stage of one configuration."""
+
+    process: Process
+    stage: EvaluateStage
+    guardrails: EvaluationGuardrails
+    budgets: BudgetController
+    open_fold: OpenFold
+
+
+class Evaluating:
+    """The evaluate stage of a process. `budgets` are those of the running configuration."""
+
+    def __init__(self, process: Process) -> None:
+        self._current = self._build(process)
+        self._folds = ExchangeableFolds(process.logs.turns, self._current.open_fold)
+        self._show(self._current)
+
+    @property
+    def budgets(self) -> BudgetController:
+        """The budgets of the running configuration."""
+        return self._current.budgets
+
+    def start(self, number: int) -> None:
+        """Consume the turns log and evaluate what becomes due, within the budgets, by the configuration so numbered."""
+        process = self._current.process
+        self._current.stage.number = number
+        process.changes.append(self._prepare)
+        process.tasks.follow(process.logs.turns, GROUP, self._folds.open_fold)
+
+    async def close(self) -> None:
+        """End what runs beside the evaluations."""
+        await self._current.guardrails.close()
+
+    async def _prepare(self, _config: Config) -> Apply:
+        return self._take_over
+
+    async def _take_over(self, process: Process) -> None:
+        """Finish what runs, as at a stop, and continue with another configuration where this one stood."""
+        before, self._current = self._current, self._build(process)
+        self._current.stage.number = process.number
+        before.stage.handing_over = True
+        await self._folds.exchange(self._current.open_fold)
+        hide_budgets(process.telemetry, before.process.plan)
+        self._show(self._current)
+        await before.guardrails.close()
+
+    def _build(self, process: Process) -> _Evaluating:
+        settings, logs = process.config.settings.evaluate, process.logs
+        dead_letters = process.resources.dead_letters("evaluate", logs.turns.name, logs)
+        guardrails = process.resources.guardrails(process.config)
+        budgets = BudgetController(process.plan, logs.turns.partitions)
+        dispatcher = Dispatcher(
+            logs.evaluations,
+            guardrails,
+            limits=BulkheadLimits(
+                slots=settings.concurrency, waiting=settings.max_waiting, bytes=settings.max_waiting_bytes
+            ),
+            clock=process.clock,
+            budget=budgets,
+            shed_after=settings.shed_after,
+            guard=process.guard,
+            confirm=partial(logs.turns.confirm, GROUP),
+        )
+
+        def grace() -> float:
+            """Only at the end of the service or its configuration: a partition that moves is not to wait for judges."""
+            return settings.shutdown_grace if process.tasks.stopping or stage.handing_over else 0.0
+
+        stage = EvaluateStage(
+            process.plan,
+            logs.evaluations,
+            dispatcher,
+            turns=logs.turns,
+            limits=_state_limits(settings),
+            grace=grace,
+            outcomes=PrometheusOutcomes(process.telemetry, process.plan),
+            budget=budgets,
+            history=process.history,
+            clock=process.clock,
+            on_bad_record=dead_letters.take,
+            notes=SampleRateNotes(logs.definitions),
+        )
+        show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
+        return _Evaluating(process, stage, guardrails, budgets, dead_letters.wrap(stage.open_fold, process.guard))
+
+    def _show(self, of: _Evaluating) -> None:
+        show_budgets(of.process.telemetry, of.process.plan, of.budgets, of.process.clock)
+        show_evaluate(of.process.telemetry, of.stage)
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from collector import plugins
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
-from collector.export.exporter import ExportContext, ExporterPlugin, MonitoredEvaluator
+from collector.export.exporter import ExportContext, ExporterOfEvaluators, ExporterPlugin, MonitoredEvaluator
 from collector.export.feedback import FeedbackExport, FeedbackExporter, feedback_group_of
 from collector.export.judged_spans.fold import GROUP
 from collector.export.prometheus import PrometheusSettings
@@ -19,11 +19,39 @@ from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage, group_of
 from collector.logs.log import Log, certain
 from collector.otlp.own_items import OwnItems
-from collector.service.process import Process
+from collector.service.process import Apply, Process
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Exporters:
+    """The stages of the exporters, and those exporters that want to know the evaluators in use."""
+
+    stages: Sequence[ExportStage] = ()
+    informed: Sequence[ExporterOfEvaluators] = ()
+
+    async def prepare(self, _config: Config) -> Apply:
+        """See `PrepareChange`."""
+        return self._take_over
+
+    async def _take_over(self, process: Process) -> None:
+        for each in self.informed:
+            each.take_evaluators(tuple(_watched(process.config, process.plan)))
+
+
+def start_exporters(process: Process, exporters: Exporters) -> None:
+    """Consume the evaluations log for each exporter, and a log of its own for one that has it."""
+    evaluations = process.logs.evaluations
+    process.changes.append(exporters.prepare)
+    for exporter in exporters.stages:
+        guarded = process.guarded("export", exporter.group, evaluations, exporter.folds(evaluations))
+        process.tasks.follow(evaluations, exporter.group, guarded)
+        if exporter.second_log is not None:
+            log, group, folds = exporter.second_log
+            process.tasks.follow(log, group, process.guarded("export", group, log, folds))
 
 
 @asynccontextmanager
@@ -35,7 +63,7 @@ async def open_exporters(
     own: OwnItems,
     evaluations: Log,
     judged_spans: Log | None = None,
-) -> AsyncGenerator[Sequence[ExportStage]]:
+) -> AsyncGenerator[Exporters]:
     """The stages of the exporters that are configured; each consumes the evaluations log by itself.
 
     Raises:
@@ -51,24 +79,16 @@ async def open_exporters(
     )
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []
+        informed: list[ExporterOfEvaluators] = []
         for name, settings in config.exporters.items():
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)
             confirm = partial(evaluations.confirm, group_of(name))
             exporter = await stack.enter_async_context(plugin.open(settings, replace(context, confirm=confirm)))
             opened.append(ExportStage(name, exporter, telemetry, confirm=confirm))
+            if isinstance(exporter, ExporterOfEvaluators):
+                informed.append(exporter)
         health.add("exporters", lambda: "; ".join(each.problem for each in opened if each.problem) or None, vital=False)
-        yield opened
-
-
-def start_exporters(process: Process, exporters: Sequence[ExportStage]) -> None:
-    """Consume the evaluations log for each exporter, and a log of its own for one that has it."""
-    evaluations = process.logs.evaluations
-    for exporter in exporters:
-        guarded = process.guarded("export", exporter.group, evaluations, exporter.folds(evaluations))
-        process.tasks.follow(evaluations, exporter.group, guarded)
-        if exporter.second_log is not None:
-            log, group, folds = exporter.second_log
-            process.tasks.follow(log, group, process.guarded("export", group, log, folds))
+        yield Exporters(opened, informed)
 
 
 def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> None:

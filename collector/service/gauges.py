@@ -46,16 +46,29 @@ def show_build(telemetry: Telemetry, config: Config, stages: Collection[str]) ->
     The hash of the rules and the stages are for alerts: on rules of another configuration, on a stage that nobody runs.
     """
     telemetry.gauge(BUILD_INFO, version("evalstream")).set(1)
-    digest = hashlib.sha256(config.settings.model_dump_json().encode()).hexdigest()
-    telemetry.gauge(CONFIG_INFO, digest[:12]).set(1)
+    show_configuration(telemetry, config)
+    for stage in stages:
+        telemetry.gauge(STAGE_UP, stage).set(1)
+
+
+def show_configuration(telemetry: Telemetry, config: Config, before: Config | None = None) -> None:
+    """The hashes of the running configuration, its sections and its rules, instead of those of `before`."""
     sections = section_hashes(config)
+    if before is not None:
+        telemetry.remove(CONFIG_INFO, _digest(before))
+        telemetry.remove(RULES_INFO, rules_hash(before))
+        for section, section_hash in section_hashes(before).items():
+            telemetry.remove(CONFIG_SECTION_INFO, section, section_hash)
     telemetry.reserve("section", *sections)
-    telemetry.reserve("hash", *sections.values())
+    telemetry.reserve("hash", _digest(config), rules_hash(config), *sections.values())
+    telemetry.gauge(CONFIG_INFO, _digest(config)).set(1)
     for section, section_hash in sections.items():
         telemetry.gauge(CONFIG_SECTION_INFO, section, section_hash).set(1)
     telemetry.gauge(RULES_INFO, rules_hash(config)).set(1)
-    for stage in stages:
-        telemetry.gauge(STAGE_UP, stage).set(1)
+
+
+def _digest(config: Config) -> str:
+    return hashlib.sha256(config.settings.model_dump_json().encode()).hexdigest()[:12]
 
 
 def show_assemble(telemetry: Telemetry, stage: AssembleStage) -> None:
@@ -77,6 +90,21 @@ def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> No
         bulkhead = bulkheads.of(name)
         telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
         telemetry.gauge(PAUSED_PARTITIONS, name or "none").set_function(partial(getattr, bulkhead, "paused_partitions"))
+
+
+def hide_budgets(telemetry: Telemetry, plan: Plan) -> None:
+    """Remove the series of a plan that is not in force any more."""
+    for name, budget in [*((each.name, each.budget) for each in plan.monitors), (ALL_MONITORS, plan.budget)]:
+        if name == ALL_MONITORS:
+            telemetry.remove(TOTAL_BUDGET_SPENT)
+        else:
+            telemetry.remove(BUDGET_FACTOR, name)
+            telemetry.remove(BUDGET_SPENT, name)
+        for period, _ in budget.windows():
+            if name == ALL_MONITORS:
+                telemetry.remove(TOTAL_BUDGET_USD, PERIODS[period])
+            else:
+                telemetry.remove(BUDGET_USD, name, PERIODS[period])
 
 
 def show_budgets(telemetry: Telemetry, plan: Plan, budgets: BudgetController, clock: Callable[[], float]) -> None:

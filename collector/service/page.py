@@ -10,49 +10,69 @@ from prometheus_client import Counter
 
 from collector.alerting.releases.releases import Release
 from collector.alerting.rules.formats import dashboard_address
-from collector.alerting.rules.service import JUDGE_UNAVAILABLE
+from collector.alerting.rules.service import JUDGE_UNAVAILABLE, REFUSED
 from collector.config.alerts import AlertSettings
+from collector.config.loading import Config
 from collector.config.settings import Settings
-from collector.evaluate.budget.controller import BudgetController
-from collector.page.providers import budget_views, evaluator_views, judge_alerts, page_sources, usage_from_view
+from collector.page.providers import (
+    budget_views,
+    configuration_alerts,
+    evaluator_views,
+    judge_alerts,
+    page_sources,
+    usage_from_view,
+)
 from collector.page.security import Login
 from collector.page.server import Page
 from collector.page.settings import PageSettings
 from collector.page.sources import AlertView, BudgetView
 from collector.receive.access import BearerTokens
-from collector.service.process import Process
+from collector.service.evaluate import Evaluating
+from collector.service.process import Apply, Process
 from collector.service.releases import release_alerts, release_view, start_releases
 from collector.service.watch import Watching, alerts_for_page
 from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
 
 
-async def start_page(process: Process, watching: Watching, budgets: BudgetController | None) -> int | None:
+class _Current:
+    """The process with the running configuration."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+
+async def start_page(process: Process, watching: Watching, evaluating: Evaluating | None) -> int | None:
     """Serve the page until the process ends; gives the port, None where it is not configured.
 
-    `budgets` is None where other processes evaluate; what they have spent is then read from the evaluations log.
+    `evaluating` is None where other processes evaluate; what they have spent is then read from the evaluations log.
 
     Raises:
         ConfigError: the address cannot be bound.
     """
-    settings, plan = process.config.settings.page, process.plan
+    settings, current = process.config.settings.page, _Current(process)
     if settings is None:
         return None
 
     def current_budgets() -> Sequence[BudgetView]:
         now = process.clock()
-        return budget_views(usage_from_view(plan, page.view, now) if budgets is None else budgets.usages(now))
+        if evaluating is None:
+            return budget_views(usage_from_view(current.process.plan, page.view, now))
+        return budget_views(evaluating.budgets.usages(now))
 
     watched = alerts_for_page(process, watching)
     comparing = watching.releases or start_releases(process, "page.releases")
 
     def current_releases() -> Sequence[Release]:
-        return comparing.current if comparing is not None else ()
+        return comparing.current
 
     def current_alerts() -> Sequence[AlertView]:
-        firing = (*judge_alerts(process.telemetry, JUDGE_UNAVAILABLE), *watched(), *release_alerts(current_releases()))
-        return [with_links(each, process.config.settings.alerts) for each in firing]
+        refused = configuration_alerts(REFUSED, process.status.problem, process.status.refused_since)
+        judges = judge_alerts(process.telemetry, JUDGE_UNAVAILABLE)
+        firing = (*refused, *judges, *watched(), *release_alerts(current_releases()))
+        return [with_links(each, current.process.config.settings.alerts) for each in firing]
 
     sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
+    sources = replace(sources, configuration=lambda: process.status.view)
     sources = replace(sources, releases=lambda: [release_view(each) for each in current_releases()])
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))
     page = Page(
@@ -60,12 +80,21 @@ async def start_page(process: Process, watching: Watching, budgets: BudgetContro
         process.logs.evaluations,
         process.logs.labels,
         process.logs.turns,
-        tuple(evaluator_views(plan)),
+        tuple(evaluator_views(process.plan)),
         history=process.logs.history,
         sources=sources,
         login=login,
         on_refused=process.telemetry.counter(REFUSED_CONNECTIONS, "page").inc,
     )
+
+    async def take_over(changed: Process) -> None:
+        current.process = changed
+        page.view.take_evaluators(tuple(evaluator_views(changed.plan)))
+
+    async def prepare(_config: Config) -> Apply:
+        return take_over
+
+    process.changes.append(prepare)
     process.tasks.start(page.follow(partial(process.guarded, "page")))
     return await process.stack.enter_async_context(page.serve())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +12,22 @@ from collector.config.loading import Config
 from collector.dead_letters import Stage
 from collector.errors import first_of
 from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
 from collector.logs.consumer_lag import ConsumerLag
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Log, OpenFold
 from collector.logs.slewed_clock import SlewedClock
 from collector.otlp.own_items import OwnItems
+from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import Logs
 from collector.service.process_resources import ProcessResources
 from collector.telemetry.registry import Telemetry
+
+Apply = Callable[["Process"], Awaitable[None]]
+"""Lets a stage take over from a process with another configuration. It cannot fail."""
+
+PrepareChange = Callable[[Config], Awaitable[Apply]]
+"""What a stage does before it takes another configuration: whatever can fail. Raises ConfigError."""
 
 
 class Tasks:
@@ -33,9 +41,11 @@ class Tasks:
         self.stopping = False
         """Whether the service stops. A fold that closes before that closes because its partition moves."""
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task; if it dies, the service ends."""
-        self._tasks.append(self._group.create_task(work))
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task; if it dies, the service ends. It may be cancelled."""
+        task = self._group.create_task(work)
+        self._tasks.append(task)
+        return task
 
     def follow(self, log: Log, group: str, open_fold: OpenFold) -> None:
         """Start a task that consumes a log, with its lag measured."""
@@ -96,6 +106,12 @@ class Process:
     stack: AsyncExitStack
     guard: Guard
     own: OwnItems
+    status: ConfigurationStatus
+    history: PlanHistory | None = None
+    number: int = UNNUMBERED
+    """The number of the configuration; an evaluating process has one before its stages start."""
+    changes: list[PrepareChange] = field(default_factory=list[PrepareChange])
+    """What each stage does to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)
 
     def guarded(self, stage: Stage, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:

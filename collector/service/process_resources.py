@@ -16,7 +16,7 @@ from collector.telemetry.series import REDACTION_FAILURES, REDACTIONS
 
 
 class ProcessResources:
-    """The redactors, the guardrails of evaluations, the health of the process."""
+    """The redactors, the health of the process, and what is made of them."""
 
     def __init__(self, config: Config, telemetry: Telemetry) -> None:
         """Load the redactors.
@@ -33,8 +33,14 @@ class ProcessResources:
             lambda kind, count: telemetry.counter(REDACTIONS, kind).inc(count),
             telemetry.counter(REDACTION_FAILURES).inc,
         )
-        self.guardrails = EvaluationGuardrails(
-            telemetry, redactors=self.redactors, canary=settings.canary, store_text=settings.store_text
+
+    def guardrails(self, config: Config) -> EvaluationGuardrails:
+        """The guardrails of evaluations; their canary runs are the configuration's."""
+        return EvaluationGuardrails(
+            self._telemetry,
+            redactors=self.redactors,
+            canary=config.settings.canary,
+            store_text=self._settings.store_text,
         )
 
     def dead_letters(

@@ -14,7 +14,7 @@ from collector.config.alerts import AlertSettings
 from collector.config.loading import Config
 from collector.page.sources import AlertView, ReleaseView
 from collector.records.epochs import fenced
-from collector.service.process import Process
+from collector.service.process import Apply, Process
 
 WITHIN: Mapping[str, str] = {"service_version": "service", "model": "service", "prompt_version": "prompt"}
 """Attributes whose values mean something only within a value of another one."""
@@ -42,18 +42,56 @@ def _compared(declared: Sequence[str] | Mapping[str, Sequence[str]]) -> tuple[Co
     return tuple(ComparedAttribute(name, WITHIN.get(name), tuple(values.get(name, ()))) for name in declared)
 
 
-def start_releases(process: Process, group: str) -> ReleaseStage | None:
-    """Compare releases in this process; None where nothing is to be compared."""
-    rules = release_rules(process.config)
-    if not any(rules.attributes.values()):
-        return None
-    retention = process.config.settings.log.retention
-    stage = ReleaseStage(rules, process.telemetry, retention=retention, clock=process.clock)
-    evaluations = process.logs.evaluations
-    guarded = process.guarded("watch", group, evaluations, fenced(evaluations, stage.open_fold))
-    process.tasks.follow(evaluations, group, guarded)
-    process.tasks.start(stage.run())
-    return stage
+class ComparedReleases:
+    """The comparison of releases in a process, by the running configuration. It reads nothing until that compares."""
+
+    def __init__(self, process: Process, group: str) -> None:
+        """`group` is whose progress in the evaluations log it is."""
+        self._process = process
+        self._group = group
+        self._settings = process.config.settings.alerts
+        retention = process.config.settings.log.retention
+        rules = release_rules(process.config)
+        self._stage = ReleaseStage(rules, process.telemetry, retention=retention, clock=process.clock)
+        self._runs = False
+
+    @property
+    def current(self) -> Sequence[Release]:
+        """The comparisons as they were last made."""
+        return self._stage.current
+
+    def alerts(self) -> list[AlertInstance]:
+        """The releases that are worse for sure."""
+        return worse_releases(self.current, self._settings)
+
+    def start_if_needed(self) -> None:
+        """Begin to read the evaluations log, if there is anything to compare."""
+        if self._runs or not any(self._stage.rules.attributes.values()):
+            return
+        self._runs = True
+        process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
+        guarded = process.guarded("watch", self._group, evaluations, fenced(evaluations, stage.open_fold))
+        process.tasks.follow(evaluations, self._group, guarded)
+        process.tasks.start(stage.run())
+
+    async def prepare(self, config: Config) -> Apply:
+        """Compare by another configuration's rules, once it is taken."""
+        rules = release_rules(config)
+
+        async def take_over(process: Process) -> None:
+            self._settings = process.config.settings.alerts
+            self._stage.reconfigure(rules)
+            self.start_if_needed()
+
+        return take_over
+
+
+def start_releases(process: Process, group: str) -> ComparedReleases:
+    """Compare releases in this process."""
+    compared = ComparedReleases(process, group)
+    compared.start_if_needed()
+    process.changes.append(compared.prepare)
+    return compared
 
 
 def release_view(release: Release) -> ReleaseView:

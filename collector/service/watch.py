@@ -6,17 +6,19 @@ nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from collector.alerting.diagnosis.recent_scores import RecentScores
-from collector.alerting.releases.stage import ReleaseStage
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
-from collector.alerting.watch.stage import ActiveAlert, ExplainedMiss, Targets, WatchStage
+from collector.alerting.watch.stage import ActiveAlert, ExplainedMiss, Targets, WatchedLabels, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.feedback_join import FeedbackScales
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
@@ -27,14 +29,14 @@ from collector.config.loading import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.references.subject import OUTCOME
-from collector.golden.cases import read_cases
+from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView, CauseView
 from collector.records.attributes import STANDARD
 from collector.records.epochs import fenced
-from collector.service.process import Process
-from collector.service.releases import start_releases, worse_releases
+from collector.service.process import Apply, Process
+from collector.service.releases import ComparedReleases, start_releases
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 """Seconds between two evaluations of the page's own watcher, and how far back it remembers."""
@@ -45,8 +47,34 @@ class Watching:
     """What runs of the watch stage: the watcher, if there is one, and what shifts of judges explain."""
 
     watcher: WatchStage | None = None
-    releases: ReleaseStage | None = None
+    releases: ComparedReleases | None = None
     explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
+
+
+class _Tasks:
+    """Tasks of one configuration. They end before those of the next one begin."""
+
+    def __init__(self, process: Process) -> None:
+        self._tasks = process.tasks
+        self._running: list[asyncio.Task[None]] = []
+
+    async def restart(self, *works: Coroutine[Any, Any, None]) -> None:
+        """End what runs, and start these."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        self._running = [self._tasks.start(each) for each in works]
+
+
+class _Explained:
+    """What shifts of judges explain, by the golden set of the running configuration."""
+
+    def __init__(self) -> None:
+        self.golden: GoldenRuns | None = None
+
+    def miss(self, evaluator: str, lower: bool) -> float:
+        return self.golden.explained_miss(evaluator, lower) if self.golden is not None else 0.0
 
 
 async def start_watch(process: Process) -> Watching:
@@ -57,39 +85,67 @@ async def start_watch(process: Process) -> Watching:
     """
     settings, telemetry, tasks = process.config.settings, process.telemetry, process.tasks
     evaluations = process.logs.evaluations
-    golden = await _golden(process)
-    if golden is not None:
-        tasks.start(golden.run_forever())
-    if settings.page is not None:
-        tasks.start(AgreementWatcher(process.logs.labels, _scales(process.plan), telemetry).run_forever())
+    explained = _Explained()
+    prepare = partial(_prepare_checks, _Tasks(process), explained)
+    await (await prepare(process.config))(process)
+    process.changes.append(prepare)
     _start_feedback(process)
-    explained = golden.explained_miss if golden is not None else Watching().explained
     watcher = settings.alerts.watcher
     if watcher is None:
-        return Watching(explained=explained)
-    stage = _stage(process, interval=watcher.interval, memory=watcher.history, explained=explained)
+        return Watching(explained=explained.miss)
+    stage = _stage(process, interval=watcher.interval, memory=watcher.history, explained=explained.miss)
     session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     tasks.follow(
         evaluations, "watch", process.guarded("watch", "watch", evaluations, fenced(evaluations, stage.open_fold))
     )
     releases = start_releases(process, "watch.releases")
-    tasks.start(stage.run(notifier, lambda: worse_releases(releases.current if releases else (), settings.alerts)))
-    return Watching(stage, releases, explained)
+    tasks.start(stage.run(notifier, releases.alerts))
+    process.changes.append(partial(_prepare_targets, stage, watcher.interval))
+    return Watching(stage, releases, explained.miss)
+
+
+async def _prepare_checks(tasks: _Tasks, explained: _Explained, config: Config) -> Apply:
+    """Read the golden set; then check judges by it, and measure the agreement with labels."""
+    golden = config.settings.golden
+    cases = read_cases(Path(golden.path)) if golden is not None else ()
+
+    async def take_over(process: Process) -> None:
+        works: list[Coroutine[Any, Any, None]] = []
+        explained.golden = await _golden(process, cases)
+        if explained.golden is not None:
+            works.append(explained.golden.run_forever())
+        if process.config.settings.page is not None:
+            scales = _scales(process.plan)
+            works.append(AgreementWatcher(process.logs.labels, scales, process.telemetry).run_forever())
+        await tasks.restart(*works)
+
+    return take_over
+
+
+async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -> Apply:
+    detectors, labels = _detectors(config, interval), _labels(config)
+
+    async def take_over(process: Process) -> None:
+        stage.reconfigure(detectors, process.config.settings.alerts, labels)
+
+    return take_over
 
 
 def _start_feedback(process: Process) -> None:
     """Join feedback with what is judged, and give it to the evaluators that ask for it."""
     settings, logs = process.config.settings.feedback, process.logs
     scales = FeedbackScales(settings.wait, {name: each.scale for name, each in settings.names.items()})
-    wanted = frozenset(
-        field.removeprefix(OUTCOME)
-        for monitor in process.plan.monitors
-        for each in monitor.assignments
-        for field in each.evaluator.requires
-        if field.startswith(OUTCOME)
-    )
+    wanted = _wanted_outcomes(process.plan)
     stage = FeedbackStage(logs.labels, logs.evaluations, logs.turns, scales, process.telemetry, wanted=wanted)
+
+    async def take_over(changed: Process) -> None:
+        stage.wanted = _wanted_outcomes(changed.plan)
+
+    async def prepare(_config: Config) -> Apply:
+        return take_over
+
+    process.changes.append(prepare)
     process.telemetry.reserve("feedback", *settings.names)
     process.tasks.follow(
         logs.labels, FEEDBACK_GROUP, process.guarded("watch", FEEDBACK_GROUP, logs.labels, stage.open_fold)
@@ -97,17 +153,52 @@ def _start_feedback(process: Process) -> None:
     process.tasks.start(stage.run())
 
 
+def _wanted_outcomes(plan: Plan) -> frozenset[str]:
+    return frozenset(
+        field.removeprefix(OUTCOME)
+        for monitor in plan.monitors
+        for each in monitor.assignments
+        for field in each.evaluator.requires
+        if field.startswith(OUTCOME)
+    )
+
+
 def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[AlertView]]:
     """The alerts that fire now, by the watcher of this process, or one for the page alone."""
     stage = watching.watcher
     if stage is None:
         stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, explained=watching.explained)
-        if stage.targets:
-            evaluations = process.logs.evaluations
-            guarded = process.guarded("watch", "page.watch", evaluations, fenced(evaluations, stage.open_fold))
-            process.tasks.follow(evaluations, "page.watch", guarded)
-            process.tasks.start(stage.run())
+        own = _PageWatcher(process, stage)
+        own.start_if_needed()
+        process.changes.append(own.prepare)
     return lambda: [_page_alert(each) for each in _gravest(stage.firing)]
+
+
+class _PageWatcher:
+    """A watcher for the page alone. It reads nothing until there is a target."""
+
+    def __init__(self, process: Process, stage: WatchStage) -> None:
+        self._process = process
+        self._stage = stage
+        self._runs = False
+
+    def start_if_needed(self) -> None:
+        if self._runs or not self._stage.targets:
+            return
+        self._runs = True
+        process, stage, evaluations = self._process, self._stage, self._process.logs.evaluations
+        guarded = process.guarded("watch", "page.watch", evaluations, fenced(evaluations, stage.open_fold))
+        process.tasks.follow(evaluations, "page.watch", guarded)
+        process.tasks.start(stage.run())
+
+    async def prepare(self, config: Config) -> Apply:
+        take_over = await _prepare_targets(self._stage, PAGE_INTERVAL, config)
+
+        async def take_over_and_start(process: Process) -> None:
+            await take_over(process)
+            self.start_if_needed()
+
+        return take_over_and_start
 
 
 def _gravest(firings: Sequence[ActiveAlert]) -> Iterable[ActiveAlert]:
@@ -134,11 +225,6 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
 
 def _stage(process: Process, *, interval: float, memory: float, explained: ExplainedMiss) -> WatchStage:
     settings = process.config.settings
-    labels = {
-        (name, evaluator): tuple(shares)
-        for name, monitor in settings.monitors.items()
-        for evaluator, shares in monitor.alerts.shares.items()
-    }
     recent = RecentScores({*STANDARD, *settings.assemble.declared_attributes})
     return WatchStage(
         _detectors(process.config, interval),
@@ -148,16 +234,24 @@ def _stage(process: Process, *, interval: float, memory: float, explained: Expla
         memory=memory,
         recent=recent,
         explained=explained,
-        labels=labels,
+        labels=_labels(process.config),
     )
 
 
-async def _golden(process: Process) -> GoldenRuns | None:
+def _labels(config: Config) -> WatchedLabels:
+    return {
+        (name, evaluator): tuple(shares)
+        for name, monitor in config.settings.monitors.items()
+        for evaluator, shares in monitor.alerts.shares.items()
+    }
+
+
+async def _golden(process: Process, cases: Sequence[GoldenCase]) -> GoldenRuns | None:
     settings = process.config.settings
     if settings.golden is None:
         return None
     return GoldenRuns(
-        read_cases(Path(settings.golden.path)),
+        cases,
         list(_golden_targets(process.config, process.plan)),
         await GeneratedStepsStore.open(process.logs.definitions),
         process.telemetry,

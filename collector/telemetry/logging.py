@@ -7,8 +7,11 @@ import re
 import sys
 import traceback
 from datetime import UTC, datetime
+from typing import Literal
 
 import orjson
+
+LogLevel = Literal["info", "warning", "error"]
 
 _LONGEST = 4_000
 _TALKATIVE = ("httpx2", "openai", "kafka")
@@ -49,13 +52,24 @@ def plain(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)
 
 
+def level_of(name: LogLevel | None) -> int:
+    """The level of a name; that of `info` without one."""
+    return logging.getLevelNamesMapping()[(name or "info").upper()]
+
+
+def set_level(level: int) -> None:
+    """From now on write no line of a lower level."""
+    logging.getLogger().setLevel(level)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
 def log_as_json(level: int = logging.INFO) -> None:
     """Write the whole process's log to stderr as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    logging.basicConfig(handlers=[handler], force=True)
+    set_level(level)
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -49,6 +49,11 @@ class Telemetry:
         for labels, value in values.items():
             parent.labels(*labels).set(value)
 
+    def remove(self, of: Series, *labels: str) -> None:
+        """Remove the series of these label values, if there is one: what it says is over."""
+        if self._children.pop((of.name, *labels), None) is not None:
+            self._parents[of.name].remove(*labels)
+
     def drop(self, stage: str, reason: str, count: float = 1) -> None:
         """Count a loss."""
         self.counter(DROPS, stage, reason).inc(count)

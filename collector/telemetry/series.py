@@ -529,7 +529,8 @@ EVALUATIONS_ENDED = Series(
     "evalstream_evaluations_ended_total",
     "counter",
     "Evaluations by outcome: scored, skipped, failed (recorded, with the reason), sampled_out, duplicate, "
-    "superseded, reassigned (unfinished; resumed by the partition's next owner). Due = ended + in flight.",
+    "superseded, reassigned (unfinished; resumed by the partition's next owner), removed (unfinished; a changed "
+    "configuration has its evaluator no more). Due = ended + in flight.",
     ("monitor", "evaluator", "outcome", "reason"),
 )
 FEEDBACK = Series(
@@ -739,7 +740,8 @@ HEALTH_CHECK = Series(
     "evalstream_health_check_ok",
     "gauge",
     "1 while a health check of the process finds nothing wrong, else 0: log (it can be written), consumers (none is "
-    "stalled), judges (each can be reached), exporters (each can export), disk (it has room).",
+    "stalled), judges (each can be reached), exporters (each can export), disk (it has room), "
+    "configuration (no changed one is refused).",
     ("check",),
 )
 BUILD_INFO = Series(
@@ -765,6 +767,28 @@ RULES_INFO = Series(
     "gauge",
     "Always 1; its label is a hash of the alert rules that `evalstream rules` writes for the running configuration.",
     ("hash",),
+)
+CONFIGURATION_NUMBER = Series(
+    "evalstream_configuration_number",
+    "gauge",
+    "The number of the configuration that the process runs; all processes have the same, but for seconds after a "
+    "change. 0: none has been taken yet.",
+)
+CONFIGURATION_SINCE = Series(
+    "evalstream_configuration_taken_timestamp_seconds",
+    "gauge",
+    "When the process took the configuration that it runs, in seconds since the epoch.",
+)
+CONFIGURATION_REFUSED = Series(
+    "evalstream_configuration_refused",
+    "gauge",
+    "1 while a changed configuration is refused and the one of before runs on, else 0.",
+)
+CONFIGURATION_CHANGES = Series(
+    "evalstream_configuration_changes_total",
+    "counter",
+    "Changed configurations while the process ran, by result: taken or refused.",
+    ("result",),
 )
 STAGE_UP = Series(
     "evalstream_stage_up",

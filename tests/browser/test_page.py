@@ -17,7 +17,7 @@ from shown import a_busy_hour, showing
 from collector.config.alerts import AlertSettings
 from collector.page.links import TraceLinkSettings
 from collector.page.settings import PageSettings
-from collector.page.sources import AlertView, BudgetView, DropView, ReleaseView, Sources, TrafficView
+from collector.page.sources import AlertView, BudgetView, ConfigurationView, DropView, ReleaseView, Sources, TrafficView
 from collector.service.page import with_links
 from evaluators.results import Retry
 
@@ -262,12 +262,14 @@ async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are
     sources = Sources(
         alerts=lambda: [AlertView(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.", since=1.0)],
         budgets=lambda: [BudgetView(period="day", limit_usd=10.0, spent_usd=8.5)],
+        configuration=lambda: ConfigurationView(number=3, since=time.time() - 60.0),
         dead_letters=lambda: [DropView(stage="assemble", reason="too_large", count=3)],
         traffic=lambda: [TrafficView(monitor="helpdesk", counts={"sampled": 40, "sampled_out": 360})],
     )  # fmt: skip
     async with showing(sources=sources) as shown, browsing(shown.url()) as tab:
         assert "Mean fell by 0.2." in await tab.locator("#alerts").inner_text()
         assert "$8.50 of $10.00 in the last day" in await tab.locator("#cost").inner_text()
+        assert (await tab.locator("#monitors-note").inner_text()).startswith("configuration 3 since ")
         assert "3 at assemble: too large" in await tab.locator("#dead").inner_text()
         assert "400 turns matched" in await tab.locator("#funnel").inner_text()
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 from workers import evalstream
 
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS
@@ -21,12 +22,15 @@ from evaluators.results import Evaluation
 STEPS = ("after_poll", "after_judge", "after_ledger", "after_export", "before_commit")
 """In the order in which a turn comes to them."""
 
+CHANGES = ("before_taken", "after_taken", "before_stopped", "after_stopped", "before_switch", "after_switch")
+"""In the order in which another configuration comes to them: it is written, a fold stops, and the next one switches."""
+
 
 class Death:
     """Waits at a step, and comes when it is reached for the `times`-th time."""
 
     def __init__(self, step: str, times: int) -> None:
-        assert step in STEPS
+        assert step in (*STEPS, *CHANGES)
         self._step = step
         self._left = times
 
@@ -70,7 +74,12 @@ class DyingLog:
         return getattr(self._log, name)
 
     async def append(self, records: Sequence[Record]) -> None:
+        change = _change_in(records)
+        if change:
+            self._death.reached(f"before_{change}")
         await self._log.append(records)
+        if change:
+            self._death.reached(f"after_{change}")
         if self._log.name == "evaluations" and any(record.headers != CONTROL_HEADERS for record in records):
             self._death.reached("after_ledger")
             self._written.update(record.key or b"" for record in records)
@@ -82,6 +91,20 @@ class DyingLog:
                 yield DyingFold(fold, self._death, self._written)
 
         await self._log.follow(group, dying if group == "evaluate" else open_fold)
+
+
+def _change_in(records: Sequence[Record]) -> str | None:
+    """What a record has to do with a changed configuration; the first configuration of all is none."""
+    for each in records:
+        if each.key is not None and each.key.startswith(b"configuration/") and each.key != b"configuration/1":
+            return "taken"
+        if each.headers == CONTROL_HEADERS:
+            control = orjson.loads(each.value)
+            if control.get("configuration", 1) > 1:
+                return "switch"
+            if control.get("stopped"):
+                return "stopped"
+    return None
 
 
 class DyingJudge(JudgeWrapper):
@@ -113,10 +136,12 @@ class DyingExporter:
 def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr: str) -> None:
     """What the command `evalstream` does, until the step is reached for the `times`-th time."""
     from collector.service import app
+    from collector.service.live import exchange
 
     death, written = Death(step, times), set[bytes]()
     real: Any = app
-    open_logs, open_judges, open_exporters = real.open_logs, real.open_judges, real.open_exporters
+    live: Any = exchange
+    open_logs, open_judges, open_exporters = real.open_logs, live.open_judges, real.open_exporters
 
     @asynccontextmanager
     async def dying_logs(settings: Any, **options: Any) -> AsyncGenerator[Logs]:
@@ -124,16 +149,16 @@ def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr:
             yield Logs(*(DyingLog(each, death, written) for each in logs))
 
     @asynccontextmanager
-    async def dying_judges(*arguments: Any) -> AsyncGenerator[Mapping[str, Judge]]:
-        async with open_judges(*arguments) as judges:
+    async def dying_judges(*arguments: Any, **options: Any) -> AsyncGenerator[Mapping[str, Judge]]:
+        async with open_judges(*arguments, **options) as judges:
             yield {name: DyingJudge(judge, death) for name, judge in judges.items()}
 
     @asynccontextmanager
-    async def dying_exporters(*arguments: Any) -> AsyncGenerator[Sequence[Any]]:
-        async with open_exporters(*arguments) as stages:
-            for stage in stages:
+    async def dying_exporters(*arguments: Any) -> AsyncGenerator[Any]:
+        async with open_exporters(*arguments) as exporters:
+            for stage in exporters.stages:
                 stage._exporter = DyingExporter(stage._exporter, death)
-            yield stages
+            yield exporters
 
-    real.open_logs, real.open_judges, real.open_exporters = dying_logs, dying_judges, dying_exporters
+    real.open_logs, live.open_judges, real.open_exporters = dying_logs, dying_judges, dying_exporters
     evalstream(arguments, stderr)

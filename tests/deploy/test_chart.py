@@ -13,6 +13,7 @@ import yaml
 from schemas import KUBERNETES, write_schemas
 from tools import BUILT, DEPLOY, run, tool
 
+from collector.config.live_part import LIVE
 from collector.config.loading import check
 from collector.config.yaml_file import substitute
 from collector.telemetry.series import CONSUMER_LAG_RECORDS, EVALUATIONS_RUNNING
@@ -185,7 +186,19 @@ def test_a_change_of_configuration_rolls_the_pods_out():
             each["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for each in _pods(options).values()
         }
 
-    assert sums().isdisjoint(sums("--set", "config.monitors.everything.sample=0.2"))
+    assert sums().isdisjoint(sums("--set", "config.log.kafka.session_timeout=30s"))
+    assert sums().isdisjoint(sums("--set", "config.alerts.watcher.interval=30s"))
+
+
+def test_a_change_that_a_running_pod_takes_restarts_none():
+    def sums(*options: str) -> set[str]:
+        return {
+            each["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for each in _pods(options).values()
+        }
+
+    assert sums() == sums("--set", "config.monitors.everything.sample=0.2")
+    restarting = (DEPLOY / "helm" / "evalstream" / "templates" / "_names.tpl").read_text().partition("omit $config")[2]
+    assert set(re.findall(r'"(\w+)"', restarting.partition(")")[0])) == set(LIVE)
 
 
 def test_rules_keep_their_placeholders(everything: tuple[str, ...]):

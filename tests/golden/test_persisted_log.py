@@ -161,8 +161,8 @@ async def test_what_is_finished_is_not_judged_again_and_what_is_open_is(taken: T
     again = [each for each in taken.judge.requests if any(text in each for text in FINISHED)]
     assert len(again) == new[NEW["complete of finished, revision 1"]]["usage"]["calls"], "by the new version alone"
     assert any(WAITS in each for each in taken.judge.requests)
-    # A key and a note of the rates; the judge is not asked for steps that it wrote before.
-    assert taken.count("definitions") == 3
+    # A key, a configuration and a note of the rates; the judge is not asked for steps that it wrote before.
+    assert taken.count("definitions") == 4
     # Revision 1 by the new version, which was never made: before is another version's, and stays.
     assert new[NEW["complete of reopened, revision 2"]]["supersedes"] == ["0bfd6df5eaf527b66412198738791873"]
     exported = [json.loads(line)["evaluation_id"] for line in (taken.folder / "scores.jsonl").read_text().splitlines()]

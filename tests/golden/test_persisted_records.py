@@ -422,6 +422,8 @@ DECISIONS: Mapping[bytes, ControlRecord] = {
         offset=7, rates=Rates({"all": RateReduction(0.125), "cheap": RateReduction(0.5, fallback=True)})
     ),
     b'{"at":8,"evicted":{"all":["c1","c2"]}}': ControlRecord(offset=8, evictions={"all": ["c1", "c2"]}),
+    b'{"at":3,"configuration":2}': ControlRecord(offset=3, configuration=2),
+    b'{"at":4,"stopped":true}': ControlRecord(offset=4, stopped=True),
     b'{"at":9,"carried":[[9,true],[11,false]]}': ControlRecord(offset=9, snapshot_validity={9: True, 11: False}),
     b'{"at":10,"rates":{},"account":' + orjson.dumps(ACCOUNT) + b"}": ControlRecord(
         offset=10, rates=Rates({}), budget=ACCOUNT
@@ -465,6 +467,7 @@ def test_the_account_of_a_budget() -> None:
 
 NOTES: Mapping[str, CommitMetadata] = {
     '{"l":0,"e":0,"t":0.0}': CommitMetadata(),
+    '{"l":12,"e":34,"t":1.5,"c":3}': CommitMetadata(12, 34, ReplayPoint(0, 1.5), configuration=3),
     '{"l":12,"e":34,"t":1777896000.123457}': CommitMetadata(12, 34, ReplayPoint(0, 1777896000.123457)),
     '{"l":1,"e":2,"t":3.5,"r":{"all":0.125,"cheap":-0.5}}': CommitMetadata(
         1, 2, ReplayPoint(0, 3.5, Rates({"all": RateReduction(0.125), "cheap": RateReduction(0.5, fallback=True)}))

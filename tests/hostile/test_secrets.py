@@ -119,7 +119,7 @@ async def through(tmp_path, body: bytes, status: int = 200, **more):
                         evaluation_from_json(record.value)
                         async for batch in service.logs.evaluations.read(0, 0)
                         for record in batch
-                        if not record.is_tick
+                        if not record.headers
                     ]
             await asyncio.sleep(0.2)  # the exporter's turn
             metrics = generate_latest(service.telemetry.registry).decode()

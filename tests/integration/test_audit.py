@@ -156,7 +156,7 @@ async def test_a_deleted_evaluation_is_a_hole_and_an_evaluation_without_outcome(
     assert result.exit_code == 1
     assert "2 things do not add up" in result.output
     assert "evaluations[0]: 1 record (offsets 10 to 10) is gone from the middle of the log" in result.output
-    assert "became due and has no outcome: due by turns[0] offset 5" in result.output
+    assert "became due and has no outcome: due by turns[0] offset 4" in result.output
 
 
 async def test_a_turn_that_was_passed_over_has_no_outcome(world: World) -> None:
@@ -188,17 +188,17 @@ async def test_an_exporter_that_is_behind_is_in_flight_and_wrong_once_all_is_ove
     world.change("UPDATE commits SET position = 20 WHERE \"group\" = 'export.jsonl'")
     result = await world.audit()
     assert result.exit_code == 0
-    assert "exported   jsonl: 20 records; 4 not read by export.jsonl yet" in result.output
+    assert "exported   jsonl: 20 records; 5 not read by export.jsonl yet" in result.output
     result = await world.audit("--drained")
     assert result.exit_code == 1
-    assert "4 records of the evaluations log are not read by export.jsonl" in result.output
+    assert "5 records of the evaluations log are not read by export.jsonl" in result.output
 
 
 async def test_an_exporter_beyond_the_end_has_read_what_is_lost(world: World) -> None:
     world.change("UPDATE commits SET position = 99 WHERE \"group\" = 'export.jsonl'")
     result = await world.audit()
     assert result.exit_code == 1
-    assert "evaluations[0] ends at 24, but export.jsonl has read up to 99" in result.output
+    assert "evaluations[0] ends at 26, but export.jsonl has read up to 99" in result.output
 
 
 async def test_what_was_deleted_before_it_was_exported_is_lost(world: World) -> None:
@@ -228,15 +228,15 @@ async def test_another_configuration_is_no_loss(world: World) -> None:
     world.configure(evaluators=evaluators, monitors={"all": {"evaluators": list(evaluators)}})
     result = await world.audit()
     assert result.exit_code == 0, result.output
-    assert "12 not compared" in result.output
+    assert "lengthy" not in result.output, "the service has not taken the file yet"
     async with world.serving() as service:
         await service.logs.turns.append([record(number) for number in range(100, 103)])
         async with asyncio.timeout(60):
-            while await service.logs.evaluations.end_offset(0) < 2 * TURNS + 9:
+            while await service.logs.evaluations.end_offset(0) < 2 * TURNS + 9 + 3:  # with two switches and a stop
                 await asyncio.sleep(0.05)
     result = await world.audit()
     assert result.exit_code == 0, result.output
-    assert "lengthy of all: 15 = 3 scored and 12 not compared" in result.output
+    assert "lengthy of all: 3 = 3 scored" in result.output
 
 
 async def test_what_cannot_be_read_is_status_2(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ async def test_what_was_drawn_at_another_rate_is_compared_at_that_rate(world: Wo
     assert brief["not_compared"] == 0
     assert brief["others"] == 0
     assert TURNS < brief["due"] < TURNS + 40
-    world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 3))
+    world.change("DELETE FROM records WHERE id = ?", world.row("evaluations", 4))
     result = await world.audit()
     assert "1 evaluation by exact of all became due and has no outcome: due by turns[0] offset 1\n" in result.output
 

@@ -247,6 +247,35 @@ def test_rules_of_another_configuration_are_noticed(tmp_path: Path):
     run(tmp_path, config, cases)
 
 
+def test_a_configuration_that_is_refused_or_not_taken_is_noticed(tmp_path: Path):
+    def processes(numbers: str, refused: str = "0x60") -> list[dict[str, str]]:
+        return [
+            series("evalstream_configuration_number", "2x20 3x40", pod="a"),
+            series("evalstream_configuration_number", numbers, pod="b"),
+            series("evalstream_configuration_refused", "0x60", pod="a"),
+            series("evalstream_configuration_refused", refused, pod="b"),
+        ]
+
+    names = "EvalstreamConfigurationBehind|EvalstreamConfigurationRefused"
+    behind = {"alertname": "EvalstreamConfigurationBehind", "severity": "warning"}
+    refused = {"alertname": "EvalstreamConfigurationRefused", "severity": "warning"}
+    cases = [
+        {  # it comes seconds later
+            "inputs": processes("2x21 3x39"),
+            "alerts": [firing(minute, names) for minute in (20, 25, 40, 59)],
+        },
+        {
+            "inputs": processes("2x45 3x15"),
+            "alerts": [firing(20, names), firing(25, names), firing(35, names, behind), firing(50, names)],
+        },
+        {
+            "inputs": processes("2x60", "0x20 1x25 0x15"),
+            "alerts": [firing(25, names), firing(35, names, refused)],
+        },
+    ]
+    run(tmp_path, configured(), cases)
+
+
 def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Path):
     """A tenth is judged, at weight 10; recorded as 20 the weights stand for twice the traffic."""
     sampled = Stream(1.0, weight=10.0, seed=4).run(400)

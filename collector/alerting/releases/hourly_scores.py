@@ -95,6 +95,16 @@ class HourlyScores:
                 hour = int(time // HOUR)
                 hours[hour] = hours.get(hour, _NOTHING) + sums
 
+    def reconfigure(self, compared: Mapping[str, Sequence[ComparedAttribute]]) -> None:
+        """From now on these attributes are compared; the scores of those that stay as they are stay."""
+        before, self._compared = self._compared, compared
+        for place in list(self.places):
+            monitor = place.monitor
+            staying = [each for each in compared.get(monitor, ()) if each in before.get(monitor, ())]
+            if place.attribute not in [each.name for each in staying]:
+                del self.places[place]
+                self._numbers.pop(place, None)
+
     def forget(self, now: float) -> None:
         """Drop the hours that are older than the memory."""
         oldest = int(now // HOUR) - self._memory

@@ -49,6 +49,12 @@ class ReleaseStage:
         self._clock = clock
         self._folds: dict[int, ReleaseFold] = {}
 
+    def reconfigure(self, rules: ReleaseRules) -> None:
+        """From now on these rules count. What only they compare has no scores of before, until a restart."""
+        self.rules = rules
+        for fold in self._folds.values():
+            fold.scores.reconfigure(rules.attributes)
+
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ReleaseFold]:
         """Open the fold of a partition; it is given the memory's records again."""

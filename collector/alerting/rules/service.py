@@ -21,6 +21,8 @@ from collector.config.alerts import AlertSettings
 from collector.telemetry.series import (
     BREAKER_STATE,
     BUILD_INFO,
+    CONFIGURATION_NUMBER,
+    CONFIGURATION_REFUSED,
     CONSUMER_LAG_RECORDS,
     CONSUMER_LAG_SECONDS,
     CONVERSATIONS,
@@ -52,6 +54,7 @@ SHIFT, STALE, UNSCORED, WEIGHTS = (
 DOWN, NO_TRAFFIC = "EvalstreamDown", "EvalstreamNoTraffic"
 BUDGET, JUDGE_UNAVAILABLE = "EvalstreamOverBudget", "EvalstreamJudgeUnavailable"
 LOST, RETENTION = "EvalstreamRecordsLost", "EvalstreamRetentionNear"
+REFUSED, OUTRUN = "EvalstreamConfigurationRefused", "EvalstreamConfigurationBehind"
 _RETENTION_USED = 0.5
 """Share of a log's retention that what a consumer needs may have reached: half of it is left to act."""
 _SHIFT_ERRORS = 4.0
@@ -327,6 +330,22 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
             " problem.",
             severity,
         )
+    yield alert(
+        REFUSED,
+        f"max({CONFIGURATION_REFUSED.name}) > 0",
+        "a changed configuration is refused",
+        "The configuration file was changed and is refused; that of before runs on. The log, /readyz and the page of "
+        "evalstream have the reason.",
+    )
+    yield alert(
+        OUTRUN,
+        # what is refused has its own alert
+        f"max({CONFIGURATION_NUMBER.name}) - min({CONFIGURATION_NUMBER.name}) > 0"
+        f" unless max({CONFIGURATION_REFUSED.name}) > 0",
+        "a process has not taken the newest configuration",
+        "Some process is {value} configurations behind the newest one, and does not refuse it. What it owns is judged "
+        "by an older one.",
+    )
     behind = f"sum by (consumer) ({CONSUMER_LAG_RECORDS.name}) > {alerts.max_backlog:g}"
     old = f"max by (consumer) ({CONSUMER_LAG_SECONDS.name}) > {alerts.max_lag:g}"
     yield alert(
@@ -348,7 +367,7 @@ def _progress(alerts: AlertSettings, timing: Timing) -> Iterator[AlertingRule]:
 
 _CHECKS: Sequence[tuple[str, Severity, str]] = (
     ('check="log"', "page", "Senders get 503, and stages wait: the log cannot be written."),
-    ('check!="log"', "warning", "What is accepted waits in the log."),
+    ('check!~"log|configuration"', "warning", "What is accepted waits in the log."),
 )
 """The health checks by what their failing means."""
 

@@ -92,11 +92,7 @@ class WatchStage:
         """What explains their falls, and when it is computed again (s)."""
         self.targets = targets
         self.labels = labels or {}
-        self._shares = {
-            (monitor, share_name(evaluator, label))
-            for (monitor, evaluator), each in self.labels.items()
-            for label in each
-        }
+        self._shares = _share_names(self.labels)
         self._settings = settings
         self._telemetry = telemetry
         self._interval = interval
@@ -108,6 +104,19 @@ class WatchStage:
         self._drops: dict[Series, DropState] = {}
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
+
+    def reconfigure(self, targets: Targets, settings: AlertSettings, labels: WatchedLabels | None = None) -> None:
+        """From now on these targets count. What is known of a series that has one stays, but for causes of drops."""
+        for series in self._causes:
+            self._show(series, ())
+        self._causes.clear()
+        self._suspects.clear()
+        self.targets = targets
+        self.labels = labels or {}
+        self._shares = _share_names(self.labels)
+        self._settings = settings
+        self._recovery_threshold = recovery_threshold(settings.false_recovery_days * DAY, self._interval)
+        self._drops.clear()
 
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[WatchFold]:
@@ -143,14 +152,18 @@ class WatchStage:
             return False
         due = [each for each in self._suspects if now >= self._causes.get(each, (-math.inf, ()))[0]]
         for series in due:
-            began = self._clock()
+            if series not in self._suspects:
+                continue  # by another configuration's targets, which came meanwhile
+            began, targets = self._clock(), self.targets
             explanations = await asyncio.to_thread(
                 causes,
                 recent.snapshot(series),
                 self._suspects[series],
-                lower_is_better=self.targets[series[:2]].lower_is_better,
-                evaluators=len(self.targets),
+                lower_is_better=targets[series[:2]].lower_is_better,
+                evaluators=len(targets),
             )
+            if self.targets is not targets:
+                break
             self._show(series, explanations)
             # without a cause it is looked for again soon: scores are few at the beginning
             pause = _EXPLAIN_EVERY if explanations else _LEAST_PAUSE * (self._clock() - began)
@@ -243,6 +256,10 @@ class WatchStage:
         )
         known = unscored if unscored > self._settings.max_unscored_share else 0.0
         return self._explained(evaluator, detector.lower_is_better) + known
+
+
+def _share_names(labels: WatchedLabels) -> set[tuple[str, str]]:
+    return {(monitor, share_name(name, label)) for (monitor, name), each in labels.items() for label in each}
 
 
 class WatchFold:

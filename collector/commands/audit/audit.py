@@ -18,9 +18,11 @@ from collector.errors import BadInput, ConfigError
 from collector.evaluate.audit import Balance, EvaluationAudit
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.partition_state import PartitionState
-from collector.evaluate.plan import Job, Plan
+from collector.evaluate.plan import Job
+from collector.evaluate.recovery.configurations import UNNUMBERED, Configurations, configurations_of
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
-from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint, SampleRates
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
@@ -29,6 +31,7 @@ from collector.logs.log import Committed, Log, LogError, LogUnavailable, StoredR
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from collector.records.json import evaluation_from_json
 from collector.service.kafka_settings import settings_of_log
+from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, names_of, open_logs
 from collector.service.plan_builder import build_unasked_plan
 
@@ -95,7 +98,10 @@ async def audit_logs(config: Config, logs: Logs) -> tuple[list[str], str]:
 
 async def _audit(config: Config, logs: Logs) -> Audit:
     """Positions come first, then the records: what a position says is done then has its record already."""
-    plan = build_unasked_plan(config)
+    history = ConfigurationHistory(await GeneratedStepsStore.open(logs.definitions), config)
+    await history.find_newest()
+    # The file may have been changed since; what was judged was judged by what the log has.
+    plan = await history.plan_of(history.number) or build_unasked_plan(config)
     result = Audit()
     chain = [(logs.spans, "assemble"), (logs.turns, GROUP)]
     if logs.unlinked is not None:
@@ -116,17 +122,22 @@ async def _audit(config: Config, logs: Logs) -> Audit:
         rates = await read_sample_rates(logs.definitions)
         for partition in range(logs.turns.partitions):
             controls = await _read_evaluations(logs.evaluations, partition, evaluations, comparison, result, exporters)
+            start = contents[logs.turns.name].starts[partition]
+            committed = commits[GROUP].get(partition)
+            unnumbered = [(until, plan.drawing_with(sampled)) for until, sampled in draws_by(rates.get(partition, ()))]
+            configurations = await configurations_of(
+                (start, _number_at(start, committed)), controls, plan, history.number, history, unnumbered
+            )
             turns = _PartitionTurns(
                 logs.turns,
                 partition,
                 contents[logs.turns.name],
-                plan,
+                configurations,
                 controls,
                 left_out,
-                draws_by(rates.get(partition, ())),
                 {GROUP: commits[GROUP]},
             )
-            done_below[partition] = _done_below(commits[GROUP].get(partition))
+            done_below[partition] = _done_below(committed)
             await turns.read(comparison, result, done_below[partition])
         result.balances = comparison.balances(done_below)
     result.readings = [reading_of(group, contents[log.name], commits[group]) for log, group in chain]
@@ -162,6 +173,7 @@ async def _read_evaluations(
                 result.void += 1
             elif record.headers == CONTROL_HEADERS:
                 controls += _control(record)
+                content.decisions.setdefault(partition, []).append(record.offset)
             elif not record.headers:
                 try:
                     comparison.add_done(evaluation_from_json(record.value))
@@ -183,6 +195,13 @@ def _done_below(committed: Committed | None) -> int:
     return 0 if committed is None else CommitMetadata.from_json(committed.metadata, committed.low_watermark).done_below
 
 
+def _number_at(start: int, committed: Committed | None) -> int:
+    """The number of the configuration in force where a log begins, if the committed metadata has it."""
+    if committed is None or start < committed.low_watermark:
+        return UNNUMBERED
+    return CommitMetadata.from_json(committed.metadata, committed.low_watermark).configuration
+
+
 class _PartitionTurns:
     """One partition of the turns log, folded as the evaluate stage does."""
 
@@ -191,27 +210,23 @@ class _PartitionTurns:
         log: Log,
         partition: int,
         content: LogContent,
-        plan: Plan,
+        configurations: Configurations,
         controls: Sequence[ControlRecord],
         left_out: Collection[tuple[int, int]],
-        former: Sequence[tuple[int, SampleRates]],
         readers: Mapping[str, Mapping[int, Committed]],
     ) -> None:
-        """`left_out` are the partitions and offsets of records that were dead-lettered.
-
-        `former` are the rates of before, each up to an offset.
-        """
+        """`left_out` are the partitions and offsets of records that were dead-lettered."""
         self._log = log
         self._partition = partition
         self._content = content
-        self._plan = plan
+        self._configurations = configurations
+        self._plan = plan = configurations.plan
         self._left_out = left_out
         self._readers = readers
         start = content.starts[partition]
         budget = BudgetController(plan, log.partitions)
         point = ReplayPoint(start, rates=budget.initial_rates()) if budget.limited else ReplayPoint(start)
-        former_plans = [(until, plan.drawing_with(rates)) for until, rates in former]
-        self._state = PartitionState(plan, point, controls, former_plans)
+        self._state = PartitionState(plan, point, controls, configurations.former)
         self._began: float | None = None
         self._whole = start == 0
         self._unreadable = 0
@@ -240,9 +255,15 @@ class _PartitionTurns:
                     self._unreadable, self._whole = 0, True
                 if (partition, record.offset) in self._left_out:
                     continue
-                jobs = await self._state.apply(record)
-                comparison.add_due(partition, filter(self._is_comparable, jobs))
+                jobs = [self._as_made(job, comparison) for job in await self._state.apply(record)]
+                comparison.add_due(partition, (job for job in jobs if job is not None and self._is_comparable(job)))
         self._content.finish(partition)
+
+    def _as_made(self, job: Job, comparison: EvaluationAudit) -> Job | None:
+        """A job as it was made: by its own configuration, or by a later one. None if a later one has removed it."""
+        made = self._configurations.by_newest(job)
+        every = (job, *self._configurations.by_others(job), made or job)
+        return next((each for each in every if comparison.is_done(each.evaluation_id)), made)
 
     def _is_comparable(self, job: Job) -> bool:
         """Whether all that the evaluation depends on is retained."""

@@ -21,6 +21,8 @@ class LogContent:
     ticks_behind: dict[str, int] = field(default_factory=dict[str, int])
     """Ticks that a group has not read: nothing is owed for them."""
     next: dict[int, int] = field(default_factory=dict[int, int])
+    decisions: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    """Offsets of decisions of the evaluate stage: an exporter that has not read them has nothing left to do."""
 
     def saw(self, record: StoredRecord, readers: Mapping[str, Mapping[int, Committed]]) -> None:
         """A record was read. `readers` is what the groups that read this log have committed."""
@@ -80,6 +82,6 @@ def reading_of(group: str, content: LogContent, committed: Mapping[int, Committe
             lost.append((partition, at, start))
         at = min(max(at, start), end)
         read += at - start
-        behind += end - at
+        behind += end - at - sum(at <= each < end for each in content.decisions.get(partition, ()))
     behind -= content.ticks_behind.get(group, 0)
     return Reading(group, content.name, read, behind, tuple(lost), tuple(beyond), new=not committed)

@@ -21,11 +21,12 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import RATES_KEY
 from collector.evaluate.stage import GROUP
-from collector.evaluate.transfer.partition_transfer import PartitionTransfer, read_transfer
+from collector.evaluate.transfer.partition_transfer import PartitionTransfer, is_changed_beyond, read_transfer
 from collector.evaluate.transfer.transfer_records import TransferStart, is_transfer
 from collector.export.stage import group_of
 from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, StoredRecord
@@ -86,7 +87,8 @@ class LogCopy:
     """Copies logs into empty ones with any numbers of partitions. `now` is in seconds since the epoch.
 
     `plan` and `limits` are those that the service evaluates and assembles by, `exporters` the names of its exporters.
-    `oldest` is the time before which the target would delete a record at once, by log.
+    `number` is the plan's in the `history`, which has the plans of before. `oldest` is the time before which the target
+    would delete a record at once, by log.
     """
 
     def __init__(
@@ -98,8 +100,12 @@ class LogCopy:
         target: Logs,
         now: float,
         oldest: Mapping[str, float] | None = None,
+        history: PlanHistory | None = None,
+        number: int = UNNUMBERED,
     ) -> None:
         self._plan = plan
+        self._history = history
+        self._number = number
         self._limits = limits
         self._source = source
         self._target = {each.name: cast("CopyableLog", each) for each in target}
@@ -268,10 +274,18 @@ class LogCopy:
     async def _copy_turns(self) -> None:
         """What was read is history; then the state as records of its own; then what was not read."""
         source, writer = self._sources["turns"], self._writers["turns"]
-        evaluations = self._sources["evaluations"]
+        evaluations, commits = self._sources["evaluations"].log, source.commits[GROUP]
+        for partition in range(source.log.partitions):
+            if await is_changed_beyond(evaluations, partition, commits.get(partition)):
+                raise ConfigError(
+                    "the service was killed while it took another configuration, and what it had judged by the one "
+                    "of before is not committed; start it, let it read what waits, stop it, and run this again"
+                )
         states = {
-            partition: await read_transfer(self._plan, source.log, evaluations.log, partition, committed, self._now)
-            for partition, committed in source.commits[GROUP].items()
+            partition: await read_transfer(
+                self._plan, source.log, evaluations, partition, committed, self._now, self._history, self._number
+            )
+            for partition, committed in commits.items()
         }
         read = source.read_until(GROUP) | {number: each.offset for number, each in states.items()}
         writer.mark_group(TURNS_GROUP, source.commits[TURNS_GROUP], source.log.partitions)

@@ -15,9 +15,11 @@ from collector.commands.log_copy.sqlite_target import sqlite_target
 from collector.config.loading import Config
 from collector.config.settings import KafkaSourceSettings
 from collector.errors import ConfigError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import GroupInUse, LogError, LogUnavailable, RecordTooLarge
 from collector.service.assembly_builder import trace_limits
 from collector.service.kafka_settings import group_of, settings_of_log, settings_of_source
+from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
@@ -55,7 +57,11 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
     now = time.time()
     oldest = {each.name: oldest_retained(await each.retention(), now) for each in target}
     limits = trace_limits(config.settings.assemble)
-    copy = LogCopy(build_unasked_plan(config), limits, config.exporters, source, target, now, oldest)
+    history = ConfigurationHistory(await GeneratedStepsStore.open(source.definitions), config)
+    await history.find_newest()
+    # The file may have been changed since; what is unfinished became due by what the log has.
+    plan = await history.plan_of(history.number) or build_unasked_plan(config)
+    copy = LogCopy(plan, limits, config.exporters, source, target, now, oldest, history, history.number)
     for line in _lines(await copy.run()):
         say(line)
     await _COMMITTING.repeat(copy.commit, LogUnavailable, action="committing for the groups")

@@ -71,6 +71,23 @@ class KeyedSessions:
     def __len__(self) -> int:
         return self._window_count
 
+    def reconfigure(self, settings: SessionWindowSettings) -> None:
+        """From now on these settings count, for open windows too."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        self._reach = settings.idle_gap + settings.allowed_lateness
+        self._timers = []
+        for conversation in self._conversations.values():
+            for window in conversation.windows:
+                self._set_timer(window)
+
+    def abandon(self) -> list[ReplayPoint]:
+        """Remove all windows without closing them; returns the replay points that are not needed any more."""
+        points = [each.replay_point for each in self._conversations.values()]
+        self._conversations.clear()
+        return [*self.take_released(), *points]
+
     def add(
         self, conversation_id: str, incoming: IncomingTurn, replay_point: ReplayPoint, time: float
     ) -> tuple[AddOutcome, list[WindowResult]]:

@@ -1,7 +1,7 @@
 """Control records: decisions of a partition's owner that a replay cannot derive from the turns log.
 
-They depend on money spent, on memory used, and on whether a snapshot was still valid when it was read: that may depend
-on records before the one that a replay begins with.
+They depend on money spent, on memory used, on whether a snapshot was still valid when it was read (that may depend on
+records before the one that a replay begins with), and on when somebody changed the configuration.
 
 They are written into the evaluations log, with the offset of the turns log from which they apply, before they take
 effect. That log is read back on assignment anyway, so a replay makes the same decisions at the same offsets. In the
@@ -27,7 +27,9 @@ class ControlRecord:
     """From before the record at `offset`: the rates in force, and the conversations to evict, by monitor.
 
     `snapshot_validity` says of snapshots at and after `offset` whether they are valid; the last record about an offset
-    counts. `budget` is the partition's budget as its owner knew it.
+    counts. `budget` is the partition's budget as its owner knew it. `configuration` is the number of the configuration
+    that counts from there on. With `stopped` it is an owner's last record: neither it nor an earlier one has applied
+    records from `offset` on.
     """
 
     offset: int
@@ -35,6 +37,8 @@ class ControlRecord:
     evictions: Mapping[str, Sequence[str]] | None = None
     snapshot_validity: Mapping[int, bool] | None = None
     budget: Mapping[str, Any] | None = None
+    configuration: int | None = None
+    stopped: bool = False
 
     def to_record(self, partition: int) -> Record:
         """The record to append."""
@@ -45,6 +49,10 @@ class ControlRecord:
             plain["evicted"] = self.evictions
         if self.snapshot_validity is not None:
             plain["carried"] = list(self.snapshot_validity.items())
+        if self.configuration is not None:
+            plain["configuration"] = self.configuration
+        if self.stopped:
+            plain["stopped"] = True
         return Record(None, orjson.dumps(plain), CONTROL_HEADERS, partition)
 
 
@@ -63,6 +71,8 @@ def parse_control_record(value: bytes) -> ControlRecord:
             evictions=plain.get("evicted"),
             snapshot_validity=None if validity is None else dict(validity),
             budget=plain.get("account"),
+            configuration=plain.get("configuration"),
+            stopped=plain.get("stopped", False),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"not a control record: {type(error).__name__}") from None

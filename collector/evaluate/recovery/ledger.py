@@ -7,10 +7,12 @@ time depend on the recent past and not on all that was ever judged.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL = 10.0
 """Seconds between two checkpoints."""
+STOPPED_WITHIN = 2.0
+"""Seconds that the last record of an owner may take; without it, the next one knows less."""
 RETRY = Backoff(cap=1.0)
 """How reads and writes that evaluations depend on are retried: without end, since nothing can be done without them."""
 
@@ -43,8 +47,9 @@ class Ledger:
     """The ids of the evaluations of one partition, from a checkpoint on.
 
     `horizon` (s) is how long ids stay beyond need, so that a turn written into the turns log again within that time is
-    recognized. `previous_end` is the offset of the turns log below which an earlier owner may have made evaluations:
-    until it is reached, no id is removed. With `read_costs`, the costs of evaluations are read back, too.
+    recognized. `previous_end` is the offset of the turns log below which an earlier owner may have made evaluations, as
+    it was after the claim: until it is reached, no id is removed. With `read_costs`, the costs of evaluations are read
+    back, too.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class Ledger:
         self._evaluations = evaluations
         self._partition = partition
         self._horizon = horizon
-        self._previous_end = previous_end
+        self.previous_end = previous_end
         self._read_costs = read_costs
         self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
         self._checkpoints: deque[_Checkpoint] = deque()
@@ -74,6 +79,7 @@ class Ledger:
         self.costs: list[tuple[str, float, float]] = []
         """The costs of evaluations after the last saved budget: monitor, US dollars, time."""
         self._retained_from: int | None = None
+        self._stopped_at: int | None = None
 
     def __contains__(self, evaluation_id: str) -> bool:
         return evaluation_id in self._ids
@@ -138,6 +144,7 @@ class Ledger:
                     if counts:
                         self._read_control_record(record)
                 elif record.key is not None:
+                    self._stopped_at = None  # somebody has worked since
                     if counts:
                         self._ids[record.key.decode()] = record.offset
                     if self._read_costs:  # of a void one, too: its judge was paid
@@ -151,6 +158,7 @@ class Ledger:
         except BadInput as error:
             logger.warning("record %d of the evaluations log is skipped: %s", record.offset, error)
             return
+        self._stopped_at = control.offset if control.stopped else None
         self.control_records.append(control)
         if control.budget is not None:
             self._retained_from = record.offset
@@ -177,6 +185,22 @@ class Ledger:
         """Append a control record; retries while the log is unavailable."""
         await append_with_retry(self._evaluations, replace(record, value=stamped(record.value, self.epoch)))
 
+    def reached(self, delivered: int) -> int:
+        """The offset of the turns log that no earlier owner has passed.
+
+        Owners may get further than they commit. One that has not said where it stopped was at the end of then at most.
+        """
+        if self._stopped_at is not None:
+            return max(self._stopped_at, delivered)
+        return max(self.previous_end, delivered) if self._ids or self.control_records else delivered
+
+    async def write_stopped(self, turns: int) -> None:
+        """Write, if that can be done now, that this owner stops, and that none has applied turns from an offset on."""
+        record = ControlRecord(offset=turns, stopped=True).to_record(self._partition)
+        with suppress(LogUnavailable, TimeoutError):
+            async with asyncio.timeout(STOPPED_WITHIN):
+                await self._evaluations.append([replace(record, value=stamped(record.value, self.epoch))])
+
     def add(self, evaluation_id: str) -> None:
         """An evaluation was appended to the log."""
         self._ids[evaluation_id] = self._end
@@ -188,9 +212,7 @@ class Ledger:
         """
         # Evaluations of later turns lie behind a checkpoint. That is not so below `previous_end`: an earlier owner may
         # have processed more than it committed, and its evaluations of these turns lie before.
-        if turns < self._previous_end or (
-            self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL
-        ):
+        if turns < self.previous_end or (self._checkpoints and time - self._checkpoints[-1].time < CHECKPOINT_INTERVAL):
             return
         try:
             self._end = await self._evaluations.end_offset(self._partition)

@@ -38,6 +38,8 @@ class CommitMetadata:
     `ledger_offset` is where to begin reading the evaluations log back. Evaluations that records below `done_below` led
     to are done. `replay_point` is that of the low watermark.
 
+    `configuration` is the number of the configuration in force at the low watermark; 0 where none has a number yet.
+
     While evaluations are pending there is more. `pending` has, by evaluator, the offset of the oldest record that led
     to one; all that was delivered is done by the others. `sampled` is what the records since the last offset in
     `former` were drawn with, `former` what those before were, each up to an offset.
@@ -49,6 +51,7 @@ class CommitMetadata:
     pending: Mapping[str, int] | None = None
     sampled: SampleRates | None = None
     former: tuple[tuple[int, SampleRates], ...] = ()
+    configuration: int = 0
 
     def to_json(self) -> str:
         """As JSON. It grows with the monitors that have a budget; the configuration is checked for that.
@@ -59,6 +62,8 @@ class CommitMetadata:
         parts: dict[str, Any] = {"l": self.ledger_offset, "e": self.done_below, "t": round(self.replay_point.time, 6)}
         if self.replay_point.rates.by_monitor:
             parts["r"] = self.replay_point.rates.to_json()
+        if self.configuration:
+            parts["c"] = self.configuration
         text = orjson.dumps(parts).decode()
         optional = {"p": self.pending, "s": self.sampled, "h": self.former}
         for name, value in optional.items():
@@ -82,6 +87,7 @@ class CommitMetadata:
             pending=parts.get("p"),
             sampled=parts.get("s"),
             former=tuple((until, sampled) for until, sampled in parts.get("h", ())),
+            configuration=parts.get("c", 0),
         )
 
     def done_below_of(self, evaluator: str, delivered: int) -> int:
@@ -103,4 +109,5 @@ _FAR = 1 << 50
 def longest_metadata(limited: Iterable[str]) -> CommitMetadata:
     """The longest possible metadata, given the names of the monitors that have a budget."""
     rates = Rates({name: RateReduction(0.00123456, fallback=True) for name in limited})
-    return CommitMetadata(ledger_offset=_FAR, done_below=_FAR, replay_point=ReplayPoint(_FAR, 9e9 + 0.123456, rates))
+    point = ReplayPoint(_FAR, 9e9 + 0.123456, rates)
+    return CommitMetadata(ledger_offset=_FAR, done_below=_FAR, replay_point=point, configuration=999_999)

@@ -23,6 +23,10 @@ class Population:
     def __len__(self) -> int:
         return len(self._seen)
 
+    def reconfigure(self, idle: float) -> None:
+        """From now on this gap (s) counts."""
+        self._idle = idle
+
     def observe(self, conversation: str, time: float) -> None:
         """A turn of a conversation came at `time` (s), which never falls."""
         self._seen.pop(conversation, None)

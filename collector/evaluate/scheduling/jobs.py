@@ -178,6 +178,11 @@ class PartitionJobs:
         else:
             self._outcomes.count_evaluation(*names, "skipped" if evaluation.outcome == "skipped" else "scored", reason)
 
+    async def drain(self, grace: float) -> None:
+        """Give all jobs `grace` seconds to end, those that wait for a slot, too."""
+        if self._job_tasks and grace > 0:
+            await asyncio.wait(list(self._job_tasks), timeout=grace)
+
     async def stop(self, grace: float) -> None:
         """Give running jobs `grace` seconds to end, then cancel them; the next owner makes them again.
 

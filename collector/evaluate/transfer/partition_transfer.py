@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,13 @@ from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.rates import Rates
 from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Job, Plan
+from collector.evaluate.recovery.configurations import (
+    UNNUMBERED,
+    Configurations,
+    PlanHistory,
+    configurations_of,
+    switches_of,
+)
 from collector.evaluate.recovery.ledger import Ledger
 from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.transfer.transfer_records import TransferredJob, conversation_record, is_transfer, transferred
@@ -35,9 +42,16 @@ class PartitionTransfer:
 
 
 async def read_transfer(
-    plan: Plan, turns: Log, evaluations: Log, partition: int, committed: Committed, now: float
+    plan: Plan,
+    turns: Log,
+    evaluations: Log,
+    partition: int,
+    committed: Committed,
+    now: float,
+    history: PlanHistory | None = None,
+    number: int = UNNUMBERED,
 ) -> PartitionTransfer:
-    """The state of a partition at what is committed.
+    """The state of a partition at what is committed. `plan` is the newest, with its `number`; `history` has all.
 
     Raises:
         LogUnavailable: a log cannot be read now.
@@ -47,12 +61,13 @@ async def read_transfer(
     ledger = Ledger(evaluations, partition, read_costs=budgets.limited)
     await ledger.read_back(metadata.ledger_offset)
     former = metadata.draws_until(committed.offset, plan.sample_rates)
-    state = PartitionState(
-        plan,
-        metadata.replay_point,
-        ledger.control_records,
-        [(until, plan.drawing_with(sampled)) for until, sampled in former],
-    )
+    plans = [(until, plan.drawing_with(sampled)) for until, sampled in former]
+    start = metadata.replay_point.offset, metadata.configuration
+    configurations = Configurations(switches_of(start, ledger.control_records), plan)
+    if history is not None:
+        configurations = await configurations_of(start, ledger.control_records, plan, number, history, plans)
+        plans = configurations.former
+    state = PartitionState(plan, metadata.replay_point, ledger.control_records, plans)
     state.references.is_over = lambda job: (
         job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
     )
@@ -70,6 +85,7 @@ async def read_transfer(
     for job in state.references.jobs:  # they wait in the other log, from then on
         if job.evaluation_id not in ledger:
             jobs.setdefault(job.evaluation_id, job)
+    unfinished = _by_newest(jobs.values(), configurations, ledger)
     saved = None
     if budgets.limited:
         budgets.add_partition(partition, now, ledger.saved_budget, ledger.costs)
@@ -81,8 +97,28 @@ async def read_transfer(
         rates=state.rates,
         retries=state.retries,
         conversations=tuple(_conversations(state)),
-        jobs=tuple(map(transferred, jobs.values())),
+        jobs=tuple(map(transferred, unfinished)),
         budget=saved,
+    )
+
+
+def _by_newest(jobs: Iterable[Job], configurations: Configurations, ledger: Ledger) -> Iterator[Job]:
+    """What none of the configurations has made, as the newest makes it; nothing of evaluators that it has no more."""
+    for job in jobs:
+        made = configurations.by_newest(job)
+        ways = (*configurations.by_others(job), made or job)
+        if made is not None and not any(each.evaluation_id in ledger for each in ways):
+            yield made
+
+
+async def is_changed_beyond(evaluations: Log, partition: int, committed: Committed | None) -> bool:
+    """Whether another configuration counts from a turn on that lies behind what is committed."""
+    committed = committed or Committed(0, 0)
+    metadata = CommitMetadata.from_json(committed.metadata, committed.low_watermark)
+    ledger = Ledger(evaluations, partition)
+    await ledger.read_back(metadata.ledger_offset)
+    return switches_of((metadata.replay_point.offset, metadata.configuration), ledger.control_records)[-1][0] > (
+        committed.offset
     )
 
 

@@ -3,7 +3,7 @@
 import { href } from "./address.js";
 import { chart } from "./chart.js";
 import { byId, fill, h } from "./dom.js";
-import { clock, margin, percent, plural, score, span } from "./format.js";
+import { clock, margin, moment, percent, plural, score, span } from "./format.js";
 
 const STATES = {
   good: ["above its threshold", "✓"],
@@ -14,9 +14,12 @@ const STATES = {
   plain: ["no threshold", "–"],
 };
 
+/** Which configuration runs, since when. */
+const runs = ({ configuration, now }) => (configuration?.number ? `configuration ${configuration.number} since ${moment(configuration.since, now)}` : "");
+
 /** Show all tracks; `chosen` is called with the monitor and evaluator of one that is clicked. */
 export function showMonitors(overview, state, chosen) {
-  byId("monitors-note").textContent = overview.tracks.length ? "" : "none is configured";
+  byId("monitors-note").textContent = [overview.tracks.length ? "" : "none is configured", runs(overview)].filter(Boolean).join(" · ");
   showAlerts(overview.alerts, state, chosen);
   const place = byId("tracks");
   if (place.querySelector(".chart:hover")) return; // somebody reads a chart: it stays still

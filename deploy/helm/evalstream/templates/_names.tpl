@@ -41,3 +41,11 @@ the names of a Deployment's pods, which never come again, it would wait for nobo
 {{- if $root.Values.stages.page.enabled }}{{ $_ := set $known "page" dict }}{{ end }}
 {{- toYaml (mergeOverwrite $known (deepCopy $root.Values.config)) }}
 {{- end }}
+
+{{/* The part of the configuration that only a start reads (collector/config/live_part.py); a change of it restarts the pods. */}}
+{{- define "evalstream.startConfig" -}}
+{{- $config := include "evalstream.config" . | fromYaml }}
+{{- $watcher := dig "alerts" "watcher" dict $config }}
+{{- toYaml (omit $config "judges" "juries" "evaluators" "monitors" "evaluate" "alerts" "golden" "canary" "traffic" "log_level") }}
+{{ toYaml $watcher }}
+{{- end }}

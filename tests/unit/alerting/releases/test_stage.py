@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -117,3 +118,20 @@ def test_a_configuration_compares_versions_models_and_prompts_unless_it_says_oth
     assert of(compare={"tier": ["free", "paid"]}).attributes["all"] == (
         ComparedAttribute("tier", None, ("free", "paid")),
     )
+
+
+async def test_what_another_configuration_compares_no_more_is_shown_no_more() -> None:
+    telemetry = Telemetry()
+    stage = ReleaseStage(RULES, telemetry)
+    async with stage.open_fold(0, None) as fold:
+        await fold.deliver(list(records(range(10))))
+        stage.reconfigure(replace(RULES, drift=0.05))
+        stage.compare(BEGAN + 10 * HOUR)
+        assert b'version="m-2"' in generate_latest(telemetry.registry), "what stays as it is has its scores"
+        stage.reconfigure(replace(RULES, attributes={"all": (ComparedAttribute("service"),), "new": ()}))
+        stage.compare(BEGAN + 10 * HOUR)
+        assert b'version="m-2"' not in generate_latest(telemetry.registry)
+        stage.reconfigure(ReleaseRules(attributes={}, evaluators={}))
+        await fold.deliver(list(records(range(10, 11))))
+        stage.compare(BEGAN + 11 * HOUR)
+        assert stage.current == []

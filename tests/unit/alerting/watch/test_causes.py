@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -129,3 +130,24 @@ def test_the_rules_ask_prometheus_for_it() -> None:
         asked = 'printf "evalstream_drop_explained_ratio{evaluator=%q,monitor=%q} > 0" "exact" "all" | query'
         assert "{{ with " + asked + " }}It is explained by {{ range . }}{{ .Labels.slice }} (" in text
         assert text.endswith("{{ else }}No part of the traffic is known to explain it.{{ end }}")
+
+
+async def test_targets_that_go_while_a_drop_is_explained_take_their_causes_along() -> None:
+    telemetry = Telemetry()
+    stage = watcher(telemetry)
+    settings, held = configured().settings.alerts, stage.targets
+    async with stage.open_fold(0, None) as fold:
+        await fold.deliver(bad_since(60, 200))
+        await stage.look(NOW + 12_000.0)
+        assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS)
+        stage.reconfigure({}, settings)
+        assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0
+        assert await stage.look(NOW + 12_120.0) == []
+        stage.reconfigure(held, settings)
+        looking = asyncio.create_task(stage.look(NOW + 12_180.0))
+        while not looking.done() and not stage.firing:
+            await asyncio.sleep(0)
+        stage.reconfigure({}, settings)
+        await looking
+        assert await stage.look(NOW + 12_300.0) == []
+        assert telemetry.registry.get_sample_value(DROP_EXPLAINED.name, LABELS) == 0.0

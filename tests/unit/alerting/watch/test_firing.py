@@ -19,6 +19,7 @@ from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.otlp.own_items import OwnItems
 from collector.records.json import evaluation_to_json
+from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import NAMES, Logs
 from collector.service.plan_builder import build_plan
 from collector.service.process import Process, Tasks, open_tasks
@@ -55,6 +56,7 @@ def process_of(config: Config, kept: Logs, telemetry: Telemetry, tasks: Tasks, s
         stack=stack,
         guard=Guard(),
         own=OwnItems(b"a key"),
+        status=ConfigurationStatus(telemetry),
     )
 
 

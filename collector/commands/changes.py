@@ -1,0 +1,280 @@
+"""What a configuration would change, as `evalstream check --diff` prints it: against what runs, or another file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+import orjson
+
+from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.model import AlertingRule
+from collector.alerting.rules.targets import targets
+from collector.commands.audit.audit import require_logs
+from collector.commands.capacity import capacity_of
+from collector.config.live_part import SECRET_JUDGE_KEYS, live_keys, restart_keys, with_live_values
+from collector.config.loading import Config
+from collector.config.settings import BudgetSettings
+from collector.errors import ConfigError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.logs.log import LogUnavailable
+from collector.service.live.history import ConfigurationHistory
+from collector.service.open_logs import open_logs
+from collector.service.plan_builder import evaluator_version_in, expected_usd
+from collector.wording import listed
+
+Value = float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorChange:
+    """What becomes of a monitor's evaluator. A version is None where one configuration does not use it there."""
+
+    monitor: str
+    evaluator: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberChange:
+    """A figure of a monitor, or of one of its evaluators; None: there is none."""
+
+    where: str
+    before: Value
+    after: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What another configuration would change.
+
+    `live` are keys that a running service takes, `restart` those for which it refuses the whole file. `cost` is in US
+    dollars a day at the expected traffic, or for 1,000 matching turns where none is configured; None: not known.
+    """
+
+    live: tuple[str, ...]
+    restart: tuple[str, ...]
+    evaluators: tuple[EvaluatorChange, ...]
+    sampling: tuple[NumberChange, ...]
+    budgets: tuple[NumberChange, ...]
+    targets: tuple[NumberChange, ...]
+    cost: NumberChange
+    new_rules: tuple[str, ...]
+    removed_rules: tuple[str, ...]
+    changed_rules: tuple[str, ...]
+
+
+def changes_of(old: Config, new: Config, *, knows_secrets: bool = True) -> Changes:
+    """Compare two configurations. Without the secrets of the old one, they and the golden set are left out."""
+    live = live_keys(old.settings, new.settings)
+    rules_before, rules_after = _rules(old), _rules(new)
+    return Changes(
+        live=tuple(each for each in live if knows_secrets or not _is_unknown(each)),
+        restart=tuple(restart_keys(old.settings, new.settings)),
+        evaluators=tuple(_evaluators(old, new)),
+        sampling=tuple(_differences(dict(_sampling(old)), dict(_sampling(new)))),
+        budgets=tuple(_differences(dict(_budgets(old)), dict(_budgets(new)))),
+        targets=tuple(_differences(dict(_targets(old)), dict(_targets(new)))),
+        cost=_cost(old, new),
+        new_rules=tuple(sorted(rules_after.keys() - rules_before.keys())),
+        removed_rules=tuple(sorted(rules_before.keys() - rules_after.keys())),
+        changed_rules=tuple(
+            sorted(name for name in rules_before.keys() & rules_after.keys() if rules_before[name] != rules_after[name])
+        ),
+    )
+
+
+def _versions(config: Config) -> dict[tuple[str, str], str]:
+    return {
+        (name, use.name): evaluator_version_in(config, use.name, name)
+        for name, monitor in config.settings.monitors.items()
+        for use in monitor.uses
+    }
+
+
+def _evaluators(old: Config, new: Config) -> Iterator[EvaluatorChange]:
+    before, after = _versions(old), _versions(new)
+    for key in dict.fromkeys((*before, *after)):
+        if before.get(key) != after.get(key):
+            yield EvaluatorChange(*key, before.get(key), after.get(key))
+
+
+def _differences(before: dict[str, Value], after: dict[str, Value]) -> Iterator[NumberChange]:
+    for where in dict.fromkeys((*before, *after)):
+        if before.get(where) != after.get(where):
+            yield NumberChange(where, before.get(where), after.get(where))
+
+
+def _sampling(config: Config) -> Iterator[tuple[str, Value]]:
+    yield "the salt of the draw", config.settings.evaluate.sampling_salt
+    for name, monitor in config.settings.monitors.items():
+        yield name, monitor.sample
+        yield from ((f"{use.name} of {name}", use.sample) for use in monitor.uses if use.sample is not None)
+
+
+def _budgets(config: Config) -> Iterator[tuple[str, Value]]:
+    def each(where: str, budget: BudgetSettings) -> Iterator[tuple[str, Value]]:
+        yield f"{where} an hour", budget.usd_per_hour
+        yield f"{where} a day", budget.usd_per_day
+
+    yield from each("all", config.settings.evaluate.budget)
+    for name, monitor in config.settings.monitors.items():
+        yield from each(name, monitor.budget)
+
+
+def _targets(config: Config) -> Iterator[tuple[str, Value]]:
+    for each in targets(config):
+        yield f"{each.evaluator} of {each.monitor}", each.mean
+    for name, monitor in config.settings.monitors.items():
+        for use in monitor.uses:
+            yield f"threshold of {use.name} of {name}", config.evaluators[use.name].evaluator.threshold
+
+
+def _cost(old: Config, new: Config) -> NumberChange:
+    """At the same traffic: that which the new one expects."""
+    traffic = new.settings.traffic
+    if traffic is None:
+        return NumberChange("for 1,000 matching turns", _usd_per_1000(old), _usd_per_1000(new))
+    expecting = replace(old, settings=old.settings.model_copy(update={"traffic": traffic}))
+    before, after = capacity_of(expecting), capacity_of(new)
+    assert before is not None
+    assert after is not None
+    return NumberChange("a day", before.usd_per_day, after.usd_per_day)
+
+
+def _usd_per_1000(config: Config) -> float:
+    """Of evaluators of turns; a conversation has an unknown number of them."""
+    return 1000.0 * sum(
+        expected_usd(config, use.name) * (monitor.sample if use.sample is None else use.sample)
+        for monitor in config.settings.monitors.values()
+        for use in monitor.uses
+        if config.evaluators[use.name].evaluator.scope == "turn"
+    )
+
+
+def _rules(config: Config) -> dict[str, Counter[str]]:
+    """The alerting rules of each name. Not those that only name the configuration's hash."""
+    rules: dict[str, Counter[str]] = {}
+    for group in rules_of(config).groups:
+        for each in group.rules:
+            if isinstance(each, AlertingRule) and each.name != "EvalstreamRulesOutdated":
+                rules.setdefault(each.name, Counter())[repr(each)] += 1
+    return rules
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A configuration to compare with, and what it is called.
+
+    `whole`: keys that a start alone reads are known, too. `knows_secrets`: those of its judges are.
+    """
+
+    config: Config
+    name: str
+    whole: bool = True
+    knows_secrets: bool = True
+
+    def changes_by(self, config: Config) -> Changes:
+        """What another configuration would change of it."""
+        return changes_of(self.config, config, knows_secrets=self.knows_secrets)
+
+
+async def running_configuration(config: Config) -> Compared:
+    """The newest configuration that the logs of a deployment have. Only reads.
+
+    Raises:
+        ConfigError: the logs cannot be read, or no service has run with them.
+    """
+    linking = config.settings.assemble.link is not None
+    require_logs(config.settings.log, linking=linking)
+    async with open_logs(config.settings.log, linking=linking) as logs:
+        try:
+            newest = await ConfigurationHistory(await GeneratedStepsStore.open(logs.definitions), config).refresh()
+        except LogUnavailable as error:
+            raise ConfigError(f"log: {error}; start the broker, or try again") from error
+    if newest is None:
+        raise ConfigError(
+            "log: no configuration was taken there yet, so there is none to compare with; name a file with --against"
+        )
+    source = f"configuration {newest.number}"
+    since = datetime.fromtimestamp(newest.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    name = f"{source}, in force since {since}"
+    try:
+        return Compared(with_live_values(config, newest.values, source), name, whole=False)
+    except ConfigError:  # a judge of then is not in this file, so its key is not known here
+        before = with_live_values(config, newest.values, source, answering=False)
+        return Compared(before, name, whole=False, knows_secrets=False)
+
+
+def change_lines(config: Config, compared: Compared) -> Iterator[str]:
+    """What would change, line by line."""
+    changes = compared.changes_by(config)
+    yield f"{config.source}: valid; compared with {compared.name}"
+    yield ""
+    if not changes.live and not changes.restart:
+        yield "changes    nothing"
+        return
+    if changes.restart:
+        yield f"restart    {listed(changes.restart)}: read at a start alone; a running service refuses the whole file"
+    if changes.live:
+        yield f"taken      {listed(changes.live)}"
+    for each in changes.evaluators:
+        yield f"evaluator  {_evaluator(each)}"
+    yield from (f"sampling   {_figure(each)}" for each in changes.sampling)
+    yield from (f"budget     {_figure(each)}, in USD" for each in changes.budgets)
+    yield from (f"target     {_figure(each)}" for each in changes.targets)
+    yield f"cost       {_money(changes.cost)}"
+    for what, names in (
+        ("new", changes.new_rules),
+        ("removed", changes.removed_rules),
+        ("changed", changes.changed_rules),
+    ):
+        if names:
+            yield f"rules      {what}: {listed(names)}"
+    if changes.new_rules or changes.removed_rules or changes.changed_rules:
+        yield "           run `evalstream rules` again and reload Prometheus"
+    if any(each.before and each.after for each in changes.evaluators):
+        yield "past       nothing that is finished is judged again; `evalstream rejudge` judges a stretch of it"
+    if not compared.whole:
+        yield "note       keys that a start alone reads are not compared: the log does not have them (--against FILE)"
+
+
+def changes_json(config: Config, compared: Compared) -> str:
+    """The same as one JSON object."""
+    document = {"configuration": config.source, "compared_with": compared.name, **asdict(compared.changes_by(config))}
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def _is_unknown(key: str) -> bool:
+    """Whether it is a key whose value the log does not have, or that is of no use without one."""
+    section, _, rest = key.partition(".")
+    return section == "golden" or (section == "judges" and rest.partition(".")[2] in SECRET_JUDGE_KEYS)
+
+
+def _evaluator(change: EvaluatorChange) -> str:
+    where = f"{change.evaluator} of {change.monitor}"
+    if change.before is None:
+        return f"{where}: new, version {change.after}; it begins with what comes after"
+    if change.after is None:
+        return f"{where}: removed, version {change.before}; what is unfinished is not made"
+    return f"{where}: version {change.before} → {change.after}, for what comes after and what is unfinished then"
+
+
+def _figure(change: NumberChange) -> str:
+    return f"{change.where}: {_text(change.before)} → {_text(change.after)}"
+
+
+def _text(value: Value) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float | int) else value
+
+
+def _money(cost: NumberChange) -> str:
+    def usd(value: Value) -> str:
+        return "unknown (a judge has no price)" if not isinstance(value, float | int) else f"{value:.4g}"
+
+    if cost.before == cost.after:
+        return f"{usd(cost.after)} USD {cost.where}, as before"
+    return f"{usd(cost.before)} → {usd(cost.after)} USD {cost.where}"

@@ -1,0 +1,128 @@
+"""The part of a configuration that a running service takes, and what else of a changed one it cannot take.
+
+Without secrets it is stored in a log that all processes read. Secrets come from each process's own file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import orjson
+
+from collector.config.loading import Config, check
+from collector.config.settings import Settings
+from collector.errors import ConfigError
+
+LIVE = ("judges", "juries", "evaluators", "monitors", "evaluate", "alerts", "golden", "canary", "traffic", "log_level")
+"""Sections that a running service takes."""
+LIVE_KEYS = ("receive.trust_tracestate",)
+"""Keys of other sections that it takes, too."""
+NOT_LIVE = ("alerts.watcher",)
+"""Keys of these sections that only a start reads."""
+_OWN_ALERT_KEYS = ("webhook", "heartbeat", "watcher")
+"""Addresses that may contain a secret, and are of no use to another process."""
+SECRET_JUDGE_KEYS = ("api_key", "headers", "proxy", "options", "tls")
+"""A judge's keys that are not stored: secrets, and files of one machine."""
+
+
+def live_values(config: Config) -> dict[str, Any]:
+    """The live part as the file has it, without secrets, and what else decides what is judged."""
+    values = config.settings.model_dump(mode="json", exclude_unset=True)
+    live: dict[str, Any] = {name: values[name] for name in LIVE if name in values}
+    for name, judge in config.settings.judges.items():
+        plain = live["judges"][name]
+        present = {key: plain.pop(key) for key in SECRET_JUDGE_KEYS if key in plain}
+        if present:
+            plain["secret"] = {key: sorted(judge.headers) if key == "headers" else True for key in present}
+    if "alerts" in live:
+        live["alerts"] = {key: value for key, value in live["alerts"].items() if key not in _OWN_ALERT_KEYS}
+    if attributes := values.get("assemble", {}).get("attributes"):
+        live["attributes"] = attributes
+    if trust := values.get("receive", {}).get("trust_tracestate"):
+        live["trust_tracestate"] = trust
+    return live
+
+
+def digest_of(live: Mapping[str, Any]) -> str:
+    """A digest of a live part: 12 hex digits. The order of monitors counts: it decides which one comes first."""
+    return hashlib.sha256(orjson.dumps(live)).hexdigest()[:12]
+
+
+def with_live_values(own: Config, live: Mapping[str, Any], source: str, *, answering: bool = True) -> Config:
+    """A process's own configuration with another live part.
+
+    With `answering` false the judges are for nobody to ask: what is secret is left out, and the declared attributes are
+    those of the live part.
+
+    Raises:
+        ConfigError: it cannot work here: a judge's secrets are not known, or a name in it is not.
+    """
+    values = own.settings.model_dump(exclude_unset=True)
+    alerts = {key: value for key, value in values.get("alerts", {}).items() if key in _OWN_ALERT_KEYS}
+    for name in LIVE:
+        values.pop(name, None)
+        if name in live:
+            values[name] = live[name]
+    if alerts:
+        values["alerts"] = {**values.get("alerts", {}), **alerts}
+    values["judges"] = {
+        name: _with_secrets(name, judge, own.settings if answering else None, source)
+        for name, judge in cast("Mapping[str, dict[str, Any]]", live.get("judges", {})).items()
+    }
+    if "receive" in values or "trust_tracestate" in live:
+        receive = values.setdefault("receive", {"otlp_http": {}})
+        receive["trust_tracestate"] = live.get("trust_tracestate", "never")
+    if not answering:
+        values.setdefault("assemble", {})["attributes"] = live.get("attributes", [])
+        values.pop("golden", None)
+    return check(values, source, folder=own.folder)
+
+
+def _with_secrets(name: str, judge: Mapping[str, Any], own: Settings | None, source: str) -> dict[str, Any]:
+    """A stored judge with the secrets of the process's own judge of this name, which must be at the same address."""
+    values = {key: value for key, value in judge.items() if key != "secret"}
+    if own is None or "secret" not in judge:
+        return values
+    mine = own.judges.get(name)
+    defaults = {"kind": "openai", "base_url": "https://api.openai.com/v1"}
+    if mine is None or (mine.kind, mine.base_url) != tuple(values.get(key, defaults[key]) for key in defaults):
+        raise ConfigError(
+            f"{source}: judges.{name}: its key is not known to this process, whose file has no judge of this name "
+            "at this address; give it the same file"
+        )
+    return {**values, **{key: getattr(mine, key) for key in judge["secret"]}}
+
+
+def restart_keys(old: Settings, new: Settings) -> list[str]:
+    """The keys that differ and that only a start reads, sorted: `log.kafka.partitions`."""
+    before, after = old.model_dump(), new.model_dump()
+    return sorted(
+        path
+        for path in _differences(before, after)
+        if path in NOT_LIVE
+        or path.startswith(tuple(f"{each}." for each in NOT_LIVE))
+        or not (path.partition(".")[0] in LIVE or path in LIVE_KEYS)
+    )
+
+
+def live_keys(old: Settings, new: Settings) -> list[str]:
+    """The keys that differ and that a running service takes, sorted."""
+    out_of_reach = set(restart_keys(old, new))
+    return sorted(set(_differences(old.model_dump(), new.model_dump())) - out_of_reach)
+
+
+def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """The paths at which two values differ, down to what is no mapping."""
+    if old == new:
+        return
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        yield path
+        return
+    before, after = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
+    for key in [*before, *(key for key in after if key not in before)]:
+        if key not in before or key not in after:
+            yield f"{path}.{key}".lstrip(".")
+        else:
+            yield from _differences(before[key], after[key], f"{path}.{key}".lstrip("."))

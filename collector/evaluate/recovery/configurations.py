@@ -1,0 +1,121 @@
+"""Which configuration is in force at which offset of a partition, so that a replay judges by the one that counted then.
+
+Configurations have numbers, in the order in which they were taken. The owner of a partition writes a control record
+before a number takes effect: from that offset on it counts. What became due by an earlier one and was not finished is
+made by the newest that its owner has, so it is done if any of them has made it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from collector.evaluate.plan import Job, Plan
+from collector.evaluate.recovery.control_records import ControlRecord
+
+UNNUMBERED = 0
+"""The number of what earlier releases have judged by: it is not known any more."""
+
+Switch = tuple[int, int]
+"""An offset, and the number of the configuration that counts from there on."""
+
+
+UNTAKEN = 1 << 62
+"""The offset from which a configuration counts that a partition's owner has not taken yet: behind all records."""
+
+
+class PlanHistory(Protocol):
+    """The plans of all configurations that were taken."""
+
+    async def plan_of(self, number: int) -> Plan | None:
+        """A plan by its number, with judges that cannot be asked; None if it cannot be made here any more.
+
+        Waits while the log that has it is unavailable.
+        """
+        ...
+
+
+def switches_of(start: Switch, controls: Iterable[ControlRecord]) -> list[Switch]:
+    """The switches of a partition from a replay point on, given the control records in the order of the log.
+
+    A later record makes those void that were to count from the same or a later offset.
+    """
+    low, number = start
+    switches = [start]
+    for each in controls:
+        if each.configuration is None:
+            continue
+        if each.offset >= low:
+            while switches and switches[-1][0] >= each.offset:
+                switches.pop()
+            switches.append((each.offset, each.configuration))
+        elif number == UNNUMBERED:  # committed by an earlier release, which does not know numbers
+            switches[:1] = [(low, each.configuration)]
+    return switches
+
+
+@dataclass(frozen=True, slots=True)
+class Configurations:
+    """The configurations of one partition since its replay point. `plan` makes what is unfinished, and has `number`.
+
+    `others` are the plans of all that anybody has judged by: what is due may have been made by any of them. `former`
+    are the plans in force before the last switch, each up to an offset.
+    """
+
+    switches: Sequence[Switch]
+    plan: Plan
+    number: int = UNNUMBERED
+    others: Sequence[Plan] = ()
+    former: Sequence[tuple[int, Plan]] = ()
+
+    def number_at(self, offset: int) -> int:
+        """The number in force at an offset."""
+        index = bisect_right(self.switches, offset, key=lambda each: each[0])
+        return self.switches[max(0, index - 1)][1]
+
+    def by_others(self, job: Job) -> Sequence[Job]:
+        """A job as each plan but `plan` would make it."""
+        if job.trigger_offset >= self.switches[-1][0]:
+            return ()
+        return [made for plan in self.others if (made := plan.successor_of(job)) is not None]
+
+    def by_newest(self, job: Job) -> Job | None:
+        """A job as `plan` makes it; None if that has its evaluator no more."""
+        return job if job.trigger_offset >= self.switches[-1][0] else self.plan.successor_of(job)
+
+
+async def configurations_of(
+    start: Switch,
+    controls: Sequence[ControlRecord],
+    plan: Plan,
+    number: int,
+    history: PlanHistory,
+    unnumbered: Iterable[tuple[int, Plan]] = (),
+) -> Configurations:
+    """The configurations of a partition since `start`, for who has `plan`, whose number is `number`.
+
+    `unnumbered` are the plans of an earlier release. A plan that cannot be made here any more is replaced by `plan`.
+    """
+    switches = switches_of(start, controls)
+    if switches[-1][1] != number:  # the partition's owner has another one still, newer or older
+        switches.append((UNTAKEN, number))
+    former: list[tuple[int, Plan]] = []
+    for (_, earlier), (until, _) in pairwise(switches):
+        if earlier == UNNUMBERED:
+            former += [(end, each) for end, each in unnumbered if end < until]
+            after = [each for end, each in unnumbered if end >= until]
+            former.append((until, after[0] if after else plan))
+        else:
+            former.append((until, await history.plan_of(earlier) or plan))
+    if switches == [(start[0], UNNUMBERED)]:
+        former += unnumbered
+    # All that an owner ever had, and those between: one whose switch is void by now may have finished what was due
+    # before. And an owner may have had a newer one than this process has read so far.
+    known = {number, *(each for _, each in switches), *(each.configuration or number for each in controls)} - {0}
+    plans = (
+        [await history.plan_of(each) for each in range(min(known), max(known) + 1) if each != number] if known else []
+    )
+    return Configurations(switches, plan, number, [each for each in plans if each is not None], former)

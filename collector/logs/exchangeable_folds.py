@@ -1,0 +1,237 @@
+"""Folds that are exchanged while their partitions stay: each is closed and opened again, as by a restart.
+
+The new fold replays what the old one still needed, and continues where that stood. What was being delivered when the
+old one was exchanged, the new one is given again. The consumer notices nothing, and no partition moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+from collector.backoff import Backoff
+from collector.logs.log import Committed, Fold, Log, LogUnavailable, OpenFold, StoredRecord, UnreadableRecords
+
+READING = Backoff(cap=1.0)
+"""How reading a partition back is retried: without end, as at a start."""
+
+
+class ExchangeableFolds:
+    """The folds of a log's partitions, opened by `open_inner` until `exchange` names another way to open them."""
+
+    def __init__(self, log: Log, open_inner: OpenFold) -> None:
+        self.log = log
+        self.open_inner = open_inner
+        self._folds: set[_ExchangeableFold] = set()
+
+    @asynccontextmanager
+    async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
+        """Open the fold of a partition."""
+        async with asyncio.TaskGroup() as tasks:
+            fold = _ExchangeableFold(self, tasks, partition, committed)
+            self._folds.add(fold)
+            try:
+                await fold.open_first()
+                yield fold
+            finally:
+                self._folds.discard(fold)
+                await fold.end()
+
+    async def exchange(self, open_inner: OpenFold) -> None:
+        """Open all folds in another way, now and from now on; returns when they are open.
+
+        One that is just being opened in the way of before is exchanged as soon as it is open.
+        """
+        self.open_inner = open_inner
+        await asyncio.gather(*(each.exchange() for each in list(self._folds)))
+
+
+class _Opened:
+    """An inner fold, open in a task of its own: whoever closes it is not who opened it."""
+
+    def __init__(self, open_fold: OpenFold, partition: int, committed: Committed | None) -> None:
+        self._open_fold = open_fold
+        self._partition = partition
+        self._committed = committed
+        self._close = asyncio.Event()
+        self.ready: asyncio.Future[Fold] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        async with self._open_fold(self._partition, self._committed) as fold:
+            self.ready.set_result(fold)
+            await self._close.wait()
+
+    def close(self) -> None:
+        self._close.set()
+
+
+class _ExchangeableFold:
+    """The fold of one partition. Whoever uses or exchanges the inner one has the lock."""
+
+    def __init__(
+        self, folds: ExchangeableFolds, tasks: asyncio.TaskGroup, partition: int, committed: Committed | None
+    ) -> None:
+        self._folds = folds
+        self._tasks = tasks
+        self._partition = partition
+        self._state = committed
+        """The last state between two deliveries that may be committed, and from which a new fold is opened."""
+        self._delivered = committed.offset if committed else None
+        self._next = committed.low_watermark if committed else None
+        """The offset after the last record that was replayed or delivered."""
+        self._lock = asyncio.Lock()
+        self._opened: _Opened | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._inner: Fold | None = None
+        self._delivering: asyncio.Task[None] | None = None
+        self._exchanging = 0
+        self._reopening: asyncio.Task[None] | None = None
+        self._ended = False
+
+    @property
+    def takes_unreadable(self) -> bool:
+        return getattr(self._inner, "takes_unreadable", False)
+
+    @property
+    def due_at(self) -> float | None:
+        return None if self._inner is None or self._reopening is not None else self._inner.due_at
+
+    @property
+    def low_watermark(self) -> int | None:
+        self._refresh()
+        return self._state.low_watermark if self._state else None
+
+    @property
+    def metadata(self) -> str:
+        self._refresh()
+        return self._state.metadata if self._state else ""
+
+    def _refresh(self) -> None:
+        """Read the state of the inner fold, if it has one that may be committed."""
+        if self._delivering is not None or self._reopening is not None or self._is_replaying:
+            return
+        if self._inner is not None and self._delivered is not None:
+            low = self._inner.low_watermark
+            low = self._delivered if low is None else min(low, self._delivered)
+            self._state = Committed(low, self._delivered, self._inner.metadata)
+
+    @property
+    def _is_replaying(self) -> bool:
+        return self._next is not None and self._delivered is not None and self._next < self._delivered
+
+    async def open_first(self) -> None:
+        """Open the inner fold. Whoever exchanges it meanwhile waits: it would go on in the way of before."""
+        async with self._lock:
+            await self._open()
+
+    async def end(self) -> None:
+        """Close for good: the partition is taken away, perhaps in the midst of an exchange."""
+        self._ended = True
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait([self._reopening])
+        await self._close()
+
+    async def _open(self) -> None:
+        self._opened = opened = _Opened(self._folds.open_inner, self._partition, self._state)
+        self._running = self._tasks.create_task(opened.run())
+        await asyncio.wait([opened.ready, self._running], return_when=asyncio.FIRST_COMPLETED)
+        self._inner = opened.ready.result() if opened.ready.done() else None
+
+    async def _close(self) -> None:
+        self._inner = None
+        if self._opened is not None and self._running is not None:
+            self._opened.close()
+            if not self._opened.ready.done():
+                self._running.cancel()
+            await asyncio.wait([self._running])
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        """See `Fold`."""
+        async with self._lock:
+            assert self._inner is not None
+            await self._inner.replay(records)
+            self._next = records[-1].offset + 1
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        """See `Fold`. Where the fold is exchanged meanwhile, the new one is given the records."""
+        while not await self._was_delivered(records):
+            pass
+
+    async def _was_delivered(self, records: Sequence[StoredRecord]) -> bool:
+        async with self._lock:
+            assert self._inner is not None
+            if self._delivered is None:
+                self._next = self._delivered = records[0].offset
+            if self._state is None or self._state.offset != self._delivered:
+                self._refresh()
+            self._delivering = asyncio.ensure_future(self._inner.deliver(records))
+            try:
+                await asyncio.wait([self._delivering])
+            except asyncio.CancelledError:
+                self._delivering.cancel()
+                await asyncio.wait([self._delivering])
+                raise
+            finally:
+                delivering, self._delivering = self._delivering, None
+            if delivering.cancelled() and self._exchanging:
+                return False
+            delivering.result()
+            self._next = self._delivered = records[-1].offset + 1
+            return True
+
+    async def exchange(self) -> None:
+        """Close the inner fold, open another one, and bring that to where this one stood."""
+        self._exchanging += 1
+        try:
+            if self._delivering is not None:
+                self._delivering.cancel()
+            await self._lock.acquire()
+        finally:
+            self._exchanging -= 1
+        try:
+            if self._inner is not None and not self._ended:
+                self._refresh()
+                await self._exchange_inner()
+        finally:
+            self._lock.release()
+
+    async def _exchange_inner(self) -> None:
+        self._reopening = reopening = asyncio.ensure_future(self._reopen())
+        try:
+            await asyncio.wait([reopening])
+        except asyncio.CancelledError:
+            reopening.cancel()
+            await asyncio.wait([reopening])
+            raise
+        finally:
+            self._reopening = None
+        if not reopening.cancelled():  # else the partition is taken away
+            reopening.result()
+
+    async def _reopen(self) -> None:
+        await self._close()
+        await self._open()
+        await self._replay()
+
+    async def _replay(self) -> None:
+        """Replay what the consumer has had replayed or delivered already."""
+        if self._state is None or self._next is None:
+            return
+        start, end = self._state.low_watermark, self._next
+
+        async def replay() -> None:
+            nonlocal start
+            async for batch in self._folds.log.read(self._partition, start):
+                records = [each for each in batch if each.offset < end]
+                if not self.takes_unreadable:
+                    records = [each for each in records if type(each) is not UnreadableRecords]
+                if records and self._inner is not None:
+                    await self._inner.replay(records)
+                start = batch[-1].offset + 1
+                if start >= end:
+                    return
+
+        if start < end:
+            await READING.repeat(replay, LogUnavailable, action="reading a partition back")

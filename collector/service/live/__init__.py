@@ -1,0 +1,1 @@
+"""A running service that takes another configuration."""

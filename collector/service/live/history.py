@@ -1,0 +1,135 @@
+"""The configurations that were taken, in order: records of the definitions log, without secrets.
+
+Each has a number. Two processes that take one at the same time try for the same number; the first in the log has it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from collector.config.live_part import digest_of, live_values, with_live_values
+from collector.config.loading import Config
+from collector.errors import ConfigError
+from collector.evaluate.plan import Plan
+from collector.evaluate.recovery.configurations import UNNUMBERED
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.service.plan_builder import build_unasked_plan
+
+STALE_WITHIN = 120.0
+"""Seconds that a changed file may take to reach all machines: Kubernetes renews a mounted one within about a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedConfiguration:
+    """A configuration that was taken: its live part, and when (s since the epoch)."""
+
+    number: int
+    digest: str
+    values: Mapping[str, Any]
+    since: float
+
+
+class ConfigurationHistory:
+    """All configurations of a deployment. `number` is that of the one which this process has."""
+
+    def __init__(
+        self,
+        store: GeneratedStepsStore,
+        own: Config,
+        *,
+        clock: Callable[[], float] = time.time,
+        warn: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.number = UNNUMBERED
+        self._store = store
+        self._own = own
+        self._clock = clock
+        self._warn = warn
+        self._entries: dict[int, NumberedConfiguration] = {}
+        self._plans: dict[int, Plan | None] = {}
+
+    @property
+    def newest(self) -> NumberedConfiguration | None:
+        """The newest one, as of the last refresh."""
+        return self._entries.get(len(self._entries))
+
+    def entry(self, number: int) -> NumberedConfiguration | None:
+        """The configuration of a number, as of the last refresh."""
+        return self._entries.get(number)
+
+    def after(self, number: int) -> list[NumberedConfiguration]:
+        """Those after a number, in order."""
+        return [self._entries[each] for each in range(number + 1, len(self._entries) + 1)]
+
+    async def refresh(self) -> NumberedConfiguration | None:
+        """Read what was taken since; returns the newest. Waits while the log is unavailable."""
+        while (text := await self._store.load(_key(len(self._entries) + 1))) is not None:
+            self._add(text)
+        return self.newest
+
+    async def take(self, config: Config) -> int:
+        """Write a configuration behind all others, unless the newest is the same; returns its number."""
+        values = live_values(config)
+        digest = digest_of(values)
+        while (newest := await self.refresh()) is None or newest.digest != digest:
+            plain = {"digest": digest, "at": self._clock(), "values": values}
+            self._add(await self._store.save(_key(len(self._entries) + 1), orjson.dumps(plain).decode()))
+        return newest.number
+
+    def lately_replaced(self, config: Config) -> NumberedConfiguration | None:
+        """The configuration that a file has, if others have replaced it a short while ago; as of the last refresh.
+
+        A machine that the changed file has not reached yet would turn all others back to it by a restart.
+        """
+        digest = digest_of(live_values(config))
+        mine = max((number for number, each in self._entries.items() if each.digest == digest), default=None)
+        if mine is None or mine == len(self._entries):
+            return None
+        replaced = self._entries[mine + 1].since
+        return self._entries[mine] if self._clock() - replaced < STALE_WITHIN else None
+
+    async def find_newest(self) -> None:
+        """For who only looks on: this is the newest one."""
+        newest = await self.refresh()
+        self.number = UNNUMBERED if newest is None else newest.number
+
+    async def find_own(self, config: Config) -> None:
+        """Find the number of a process's configuration: it has one if it is the newest."""
+        newest = await self.refresh()
+        if newest is not None and newest.digest == digest_of(live_values(config)):
+            self.number = newest.number
+
+    async def plan_of(self, number: int) -> Plan | None:
+        """See `PlanHistory`."""
+        if number not in self._plans:
+            if number not in self._entries:
+                await self.refresh()
+            self._plans[number] = self._build(number)
+        return self._plans[number]
+
+    def _build(self, number: int) -> Plan | None:
+        entry = self._entries.get(number)
+        if entry is None:
+            return None
+        try:
+            return build_unasked_plan(
+                with_live_values(self._own, entry.values, f"configuration {number}", answering=False)
+            )
+        except ConfigError as error:
+            reason = "; ".join(str(error).splitlines())
+            self._warn(f"what configuration {number} left unfinished is judged by that of now: {reason}")
+            return None
+
+    def _add(self, text: str) -> None:
+        plain: Any = orjson.loads(text)
+        number = len(self._entries) + 1
+        self._entries[number] = NumberedConfiguration(number, plain["digest"], plain["values"], plain["at"])
+
+
+def _key(number: int) -> str:
+    return f"configuration/{number}"

@@ -1,0 +1,174 @@
+"""When a process takes another configuration: a signal, a changed file, or a newer one in the definitions log.
+
+A process that evaluates writes what its file has into the log, and all others follow the log. What a process cannot
+take, it refuses as a whole with the reason, and runs on with what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from collector.config.live_part import digest_of, live_keys, live_values, restart_keys, with_live_values
+from collector.config.loading import Config, load
+from collector.errors import ConfigError
+from collector.service.live.exchange import Exchange, OpenedJudges
+from collector.service.live.history import ConfigurationHistory, NumberedConfiguration
+from collector.service.process import Process
+from collector.wording import listed
+
+logger = logging.getLogger(__name__)
+
+CHECK_EVERY = 2.0
+"""Seconds between two looks at the file and at the log."""
+_NAMED = 8
+
+
+class Reload:
+    """Takes other configurations, one at a time. `load` reads and checks the file at `path`; it raises ConfigError.
+
+    With `takes` the process evaluates: what its file has counts for the whole deployment.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        history: ConfigurationHistory,
+        *,
+        path: Path | None,
+        takes: bool,
+        load: Callable[[Path], Config] = load,
+        every: float = CHECK_EVERY,
+    ) -> None:
+        self._exchange = exchange
+        self._history = history
+        self._status = exchange.process.status
+        self._path = path
+        self._load = load
+        self._takes = takes
+        self._every = every
+        self._requested = asyncio.Event()
+        self._signalled = False
+        self._looked_at = self._read()
+        self._content: bytes | None = None  # it may have been changed since the start has read it
+        self._in_file = exchange.process.config.settings
+        self._seen = history.number if history.newest is None else history.newest.number
+        self._refused_number = 0
+
+    def request(self) -> None:
+        """A signal asks for the file to be read, changed or not."""
+        self._signalled = True
+        self._requested.set()
+
+    async def run_forever(self) -> None:
+        """Look again and again, and when asked."""
+        while True:
+            try:
+                async with asyncio.timeout(self._every):
+                    await self._requested.wait()
+            except TimeoutError:
+                pass
+            self._requested.clear()
+            await self.look()
+
+    async def look(self) -> None:
+        """Take what the file has, if it was changed or somebody asks; then what the log has, if it is newer."""
+        signalled, self._signalled = self._signalled, False
+        content = await asyncio.to_thread(self._read)
+        settled = content == self._looked_at  # else somebody may still be writing it
+        self._looked_at = content
+        changed = settled and content is not None and content != self._content
+        if self._path is not None and (signalled or changed):
+            self._content = content
+            await self._take_file(self._path, signalled=signalled)
+        newest = await self._history.refresh()
+        if newest is not None and newest.number > max(self._history.number, self._refused_number):
+            await self._follow(newest)
+
+    def _read(self) -> bytes | None:
+        try:
+            return None if self._path is None else self._path.read_bytes()
+        except OSError:
+            return None  # it is being replaced; a signal reports it
+
+    async def _take_file(self, path: Path, *, signalled: bool) -> None:
+        try:
+            config = await asyncio.to_thread(self._load, path)
+            self._require_live(config)
+        except ConfigError as error:
+            self._status.refuse(str(error))
+            return
+        before, self._in_file = self._in_file, config.settings
+        if config.settings == before and not signalled:
+            self._status.restore()  # the file says nothing new, whatever others have taken meanwhile
+            return
+        newest = await self._history.refresh()
+        digest = digest_of(live_values(config))
+        # A file may reach one machine later than another. What others have taken meanwhile, and left again, is no news.
+        seen = next((each.number for each in self._history.after(self._seen) if each.digest == digest), None)
+        if seen is not None:
+            self._seen = seen
+        if config.settings == self._running.settings:
+            self._status.keep()
+        elif newest is not None and digest == newest.digest:
+            await self._take(config, newest.number)
+        elif seen is None and self._takes:
+            await self._take(config, None)
+        else:
+            self._status.keep()  # what the deployment runs is in the log
+
+    @property
+    def _running(self) -> Config:
+        return self._exchange.process.config
+
+    def _require_live(self, config: Config) -> None:
+        """See that nothing is changed that only a start reads.
+
+        Raises:
+            ConfigError: something is.
+        """
+        keys = restart_keys(self._running.settings, config.settings)
+        if keys:
+            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+            verb = "is" if len(keys) == 1 else "are"
+            raise ConfigError(
+                f"{config.source}: {listed(keys[:_NAMED])}{more} {verb} read at the start alone, so nothing of the "
+                "file is taken; restart the process to take all of it, or put the old values back"
+            )
+
+    async def _follow(self, newest: NumberedConfiguration) -> None:
+        """Take what another process has taken."""
+        try:
+            config = with_live_values(self._running, newest.values, f"configuration {newest.number}")
+        except ConfigError as error:
+            self._refused_number = newest.number
+            self._status.refuse(str(error))
+            return
+        if not await self._take(config, newest.number):
+            self._refused_number = newest.number
+
+    async def _take(self, config: Config, number: int | None) -> bool:
+        changed = live_keys(self._running.settings, config.settings)
+        try:
+            prepared = await self._exchange.prepare(config)
+        except ConfigError as error:
+            self._status.refuse(str(error))
+            return False
+        # From here on it counts: whoever dies finds it in the log.
+        number = number or await self._history.take(config)
+        self._history.number, self._seen = number, max(self._seen, number)
+        await self._exchange.take(prepared, number)
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        self._status.take(number, f"{', '.join(changed[:_NAMED]) or 'nothing'}{more}")
+        return True
+
+
+def start_reload(
+    process: Process, judges: OpenedJudges, history: ConfigurationHistory, *, path: Path | None, takes: bool
+) -> Reload:
+    """Watch the file at `path` and the log."""
+    reload = Reload(Exchange(process, judges), history, path=path, takes=takes)
+    process.tasks.start(reload.run_forever())
+    return reload

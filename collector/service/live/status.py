@@ -1,0 +1,98 @@
+"""What a process says of its configuration: since when it runs, and whether a newer one was refused."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from collector.page.sources import ConfigurationView
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import (
+    CONFIGURATION_CHANGES,
+    CONFIGURATION_NUMBER,
+    CONFIGURATION_REFUSED,
+    CONFIGURATION_SINCE,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedConfiguration:
+    """Why a configuration was not taken, and when (s since the epoch) that was tried first."""
+
+    reason: str
+    since: float
+
+
+class ConfigurationStatus:
+    """The status of a process's configuration.
+
+    `since` is when this process took it, `in_force_since` when the first one of the deployment did (s since the epoch).
+    """
+
+    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.time) -> None:
+        self._telemetry = telemetry
+        self._clock = clock
+        self.number = 0
+        self.since = self.in_force_since = clock()
+        self.refused: RefusedConfiguration | None = None
+        telemetry.gauge(CONFIGURATION_REFUSED).set_function(lambda: float(self.refused is not None))
+        telemetry.gauge(CONFIGURATION_NUMBER).set_function(lambda: float(self.number))
+        telemetry.gauge(CONFIGURATION_SINCE).set_function(lambda: self.since)
+        for result in ("taken", "refused"):
+            telemetry.counter(CONFIGURATION_CHANGES, result)
+
+    def begin(self, number: int, in_force_since: float) -> None:
+        """The process starts with a configuration that may have run before."""
+        self.number, self.in_force_since = number, in_force_since
+
+    @property
+    def view(self) -> ConfigurationView:
+        """What the page shows."""
+        return ConfigurationView(number=self.number, since=self.in_force_since)
+
+    def take(self, number: int, what: str) -> None:
+        """Another configuration runs; `what` has changed."""
+        self.number, self.since, self.refused = number, self._clock(), None
+        self.in_force_since = self.since
+        self._telemetry.counter(CONFIGURATION_CHANGES, "taken").inc()
+        logger.info("configuration %d is taken: %s", number, what)
+
+    def keep(self) -> None:
+        """Nothing else is to be taken: the file has the running configuration, or another process decides."""
+        logger.info("configuration %d runs on: the file has no other one to take", self.number)
+        self.refused = None
+
+    def restore(self) -> None:
+        """The file has again what it had before one was refused."""
+        if self.refused is not None:
+            self.keep()
+
+    def refuse(self, reason: str) -> None:
+        """Another configuration was not taken."""
+        reason = "; ".join(reason.splitlines())
+        since = self.refused.since if self.refused is not None else self._clock()
+        self.refused = RefusedConfiguration(reason, since)
+        self._telemetry.counter(CONFIGURATION_CHANGES, "refused").inc()
+        logger.error("configuration refused, and configuration %d runs on: %s", self.number, reason)
+
+    @property
+    def refused_since(self) -> float | None:
+        """When a changed configuration was refused first (s since the epoch); None if none is."""
+        return self.refused.since if self.refused is not None else None
+
+    def check(self) -> str | None:
+        """The problem, as a check of the process's health."""
+        return self.problem
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, for /readyz and the page; None if nothing is."""
+        if self.refused is None:
+            return None
+        since = datetime.fromtimestamp(self.refused.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"configuration refused since {since}, and that of before runs on: {self.refused.reason}"

@@ -1,0 +1,546 @@
+"""Another configuration while the service runs: what is judged by which, what is refused, and what others see of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from service import free_port
+
+from collector.commands.audit.audit import audit
+from collector.commands.changes import change_lines, running_configuration
+from collector.commands.log_copy.log_copy import copy_logs
+from collector.config.loading import load
+from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.errors import ConfigError
+from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.logs.log import Record
+from collector.logs.memory import MemoryLog
+from collector.logs.sqlite import SqliteLog
+from collector.records.epochs import CONTROL_HEADERS
+from collector.records.json import evaluation_from_json, turn_to_json
+from collector.service.app import Running, running
+from collector.service.live.history import ConfigurationHistory
+from collector.service.live.log_level import take_log_level
+from collector.service.open_logs import open_logs
+from evaluators.cases import Turn
+from evaluators.results import Evaluation
+
+BEFORE = ["Say whether the actual output answers the input."]
+AFTER = ["Say whether the actual output answers the input, and nothing else."]
+
+
+class ConfigFile:
+    """A configuration file with one judge and two evaluators, and what is changed in it."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.path = folder / "evalstream.yaml"
+        judged = {"kind": "g_eval", "evaluation_params": ["input", "actual_output"], "judge": "main"}
+        self.values: dict[str, Any] = {
+            "log": {"path": str(folder / "evalstream.db")},
+            "receive": {"files": []},
+            "judges": {"main": {"model": "m", "base_url": url, "api_key": "k3y"}},
+            "evaluators": {
+                "answers": {**judged, "evaluation_steps": BEFORE},
+                "short": {"kind": "length", "maximum": 100},
+            },
+            "monitors": {"all": {"evaluators": ["answers", "short"]}},
+            "export": {},
+        }
+        self.write()
+
+    def write(self) -> None:
+        self.path.write_text(json.dumps(self.values))
+
+    def change(self, change: Callable[[dict[str, Any]], object]) -> None:
+        change(self.values)
+        self.write()
+
+
+async def put(service: Running, numbers: range) -> None:
+    turns = [
+        Turn(turn_id=f"t{n}", conversation_id=f"c{n}", input=f"What is {n}?", actual_output=f"{n}.") for n in numbers
+    ]
+    await service.logs.turns.append(
+        [Record((each.conversation_id or "").encode(), turn_to_json(each)) for each in turns]
+    )
+
+
+async def ledger(service: Running) -> list[Evaluation]:
+    return [
+        evaluation_from_json(record.value)
+        async for batch in service.logs.evaluations.read(0, 0)
+        for record in batch
+        if not record.headers
+    ]
+
+
+async def until(service: Running, **counts: int) -> list[Evaluation]:
+    """Wait until each evaluator has made so many."""
+    async with asyncio.timeout(60):
+        while True:
+            made = await ledger(service)
+            if Counter(each.evaluator for each in made) == counts:
+                return made
+            await asyncio.sleep(0.05)
+
+
+def value(service: Running, name: str, **labels: str) -> float:
+    return sum(
+        sample.value
+        for metric in service.telemetry.registry.collect()
+        for sample in metric.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+
+
+def labels(service: Running, name: str) -> list[dict[str, str]]:
+    return [
+        sample.labels
+        for metric in service.telemetry.registry.collect()
+        for sample in metric.samples
+        if sample.name == name
+    ]
+
+
+async def look(service: Running) -> None:
+    """What SIGHUP does."""
+    service.reload.request()
+    await service.reload.look()
+
+
+def versions(made: list[Evaluation], evaluator: str = "answers") -> list[str]:
+    """The version of each turn's evaluation, in the order of the turns."""
+    mine = {
+        int((each.subject.turn_id or "")[1:]): each.evaluator_version for each in made if each.evaluator == evaluator
+    }
+    return [mine[number] for number in sorted(mine)]
+
+
+async def clean(file: ConfigFile) -> None:
+    said: list[str] = []
+    assert await audit(load(file.path), said.append, drained=True) == 0, said
+
+
+async def test_a_prompt_changes_at_one_position(tmp_path: Path) -> None:
+    judge = StandInJudge()
+    async with serve_judge(judge) as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(30))
+            await until(service, answers=30, short=30)
+            rules, hashed = labels(service, "evalstream_rules_info"), labels(service, "evalstream_config_info")
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER, threshold=0.5))
+            await look(service)
+            await put(service, range(30, 50))
+            made = await until(service, answers=50, short=50)
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+            assert value(service, "evalstream_configuration_refused") == 0
+            assert len(labels(service, "evalstream_rules_info")) == 1
+            assert labels(service, "evalstream_rules_info") != rules
+            assert labels(service, "evalstream_config_info") != hashed
+        assert Counter(versions(made)[:30]).most_common(1)[0][1] == 30
+        assert Counter(versions(made)[30:]).most_common(1)[0][1] == 20
+        assert len(set(versions(made))) == 2
+        assert len(set(versions(made, "short"))) == 1
+        assert judge.calls == 50
+        await clean(file)
+        async with running(
+            load(file.path), {"evaluate"}, path=file.path
+        ) as service:  # and a restart judges nothing again
+            await put(service, range(50, 51))
+            await until(service, answers=51, short=51)
+        assert judge.calls == 51
+        await clean(file)
+
+
+async def test_what_a_judge_that_is_out_has_left_is_made_by_the_new_definition(tmp_path: Path) -> None:
+    """The usual cure, without a restart; the waiting questions are those that had filled the queue."""
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
+        file.change(lambda values: values.update(evaluate={"shutdown_grace": 0, "max_waiting": 5, "concurrency": 2}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(40))
+            async with asyncio.timeout(60):
+                while value(service, "evalstream_paused_partitions") < 1:
+                    await asyncio.sleep(0.05)
+            file.change(lambda values: values["judges"]["main"].update(base_url=url))
+            await look(service)
+            made = await until(service, answers=40, short=40)
+            assert max(Counter(each.evaluation_id for each in made).values()) == 1
+        await clean(file)
+
+
+async def test_monitors_evaluators_and_rates_come_and_go(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(10))
+            await until(service, answers=10, short=10)
+            file.change(lambda values: values["evaluators"].update(brief={"kind": "length", "maximum": 9}))
+            file.change(lambda values: values["monitors"].update(more={"evaluators": ["brief"]}))
+            await look(service)
+            await put(service, range(10, 20))
+            await until(service, answers=20, short=20, brief=10)
+            file.change(lambda values: values["monitors"].pop("all"))
+            await look(service)
+            await put(service, range(20, 30))
+            await until(service, answers=20, short=20, brief=20)
+            file.change(lambda values: values["monitors"]["more"].update(sample=0.3))
+            await look(service)
+            await put(service, range(30, 130))
+            async with asyncio.timeout(60):
+                while value(service, "evalstream_turns_total", monitor="more") < 120:
+                    await asyncio.sleep(0.05)
+                while value(service, "evalstream_evaluations_in_flight"):
+                    await asyncio.sleep(0.05)
+            made = await ledger(service)
+            drawn = [each for each in made if each.sampling.probability == pytest.approx(0.3)]
+            assert 10 <= len(drawn) <= 50
+        await clean(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(lambda values: values["log"].update(retention="1d"), "log.retention is read at the start", id="log"),
+        pytest.param(lambda values: values["evaluators"]["short"].update(maximum="x"), "must be a whole", id="wrong"),
+        pytest.param(
+            lambda values: values.update(golden={"path": "/nowhere.jsonl"}), "/nowhere.jsonl", id="file"
+        ),
+        pytest.param(
+            lambda values: values["judges"]["main"].update(tls={"ca": "/nowhere.pem"}), "judges.main.tls", id="judge"
+        ),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_taken_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        original = json.dumps(file.values)
+        async with running(load(file.path), {"evaluate", "watch"}, path=file.path) as service:
+            await put(service, range(5))
+            await until(service, answers=5, short=5)
+            before = [labels(service, name) for name in ("evalstream_config_info", "evalstream_rules_info")]
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            file.change(change)
+            await look(service)
+            assert value(service, "evalstream_configuration_refused") == 1
+            assert value(service, "evalstream_health_check_ok", check="configuration") == 0
+            assert [labels(service, name) for name in ("evalstream_config_info", "evalstream_rules_info")] == before
+            refusals = [each.message for each in caplog.records if "configuration refused" in each.message]
+            assert len(refusals) == 1
+            assert reason in refusals[0]
+            assert "\n" not in refusals[0]
+            await put(service, range(5, 10))
+            made = await until(service, answers=10, short=10)
+            assert len(set(versions(made))) == 1
+            file.path.write_text(original)
+            await look(service)
+            assert value(service, "evalstream_configuration_refused") == 0
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 0
+
+
+async def test_a_file_that_settles_is_taken_without_a_signal(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+            await service.reload.look()
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 0, (
+                "it may be half written"
+            )
+            await service.reload.look()
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+
+
+async def test_no_secret_reaches_the_log(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        file.change(lambda values: values["judges"]["main"].update(headers={"x-key": "h3ader"}))
+        file.change(lambda values: values.update(alerts={"webhook": "https://hooks.example/s3cret"}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            stored = [each.value async for batch in service.logs.definitions.read(0, 0) for each in batch]
+    assert any(b"evaluation_steps" in each for each in stored)
+    for secret in (b"k3y", b"h3ader", b"s3cret"):
+        assert not any(secret in each for each in stored)
+
+
+async def test_another_key_is_used_without_a_new_number(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            file.change(lambda values: values["judges"]["main"].update(api_key="another"))
+            await look(service)
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+            await put(service, range(3))
+            await until(service, answers=3, short=3)
+            controls = [
+                json.loads(record.value)
+                async for batch in service.logs.evaluations.read(0, 0)
+                for record in batch
+                if record.headers == CONTROL_HEADERS
+            ]
+        assert [each["configuration"] for each in controls if "configuration" in each] == [1]
+
+
+async def test_a_reload_under_load_loses_nothing_and_judges_nothing_twice(tmp_path: Path) -> None:
+    judge = StandInJudge(Faults(latency=0.02))
+    async with serve_judge(judge) as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            for start in range(0, 600, 20):
+                await put(service, range(start, start + 20))
+                if start % 120 == 60:
+                    steps = [f"Say whether it answers, in {start} words."]
+                    file.change(
+                        lambda values, steps=steps: values["evaluators"]["answers"].update(evaluation_steps=steps)
+                    )
+                    await look(service)
+                await asyncio.sleep(0.02)
+            made = await until(service, answers=600, short=600)
+        assert judge.calls == 600
+        order = list(dict.fromkeys(versions(made)))
+        assert len(order) == 6
+        assert versions(made) == sorted(versions(made), key=order.index), "one version per position"
+        assert max(Counter(each.evaluation_id for each in made).values()) == 1
+        await clean(file)
+
+
+class HesitantJudge(StandInJudge):
+    """Does not answer about the first turn until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = asyncio.Event()
+
+    async def _complete(self, request: web.Request) -> web.Response:
+        if b"What is 0?" in await request.read():
+            await self.told.wait()
+        return await super()._complete(request)
+
+
+async def test_a_copy_of_the_logs_takes_along_what_several_configurations_have_left(tmp_path: Path) -> None:
+    """What is unfinished is made by the newest; what one of before has made is made by no other."""
+    judge = HesitantJudge()
+    async with serve_judge(judge) as url:
+        file = ConfigFile(tmp_path, url)
+        file.change(lambda values: values.update(evaluate={"shutdown_grace": 0}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(10))
+            await until(service, answers=9, short=10)
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            await look(service)
+            await put(service, range(10, 20))
+            await until(service, answers=19, short=20)
+        old = load(file.path)
+        file.change(lambda values: values["log"].update(path=str(tmp_path / "new.db")))
+        said: list[str] = []
+        assert await copy_logs(old, load(file.path), said.append) == 0, said
+        judge.told.set()
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            made = await until(service, answers=20, short=20)
+        assert Counter((each.evaluator, each.subject.turn_id) for each in made).most_common(1)[0][1] == 1
+        assert len(set(versions(made)[1:10])) == len({versions(made)[0], *versions(made)[10:]}) == 1
+        assert versions(made)[0] != versions(made)[1]
+        await clean(file)
+
+
+async def test_a_copy_waits_for_what_was_judged_before_a_change_and_is_not_committed(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(10))
+            await until(service, answers=10, short=10)
+        old = load(file.path)
+        control = ControlRecord(offset=15, configuration=2).to_record(0)
+        async with open_logs(old.settings.log) as logs:
+            await logs.evaluations.append([control])
+        file.change(lambda values: values["log"].update(path=str(tmp_path / "new.db")))
+        with pytest.raises(ConfigError, match="start it, let it read what waits, stop it"):
+            await copy_logs(old, load(file.path), print)
+
+
+async def test_a_file_that_changes_while_the_service_starts_is_taken(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        as_read = load(file.path)
+        file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+        async with running(as_read, {"evaluate"}, path=file.path) as service:
+            await service.reload.look()
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+            await service.reload.look()
+            assert value(service, "evalstream_configuration_changes_total", result="taken") == 1
+
+
+async def test_what_would_change_is_compared_with_what_runs(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+            await look(service)
+            assert "changes    nothing" in await compared(file)
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            lines = await compared(file)
+            assert "taken      evaluators.answers.evaluation_steps" in lines
+            assert "compared with configuration 2, in force since" in lines
+            assert "secret" not in lines
+            file.change(lambda values: values.update(judges={"other": values["judges"]["main"]}))
+            file.change(lambda values: values["evaluators"]["answers"].update(judge="other"))
+            lines = await compared(file)
+            assert "judges.main" in lines
+            assert "api_key" not in lines
+
+
+async def compared(file: ConfigFile) -> str:
+    config = load(file.path)
+    return "\n".join(change_lines(config, await running_configuration(config)))
+
+
+async def test_the_page_says_which_configuration_runs_since_when(tmp_path: Path) -> None:
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        file.change(lambda values: values.update(page={"port": 0}))
+        before = time.time()
+        async with running(load(file.path), {"evaluate", "page"}, path=file.path) as service:
+            first = await shown_configuration(service)
+            assert first["number"] == 1
+            assert first["since"] >= before - 1
+            file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+            await look(service)
+            second = await shown_configuration(service)
+            assert second["number"] == 2
+            assert second["since"] > first["since"]
+            assert value(service, "evalstream_configuration_number") == 2
+        async with running(load(file.path), {"evaluate", "page"}, path=file.path) as service:
+            again = await shown_configuration(service)
+            assert again["number"] == 2
+            assert again["since"] == pytest.approx(second["since"], abs=5), "not since the restart"
+            assert value(service, "evalstream_configuration_number") == 2
+
+
+async def shown_configuration(service: Running) -> dict[str, float]:
+    async with ClientSession() as client:
+        answer = await (await client.get(f"http://127.0.0.1:{service.page_port}/api/overview")).json()
+    return answer["configuration"]
+
+
+async def test_the_level_of_the_log_changes_with_the_file(tmp_path: Path) -> None:
+    root, kafka = logging.getLogger(), logging.getLogger("kafka")
+    levels = root.level, kafka.level
+    try:
+        async with serve_judge() as url:
+            file = ConfigFile(tmp_path, url)
+            async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+                service.changes.append(take_log_level)
+                file.change(lambda values: values.update(log_level="error"))
+                await look(service)
+                assert (root.level, kafka.level) == (logging.ERROR, logging.ERROR)
+                file.change(lambda values: values.pop("log_level"))
+                await look(service)
+                assert (root.level, kafka.level) == (logging.INFO, logging.WARNING)
+    finally:
+        root.setLevel(levels[0])
+        kafka.setLevel(levels[1])
+
+
+async def test_a_partition_whose_owner_has_not_taken_the_newest_one_adds_up(tmp_path: Path) -> None:
+    """It refuses it, or has died before: what it owns is judged by the one of before, and that is due."""
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(10))
+            await until(service, answers=10, short=10)
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            history = ConfigurationHistory(await GeneratedStepsStore.open(service.logs.definitions), load(file.path))
+            assert await history.take(load(file.path)) == 2
+            await put(service, range(10, 20))
+            made = await until(service, answers=20, short=20)
+            assert len(set(versions(made))) == 1
+        await clean(file)
+
+
+async def test_a_machine_that_the_changed_file_has_not_reached_yet_turns_nobody_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It restarts with the old file while others run the new one; a signal says that the old one is meant."""
+    monkeypatch.setattr(SqliteLog, "shared", property(lambda _log: True))
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        old = file.path.read_text()
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(5))
+            await until(service, answers=5, short=5)
+            file.change(lambda values: values["evaluators"]["answers"].update(evaluation_steps=AFTER))
+            await look(service)
+            await put(service, range(5, 10))
+            await until(service, answers=10, short=10)
+        file.path.write_text(old)
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await service.reload.look()
+            await service.reload.look()
+            assert value(service, "evalstream_configuration_number") == 2
+            await put(service, range(10, 15))
+            made = await until(service, answers=15, short=15)
+            assert len(set(versions(made)[5:])) == 1
+            await look(service)
+            assert value(service, "evalstream_configuration_number") == 3
+            await put(service, range(15, 20))
+            made = await until(service, answers=20, short=20)
+            assert len({versions(made)[0], *versions(made)[15:]}) == 1
+        await clean(file)
+
+
+@pytest.mark.parametrize(("seconds", "number"), [(60.0, 1), (600.0, None)])
+async def test_a_file_that_was_replaced_long_ago_is_meant(tmp_path: Path, seconds: float, number: int | None) -> None:
+    file, log, now = ConfigFile(tmp_path, "http://127.0.0.1:1"), MemoryLog("definitions", partitions=1), [1000.0]
+    first = load(file.path)
+    file.change(lambda values: values["monitors"]["all"].update(sample=0.5))
+    history = ConfigurationHistory(await GeneratedStepsStore.open(log), first, clock=lambda: now[0])
+    assert await history.take(first) == 1
+    now[0] += 3600.0
+    assert await history.take(load(file.path)) == 2
+    now[0] += seconds
+    replaced = history.lately_replaced(first)
+    assert (replaced.number if replaced else None) == number
+    assert history.lately_replaced(load(file.path)) is None, "the newest"
+    file.change(lambda values: values["monitors"]["all"].update(sample=0.25))
+    assert history.lately_replaced(load(file.path)) is None, "a new one"
+
+
+async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> None:
+    """What waits while the judge is out is asked as the newest configuration has it: together, each once."""
+    judge = StandInJudge()
+    async with serve_judge(judge) as url:
+        file = ConfigFile(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
+        file.change(lambda values: values["evaluators"].update(also=dict(values["evaluators"]["answers"])))
+        file.change(lambda values: values["monitors"]["all"].update(evaluators=["answers", "also"]))
+        file.change(lambda values: values.update(evaluate={"shutdown_grace": 0}))
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(10))
+            async with asyncio.timeout(60):
+                while value(service, "evalstream_evaluations_started_total") < 20:
+                    await asyncio.sleep(0.05)
+            file.change(lambda values: values["judges"]["main"].update(base_url=url))
+            file.change(lambda values: values["monitors"]["all"].update(pack="auto"))
+            await look(service)
+            made = await until(service, answers=10, also=10)
+            assert len(set(versions(made))) == len(set(versions(made, "also"))) == 1
+            assert judge.calls == 10, "two questions in one request"
+            file.change(lambda values: values["monitors"]["all"].pop("pack"))
+            await look(service)
+            await put(service, range(10, 20))
+            made = await until(service, answers=20, also=20)
+            assert len(set(versions(made))) == len(set(versions(made, "also"))) == 2
+            assert judge.calls == 30
+        await clean(file)

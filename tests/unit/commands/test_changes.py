@@ -1,0 +1,111 @@
+"""What a configuration would change, as `evalstream check --diff` says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.commands.changes import Changes, EvaluatorChange, NumberChange, changes_of
+from collector.config.loading import load
+from collector.errors import ConfigError
+from collector.service.plan_builder import evaluator_version_in
+
+FILE = """
+log: {kind: memory}
+judges: {main: {model: m, api_key: k, usd_per_million_input_tokens: 1.0, usd_per_million_output_tokens: 5.0}}
+evaluators:
+  good: {kind: g_eval, criteria: "Is it good?", evaluation_params: [input, actual_output], judge: main}
+  short: {kind: length, maximum: 100}
+monitors:
+  all: {sample: 0.1, evaluators: [good, short]}
+"""
+TRAFFIC = "traffic: {spans_per_second: 100, spans_per_turn: 5}\n"
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def compared(folder: Path, before: str, after: str) -> Changes:
+    old, new = (load(written(folder, name, text), {}) for name, text in (("old", before), ("new", after)))
+    return changes_of(old, new)
+
+
+def test_the_same_changes_nothing(tmp_path: Path) -> None:
+    changes = compared(tmp_path, FILE, FILE)
+    assert (changes.live, changes.restart, changes.evaluators, changes.sampling) == ((), (), (), ())
+    assert (changes.budgets, changes.targets) == ((), ())
+    assert (changes.new_rules, changes.removed_rules, changes.changed_rules) == ((), (), ())
+    result = CliRunner().invoke(
+        app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old"), "--diff"]
+    )
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[2] == "changes    nothing"
+
+
+def test_versions_rates_budgets_targets_cost_and_rules(tmp_path: Path) -> None:
+    after = FILE.replace("Is it good?", "Is it true?").replace(
+        "0.1, evaluators: [good, short]", "0.2, evaluators: [good]"
+    )
+    after = after.replace("[good]}", "[good], budget: {usd_per_day: 5}, alerts: {targets: {good: 0.8}}}")
+    changes = compared(tmp_path, FILE, after)
+    old, new = load(tmp_path / "old", {}), load(tmp_path / "new", {})
+    assert "evaluators.good.criteria" in changes.live
+    assert changes.restart == ()
+    assert changes.evaluators == (
+        EvaluatorChange("all", "good", evaluator_version_in(old, "good"), evaluator_version_in(new, "good")),
+        EvaluatorChange("all", "short", evaluator_version_in(old, "short"), None),
+    )
+    assert changes.sampling == (NumberChange("all", 0.1, 0.2),)
+    assert changes.budgets == (NumberChange("all a day", None, 5.0),)
+    assert changes.targets == (NumberChange("good of all", None, 0.8),)
+    before_usd, after_usd = changes.cost.before, changes.cost.after
+    assert isinstance(before_usd, float)
+    assert after_usd == 2 * before_usd
+    assert "EvalstreamScoreDropped" in changes.new_rules
+    assert "EvalstreamOverBudget" in changes.new_rules
+
+
+def test_what_only_a_start_reads_is_said(tmp_path: Path) -> None:
+    changes = compared(tmp_path, FILE, FILE.replace("{kind: memory}", "{kind: memory, retention: 3d}"))
+    assert changes.restart == ("log.retention",)
+    result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
+    assert "a running service refuses the whole file" in result.stdout
+
+
+def test_the_cost_is_that_of_the_traffic_which_the_new_one_expects(tmp_path: Path) -> None:
+    changes = compared(tmp_path, FILE, TRAFFIC + FILE.replace("0.1", "0.05"))
+    assert changes.cost.where == "a day"
+    assert isinstance(changes.cost.before, float)
+    assert changes.cost.after == changes.cost.before / 2
+    assert changes.sampling == (NumberChange("all", 0.1, 0.05),)
+
+
+def test_a_judge_without_a_price_costs_something_unknown(tmp_path: Path) -> None:
+    unpriced = FILE.replace(", usd_per_million_input_tokens: 1.0, usd_per_million_output_tokens: 5.0", "")
+    written(tmp_path, "old", TRAFFIC + FILE)
+    written(tmp_path, "new", TRAFFIC + unpriced)
+    result = CliRunner().invoke(app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old")])
+    assert "→ unknown (a judge has no price) USD a day" in result.stdout
+
+
+def test_as_json(tmp_path: Path) -> None:
+    written(tmp_path, "old", FILE)
+    written(tmp_path, "new", FILE.replace("0.1", "0.5"))
+    result = CliRunner().invoke(
+        app, ["check", "-c", str(tmp_path / "new"), "--against", str(tmp_path / "old"), "--json"]
+    )
+    document = json.loads(result.stdout)
+    assert document["sampling"] == [{"where": "all", "before": 0.1, "after": 0.5}]
+    assert document["compared_with"] == str(tmp_path / "old")
+
+
+def test_without_logs_there_is_nothing_that_runs(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check", "-c", str(written(tmp_path, "new", FILE)), "--diff"])
+    assert isinstance(result.exception, ConfigError)
+    assert "log.kind is memory" in str(result.exception)
