@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, cast
 
 import orjson
@@ -143,7 +143,8 @@ class Composition(BaseModel):
             outcomes[member.name] = await _outcome_of(member, case, judge)
             if self.combine != "weighted" and _passes(member, outcomes[member.name]) is (self.combine == "any"):
                 break
-        details: dict[str, Json] = {"members": {each.name: _summary(each, outcomes.get(each.name)) for each in self.of}}
+        members: dict[str, Json] = {each.name: _summary(each, outcomes.get(each.name)) for each in self.of}
+        details: dict[str, Json] = {"members": members, **_truncated(outcomes.values())}
         if self.combine == "weighted":
             return self._mean(outcomes, details)
         return self._verdict(outcomes, details)
@@ -286,6 +287,12 @@ def _require_scores(outcomes: Mapping[str, Outcome]) -> None:
     for outcome in outcomes.values():
         if isinstance(outcome, Skipped):
             raise NotApplicable(outcome.reason)
+
+
+def _truncated(outcomes: Iterable[Outcome]) -> dict[str, Json]:
+    """Whether a member that asked a judge did so with something left out; nothing if none asked."""
+    marks = [each.details["truncated"] for each in outcomes if isinstance(each, Score) and "truncated" in each.details]
+    return {"truncated": any(marks)} if marks else {}
 
 
 def _failure(outcome: Failure) -> EvaluationError:

@@ -20,6 +20,7 @@ class ConversationalComposite(Composition, Evaluator[Conversation]):
     kind: ClassVar[str] = "conversational_composite"
     scope: ClassVar[Scope] = "conversation"
     example: ClassVar[Example] = {
+        "combine": "weighted",
         "of": {
             "cheap": {"kind": "task_cost", "max_tool_calls": 10, "threshold": 0.5},
             "calm": {"kind": "frustration", "threshold": 0.5},

@@ -29,8 +29,9 @@ class Composite(Composition, Evaluator[Turn]):
 
     kind: ClassVar[str] = "composite"
     example: ClassVar[Example] = {
+        "combine": "weighted",
         "of": {
-            "short": {"kind": "length", "maximum": 2000, "threshold": 0.5},
+            "clean": {"kind": "contains", "search_text": "lorem ipsum", "negated": True, "threshold": 1.0},
             "helpful": {
                 "kind": "g_eval",
                 "criteria": "The answer helps.",
