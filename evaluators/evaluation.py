@@ -231,6 +231,8 @@ def _worthless(evaluator: Evaluator[Any], field: str) -> Score:
 def _finished(evaluator: Evaluator[Any], score: Score, judge: Metered) -> Score:
     """The score with its label, and with what casts doubt on it: signs in the material, unsupported quotations."""
     score = replace(_labelled(evaluator, score), explanation=(score.explanation or "")[:_LONGEST_EXPLANATION] or None)
+    if judge.has_verdicts_alone:
+        score = replace(score, method="verdict_alone", explanation=(score.explanation or "").strip() or None)
     doubts: dict[str, Json] = {}
     if signs := judge.injection_signs:
         doubts["suspicious"] = sorted(signs)

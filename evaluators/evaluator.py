@@ -74,6 +74,14 @@ class Evaluator(BaseModel, ABC, Generic[Case]):
         return int(self.needs_judge)
 
     @property
+    def needs_writer(self) -> bool:
+        """Whether its judge has to write more than verdicts, like a list of claims: one that only decides cannot.
+
+        True of evaluators that ask a judge, unless they know that all they ask has a typed form.
+        """
+        return self.needs_judge
+
+    @property
     def cost_note(self) -> str:
         """How many questions a long case takes; "" where the number is the same for every case."""
         return ""

@@ -41,6 +41,11 @@ class GEvalDefinition(Rating):
             raise ValueError(f"criteria and evaluation_steps: give exactly one of them; {problem}")
         return self
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the steps, unless they are configured."""
+        return self.evaluation_steps is None
+
     async def steps(self, judge: Judge, fields: Iterable[str]) -> tuple[str, ...]:
         """The evaluation steps: the configured ones, else the judge's, asked as a constant question.
 

@@ -72,6 +72,11 @@ class VerdictSettings(BaseModel):
         "where the judge gives them.",
     )
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: a verdict has a typed form; those who list items first say so."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class WeighedVerdict:

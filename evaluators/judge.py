@@ -70,13 +70,15 @@ class Token:
 class Answer(Generic[R]):
     """One answer: the parsed reply, the text it was read from, its tokens where the judge gives them.
 
-    `decisions` are there where the judge answered the prompt's typed questions: one for each, in their order.
+    `decisions` are there where the judge answered the prompt's typed questions: one for each, in their order. `alone`
+    says that the verdict was asked for again without its reasons, as the first answer was cut off in them.
     """
 
     reply: R
     text: str
     tokens: Sequence[Token] = ()
     decisions: tuple[Decision, ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,12 @@ def wrap_untrusted(material: Mapping[str, Json], nonce: str | None = None) -> st
     return _between_markers(_as_json(material), nonce or secrets.token_hex(_MARKER_DIGITS // 2))
 
 
+def wrap_for_decision(material: Mapping[str, Json], secret: bytes) -> str:
+    """The same without the reminder, for a judge that writes no answer; made of the material and a secret."""
+    body = _as_json(material)
+    return _fenced(body, hmac.digest(secret, body.encode(), "sha512").hex()[:_MARKER_DIGITS])
+
+
 def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes) -> IsolatedMaterial:
     """The same, with marker and answer key made of the question and a secret: one question always reads the same.
 
@@ -182,8 +188,12 @@ def _between_markers(body: str, nonce: str) -> str:
     # Why not a fixed delimiter that is escaped in the text? A model reads meaning, not syntax: it may take an escaped
     # delimiter for the real one. And why JSON? It has no raw line breaks, so that no text can imitate a line of its
     # own; and every model has read more JSON than any format that we could invent.
+    return f"{_fenced(body, nonce)}\n{_REMINDER}"
+
+
+def _fenced(body: str, nonce: str) -> str:
     assert nonce not in body, "judged text cannot hold the marker: it was written before the marker was made"
     clause = _CLAUSE + _MARKS if " left out …]" in body else _CLAUSE
     if _ATTACHMENTS in body:
         clause += _ATTACHED
-    return f"{clause}<<<material {nonce}>>>\n{body}\n<<<end of material {nonce}>>>\n{_REMINDER}"
+    return f"{clause}<<<material {nonce}>>>\n{body}\n<<<end of material {nonce}>>>"

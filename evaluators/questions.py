@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from evaluators.cases import Json
 from evaluators.scale import Scale
@@ -96,19 +96,21 @@ class QuestionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The probabilities of a question's options, adding up to 1; none where the model declined to answer it.
+    """The probabilities of a question's options, adding up to 1; none where there is no answer to it.
 
     `kept_mass` is the share of the model's probability that lay on the options, None where the endpoint does not say.
-    `order` is the order in which a choice's options were shown.
+    `order` is the order in which a choice's options were shown. Without probabilities `problem` is the type of the
+    failure: `judge_refused` where the model declined, `judge_reply_invalid` where its answer cannot be used.
     """
 
     probabilities: Mapping[str, float]
     kept_mass: float | None = None
     order: tuple[str, ...] = ()
+    problem: Literal["judge_refused", "judge_reply_invalid"] = "judge_refused"
 
     @property
     def refused(self) -> bool:
-        """Whether the model declined to answer."""
+        """Whether there is no answer."""
         return not self.probabilities
 
     @property
@@ -146,6 +148,11 @@ def score_levels(scale: Scale, meanings: Sequence[tuple[tuple[int, int], str]] =
         return texts[0] if texts else ends.get(number, "")
 
     return tuple(Option(str(number), meaning_of(number)) for number in numbers)
+
+
+def deciding_model(api: str, model: str) -> str:
+    """What a model that decides is called in identities: its scores are others than those of the same model's words."""
+    return f"{model} ({api} {QUESTIONS_REVISION})"
 
 
 def guide_before(instructions: str, form: str) -> str:

@@ -142,6 +142,11 @@ class Rating(ReasonSettings, TextSettings):
         return self.raw_scale.bounds
 
     @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: a number has a typed form."""
+        return False
+
+    @property
     def form(self) -> str:
         """What the judge is told about the scale and the form of its answer, with examples before it."""
         values = {

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judge import Answer, R, Token
 from evaluators.prompt_isolation import ANSWER_KEY
+from evaluators.schemas import with_empty_reasons
 
 LONGEST = 200_000
 """Characters of an answer beyond which nobody looks for a verdict in it."""
@@ -57,17 +58,22 @@ def parse_reply(text: str, reply: type[R], key: str | None = None) -> R:
     return _parsed(text, find_object(text, key), reply)
 
 
-def parse_answer(text: str, reply: type[R], key: str | None = None, tokens: Sequence[Token] = ()) -> Answer[R]:
+def parse_answer(
+    text: str, reply: type[R], key: str | None = None, tokens: Sequence[Token] = (), *, alone: bool = False
+) -> Answer[R]:
     """The answer that a judge's text and tokens state: without them where the text holds more than the answer.
+
+    With `alone` it may leave out the reasons that its form has: they are empty then.
 
     Raises:
         JudgeReplyInvalid: see `parse_reply`.
     """
     answer = find_object(text, key)
-    parsed = _parsed(text, answer, reply)
+    written = replace(answer, value=with_empty_reasons(answer.value, reply)) if alone else answer
+    parsed = _parsed(text, written, reply)
     if key is None or not (text[: answer.start].strip() or text[answer.end :].strip()) or _is_alone(text):
-        return Answer(parsed, text, tokens)
-    return Answer(parsed, text[answer.start : answer.end])
+        return Answer(parsed, text, tokens, alone=alone)
+    return Answer(parsed, text[answer.start : answer.end], alone=alone)
 
 
 def _is_alone(text: str) -> bool:

@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias
 
 from evaluators.cases import Json, Scope
 
-Method = Literal["logprobs", "samples", "single", "deterministic", "decision"]
-"""How a number came about: weighted by token probabilities, mean of samples, one answer, code alone, or by the
-probabilities of a decision model, which gives no reason."""
+Method = Literal["logprobs", "samples", "single", "deterministic", "decision", "verdict_alone"]
+"""How a number came about: weighted by token probabilities, mean of samples, one answer, code alone, by the
+probabilities of a decision model, which gives no reason; or by a verdict that was asked for again without its reason,
+as the first answer was cut off in it (weighted by token probabilities where there is a kept mass)."""
 
 Status = Literal["scored", "skipped", "failed"]
 

@@ -156,6 +156,11 @@ class TurnRatio(VerdictSettings, WindowSettings, Evaluator[Turn]):
         """One to take the text apart, where it is no list already, and one for the verdicts."""
         return 1 if self.spec.list_field else 2
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the items, unless they are a list already."""
+        return self.spec.list_field is None
+
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         return await self.spec.score(case, judge, self)

@@ -146,9 +146,9 @@ def _judges(config: Config, traffic: TrafficSettings, uses: list[tuple[UseSettin
 
 
 def _usd(judge: JudgeSettings, traffic: TrafficSettings, rate: float) -> float | None:
-    input_price, output_price = judge.usd_per_million_input_tokens, judge.usd_per_million_output_tokens
-    if input_price is None or output_price is None:
+    if judge.prices is None:
         return None
+    input_price, output_price = judge.prices
     return rate * _DAY * (traffic.input_tokens * input_price + traffic.output_tokens * output_price) / 1e6
 
 

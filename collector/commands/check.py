@@ -168,11 +168,12 @@ def _judges(config: Config) -> Iterator[str]:
 
 
 def _judge(judge: JudgeSettings) -> str:
-    priced = judge.usd_per_million_input_tokens is not None
-    price = "" if priced else "; cost is not counted (no price set)"
+    price = "" if judge.usd_per_million_input_tokens is not None else "; cost is not counted (no price set)"
     if judge.kind == "openai" and not _has_key(judge) and not _is_near(judge.base_url):
         price += "; no api_key"
     where = f"at {judge.base_url}" if judge.kind == "openai" else f"by {judge.kind}"
+    if judge.api != "chat":
+        where += f" (api {judge.api}: decides, cannot write)" if judge.decides else f" (api {judge.api})"
     return f"{judge.model} {where}, at most {plural(judge.concurrency, 'concurrent request')}{price}"
 
 

@@ -100,13 +100,27 @@ def _or_environment(value: Any) -> Any:
     return {"anyOf": [node, {"type": "string", "pattern": as_text}], **outside}
 
 
+_JUDGE = {
+    "description": "The name of one of `judges` or `juries`, or two of `judges`: one that writes, one that decides.",
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {"extract": {"type": "string"}, "decide": {"type": "string"}},
+            "required": ["extract", "decide"],
+            "additionalProperties": False,
+        },
+    ],
+}
+
+
 def _evaluator(kind: str) -> dict[str, Any]:
     evaluator = plugins.evaluator_class(kind)
     schema = _inlined(evaluator.model_json_schema())
     properties = {"kind": {"const": kind}, "scope": {"const": evaluator.scope}, **schema["properties"]}
     del properties["name"]  # the key under `evaluators` is the name
     if evaluator.needs_judge:
-        properties["judge"] = {"type": "string", "description": "The name of one of `judges` or `juries`."}
+        properties["judge"] = _JUDGE
     required = ["kind", *(name for name in schema.get("required", []) if name != "name")]
     return schema | {"properties": properties, "required": required}
 

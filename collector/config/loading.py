@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from collector import plugins
 from collector.config.error_sentences import error_sentences
+from collector.config.judge_pairs import JudgePair, pair_mistakes, pair_named
 from collector.config.packs import pack_mistakes
 from collector.config.ports import port_mistakes
 from collector.config.redaction_notes import redaction_notes
@@ -150,6 +151,8 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
         mistakes += error_sentences(error, cls, ("evaluators", name))
         return None
     judge = _judge_of(where, evaluator, definition.get("judge"), settings, mistakes)
+    if judge is not None:
+        mistakes += _writer_mistakes(where, evaluator, judge, settings)
     return Configured(evaluator, judge)
 
 
@@ -161,6 +164,11 @@ def _judge_of(
             mistakes.append(f"{where}.judge: this evaluator uses no judge; remove the key")
         return None
     known = sorted({*settings.judges, *settings.juries})
+    if isinstance(named, Mapping):
+        two = cast("Mapping[object, object]", named)
+        wrong = list(pair_mistakes(f"{where}.judge", two, settings.judges))
+        mistakes += wrong
+        return None if wrong else JudgePair(str(two["extract"]), str(two["decide"])).name
     if named is None and len(known) == 1:
         return known[0]
     if named is None:
@@ -170,6 +178,31 @@ def _judge_of(
     else:
         return str(named)
     return None
+
+
+def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings: Settings) -> Iterator[str]:
+    """Where something has to be written and nobody who is named can, or two are named and nothing has to be."""
+    named = (*settings.judges, *settings.juries)
+    pair = None if judge in named else pair_named(judge, settings.judges)
+    if pair is not None and not evaluator.needs_writer:
+        yield f"{where}.judge: nothing has to be written for this evaluator; write judge: {pair.decide}"
+    elif pair is not None and settings.judges[pair.extract].decides:
+        yield f"{where}.judge.extract: {pair.extract} decides and cannot write; name a judge that writes"
+    elif pair is None and evaluator.needs_writer:
+        writers = sorted(name for name, each in settings.judges.items() if not each.decides)
+        for each in settings.members(judge):
+            configured = settings.judges.get(each)
+            if configured is not None and configured.decides:
+                yield (
+                    f"{where}.judge: {each} decides and cannot write, which this evaluator needs; write judge: "
+                    f"{{extract: {writers[0] if writers else '<a judge that writes>'}, decide: {each}}}"
+                )
+            fallback = settings.judges.get(configured.fallback or "") if configured is not None else None
+            if fallback is not None and fallback.decides:
+                yield (
+                    f"{where}.judge: the fallback of {each} decides and cannot write, which this evaluator needs; "
+                    "name another judge, or remove its fallback"
+                )
 
 
 def _monitor_mistakes(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
 from collector.config.endpoints import checked_endpoint
 from collector.config.feedback import FeedbackSettings
+from collector.config.judge_pairs import pair_named
 from collector.config.section import Section
 from collector.dead_letters import DeadLetterSettings
 from collector.durations import Seconds
@@ -25,6 +26,7 @@ from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
 from evaluators.packs.packed_prompt import MOST_QUESTIONS
+from evaluators.questions import deciding_model
 from evaluators.sight import Sight
 
 _EVENT_NAME = re.compile(EVENT_NAME)
@@ -254,6 +256,40 @@ _OWN_PARAMETERS = {
 """Parameters of a request that `extra_body` cannot have, and what to do instead."""
 
 
+JudgeApi = Literal["chat", "decisions", "systemone", "anthropic", "responses"]
+
+DECIDING: frozenset[JudgeApi] = frozenset({"decisions", "systemone"})
+"""Wire formats whose models give probabilities and write nothing."""
+
+_BASE_URLS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com/v1"}
+"""Where the vendor of a wire format is, if it is not OpenAI."""
+
+_OF_WORDS = (
+    "temperature",
+    "max_tokens",
+    "top_logprobs",
+    "answer_key",
+    "seed",
+    "reasoning_effort",
+    "service_tier",
+    "sees",
+)
+_WITHOUT: Mapping[JudgeApi, tuple[str, ...]] = {
+    "decisions": _OF_WORDS,
+    "systemone": _OF_WORDS,
+    "anthropic": ("top_logprobs", "seed", "reasoning_effort"),
+}
+"""Settings that have no counterpart in a wire format."""
+
+_WRITTEN_BY_API: Mapping[JudgeApi, tuple[str, ...]] = {
+    "decisions": ("input", "questions"),
+    "systemone": ("state", "questions"),
+    "anthropic": ("system", "tools", "tool_choice", "output_config"),
+    "responses": ("input", "text", "include", "max_output_tokens", "store"),
+}
+"""Further parameters of a request that `extra_body` cannot have."""
+
+
 class JudgeTlsSettings(Section):
     """Certificates for a judge's endpoint."""
 
@@ -286,13 +322,18 @@ class JudgeMediaSettings(Section):
 
 
 class JudgeSettings(Section):
-    """A model behind any OpenAI-compatible endpoint, or a judge of your own."""
+    """A model behind an endpoint, of whatever wire format, or a judge of your own."""
 
     kind: str = Field(
         default="openai",
         pattern=r"^(openai|embeddings)$|^[\w.]+:\w+$",
         description="`openai`; `embeddings`, a model behind /embeddings, for similarity; or a judge of your own as "
         "`module:Class`: it gets `model` and `options`.",
+    )
+    api: JudgeApi = Field(
+        default="chat",
+        description="The endpoint's wire format. chat: OpenAI-compatible chat completions; responses: OpenAI's "
+        "Responses; anthropic: Anthropic's Messages; decisions: OpenAI's Decisions; systemone: System One.",
     )
     options: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="Named arguments for a judge of your own, beside its model."
@@ -364,6 +405,31 @@ class JudgeSettings(Section):
     def _options_of_its_own(self) -> Self:
         if self.options and ":" not in self.kind:
             raise ValueError("options: are for a judge of your own (kind: module:Class); remove the key")
+        if self.api != "chat" and self.kind != "openai":
+            raise ValueError("api: a judge of your own speaks to its endpoint itself; remove the key")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _at_its_vendor(cls, data: Any) -> Any:
+        """The address of the format's vendor, where none is written."""
+        if not isinstance(data, Mapping):
+            return data
+        values = dict(cast("Mapping[str, Any]", data))
+        if values.get("api") in _BASE_URLS:
+            values.setdefault("base_url", _BASE_URLS[values["api"]])
+        return values
+
+    @model_validator(mode="after")
+    def _of_its_api(self) -> Self:
+        if self.api == "systemone" and "base_url" not in self.model_fields_set:
+            raise ValueError("base_url: is missing; System One endpoints have no common address, write https://host/v1")
+        for name in _WITHOUT.get(self.api, ()):
+            if name in self.model_fields_set:
+                raise ValueError(f"{name}: means nothing with api: {self.api}; remove the key")
+        for name in _WRITTEN_BY_API.get(self.api, ()):
+            if name in self.extra_body:
+                raise ValueError(f"extra_body: {name} is what evalstream itself writes; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -405,11 +471,28 @@ class JudgeSettings(Section):
         return {name: value for name, value in named.items() if value is not None}
 
     @property
+    def decides(self) -> bool:
+        """Whether it gives probabilities and cannot write."""
+        return self.api in DECIDING
+
+    @property
+    def identity(self) -> str:
+        """What its model is called in the identities of evaluations."""
+        return deciding_model(self.api, self.model) if self.decides else self.model
+
+    @property
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per million tokens of input and of output, 0 of what has no output; None if unknown."""
+        output = 0.0 if self.decides or self.kind == "embeddings" else None
+        output = self.usd_per_million_output_tokens if self.usd_per_million_output_tokens is not None else output
+        if self.usd_per_million_input_tokens is None or output is None:
+            return None
+        return self.usd_per_million_input_tokens, output
+
+    @property
     def priced(self) -> bool:
         """Whether what it costs is known."""
-        writes = self.kind != "embeddings"  # embeddings have no output that is paid for
-        known = self.usd_per_million_output_tokens is not None or not writes
-        return self.usd_per_million_input_tokens is not None and known
+        return self.prices is not None
 
 
 class EndMarkerSettings(Section):
@@ -674,5 +757,8 @@ class Settings(Section):
         return self.page.auth or (senders.unnamed if senders else None) if self.page else None
 
     def members(self, judge: str) -> tuple[str, ...]:
-        """The judges behind a name that an evaluator gives: the jury's, or the one."""
-        return tuple(self.juries[judge].judges) if judge in self.juries else (judge,)
+        """The judges behind a name that an evaluator gives: the jury's, the two of a pair, or the one."""
+        if judge in self.juries:
+            return tuple(self.juries[judge].judges)
+        pair = None if judge in self.judges else pair_named(judge, self.judges)
+        return (judge,) if pair is None else (pair.decide, pair.extract)

@@ -36,8 +36,13 @@ class EndpointLimits:
 
 
 def endpoint_of(judge: JudgeSettings) -> tuple[str, str]:
-    """The base URL, or the class of a judge of one's own, and the model: providers limit each model by itself."""
-    return judge.base_url if judge.kind == "openai" else judge.kind, judge.model
+    """The base URL with the wire format, or the class of a judge of one's own, and the model.
+
+    Providers limit each model by itself, and what takes chats may take no decisions.
+    """
+    if judge.kind != "openai":
+        return judge.kind, judge.model
+    return judge.base_url if judge.api == "chat" else f"{judge.base_url} {judge.api}", judge.model
 
 
 def limits_by_endpoint(judges: Iterable[JudgeSettings]) -> Mapping[tuple[str, str], EndpointLimits]:

@@ -20,6 +20,7 @@ from evaluators.judge import Judge
 from evaluators.judges.answer_cache import AnswerCache
 from evaluators.judges.circuit_breaker import CircuitBreaker, CircuitBreakerJudge, QueueWhileOpen
 from evaluators.judges.definition_cache import AnswerStore, DefinitionCache
+from evaluators.judges.divided import DividedJudge
 from evaluators.judges.jury import Jury
 from evaluators.judges.rate_limited import EndpointLimiter, RateLimited
 from evaluators.judges.retrying import Retrying
@@ -87,7 +88,9 @@ def wrapped(judge: Judge, context: LayerContext, limits: EndpointLimits) -> Judg
 
 
 def without_answer_cache(judge: Judge) -> Judge:
-    """The judge, or the jury's judges, behind the answer cache, where every question is asked."""
+    """The judge, or those of a jury or a pair, behind the answer cache, where every question is asked."""
+    if isinstance(judge, DividedJudge):
+        return DividedJudge(without_answer_cache(judge.extract), without_answer_cache(judge.decide))
     if isinstance(judge, Jury):
         members = [without_answer_cache(each) for each in judge.judges]
         return Jury(members, combine=judge.combine, quorum=judge.quorum)

@@ -6,9 +6,10 @@ import logging
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from collector import plugins
+from collector.config.judge_pairs import pair_named
 from collector.config.loading import Config
 from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
@@ -20,7 +21,16 @@ from collector.logs.log import Confirm, certain
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
 from evaluators.judge import Judge
+from evaluators.judges.apis.anthropic import ANTHROPIC
+from evaluators.judges.apis.chat import CHAT
+from evaluators.judges.apis.deciding import DecidingApi
+from evaluators.judges.apis.decisions import DECISIONS
+from evaluators.judges.apis.responses import RESPONSES
+from evaluators.judges.apis.systemone import SYSTEMONE
+from evaluators.judges.apis.writing import bearer
+from evaluators.judges.decision_judge import DecisionJudge
 from evaluators.judges.definition_cache import AnswerStore
+from evaluators.judges.divided import DividedJudge
 from evaluators.judges.embeddings import EmbeddingJudge
 from evaluators.judges.jury import Jury
 from evaluators.judges.openai import OpenAIJudge
@@ -29,7 +39,7 @@ from evaluators.secret_files import SecretFiles
 
 logger = logging.getLogger(__name__)
 
-_AUTHORIZATION = "Authorization"
+_KEY = "\0key"  # no name of a header
 REPEAT_TO_TERMINAL, REPEAT_TO_LOG = 60.0, 600.0
 """Seconds after which a command, and the service's log, report again that a judge is unavailable."""
 
@@ -59,8 +69,8 @@ async def open_judges(
     async with AsyncExitStack() as stack:
         for name in names:
             settings = configured[name]
-            opened = {"openai": _openai, "embeddings": _embeddings}.get(settings.kind, _own)
-            judges[name] = await stack.enter_async_context(opened(name, settings, limiters[endpoint_of(settings)]))
+            opened = _opened(name, settings, limiters[endpoint_of(settings)])
+            judges[name] = await stack.enter_async_context(opened)
         # What others see of these judges begins when all are open: where one cannot be, those of before stay in sight.
         for name in names:
             settings = configured[name]
@@ -81,7 +91,7 @@ async def open_judges(
             health.add(
                 "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
             )
-        yield judges | _juries(config, judges)
+        yield judges | _juries(config, judges) | _pairs(config, judges)
 
 
 def judges_in_use(config: Config) -> list[str]:
@@ -104,9 +114,47 @@ def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     }
 
 
-def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> OpenAIJudge:
+def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
+    pairs = {name: pair_named(name, judges) for name in _named(config) - judges.keys() - config.settings.juries.keys()}
+    return {name: DividedJudge(judges[each.extract], judges[each.decide]) for name, each in pairs.items() if each}
+
+
+def _opened(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> AbstractAsyncContextManager[Judge]:
+    if settings.kind == "embeddings":
+        return _embeddings(name, settings, limiter)
+    if settings.kind != "openai":
+        return _own(name, settings, limiter)
+    deciding = _DECIDING.get(settings.api)
+    return _writing(name, settings, limiter) if deciding is None else _decision(name, settings, limiter, deciding)
+
+
+_WRITING = {api.name: api for api in (CHAT, RESPONSES, ANTHROPIC)}
+_DECIDING = {api.name: api for api in (DECISIONS, SYSTEMONE)}
+
+
+def _decision(name: str, settings: JudgeSettings, limiter: EndpointLimiter, api: DecidingApi) -> DecisionJudge:
+    return DecisionJudge(
+        settings.model,
+        api=api,
+        base_url=settings.base_url,
+        api_key=settings.api_key.get_secret_value(),
+        timeout=settings.timeout,
+        input_price=settings.usd_per_million_input_tokens,
+        output_price=settings.usd_per_million_output_tokens or 0.0,
+        cached_input_price=settings.usd_per_million_cached_input_tokens,
+        headers={header: value.get_secret_value() for header, value in settings.headers.items()},
+        fresh_headers=_fresh_headers(name, settings, api.headers),
+        extra_body=settings.extra_body,
+        ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
+        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+        on_headers=limiter.observe_headers,
+    )
+
+
+def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> OpenAIJudge:
     return OpenAIJudge(
         settings.model,
+        api=_WRITING[settings.api],
         base_url=settings.base_url,
         api_key=settings.api_key.get_secret_value(),
         timeout=settings.timeout,
@@ -117,7 +165,7 @@ def _openai(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Ope
         output_price=settings.usd_per_million_output_tokens,
         cached_input_price=settings.usd_per_million_cached_input_tokens,
         headers={header: value.get_secret_value() for header, value in settings.headers.items()},
-        fresh_headers=_fresh_headers(name, settings),
+        fresh_headers=_fresh_headers(name, settings, _WRITING[settings.api].headers),
         extra_body=settings.extra_body,
         optional=settings.optional,
         ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
@@ -137,7 +185,7 @@ async def _embeddings(name: str, settings: JudgeSettings, limiter: EndpointLimit
         timeout=settings.timeout,
         input_price=settings.usd_per_million_input_tokens,
         headers={header: value.get_secret_value() for header, value in settings.headers.items()},
-        fresh_headers=_fresh_headers(name, settings),
+        fresh_headers=_fresh_headers(name, settings, bearer),
         extra_body=settings.extra_body,
         ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
@@ -149,15 +197,17 @@ async def _embeddings(name: str, settings: JudgeSettings, limiter: EndpointLimit
         await judge.aclose()
 
 
-def _fresh_headers(name: str, settings: JudgeSettings) -> Callable[[], Mapping[str, str]] | None:
-    """The headers whose values are in files, as they are now; None if there are none.
+def _fresh_headers(
+    name: str, settings: JudgeSettings, of_key: Callable[[str], Mapping[str, str]]
+) -> Callable[[], Mapping[str, str]] | None:
+    """The headers whose values are in files, as they are now; None if there are none. `of_key` makes those of a key.
 
     Raises:
         ConfigError: a file cannot be read.
     """
     files = dict(settings.header_files)
     if settings.api_key_file is not None:
-        files[_AUTHORIZATION] = settings.api_key_file
+        files[_KEY] = settings.api_key_file
     if not files:
         return None
     try:
@@ -169,9 +219,7 @@ def _fresh_headers(name: str, settings: JudgeSettings) -> Callable[[], Mapping[s
 
     def headers() -> Mapping[str, str]:
         texts = dict(secrets.texts())
-        if settings.api_key_file is not None:
-            texts[_AUTHORIZATION] = f"Bearer {texts[_AUTHORIZATION]}"
-        return texts
+        return texts | dict(of_key(texts.pop(_KEY))) if settings.api_key_file is not None else texts
 
     return headers
 

@@ -18,6 +18,7 @@ from collector.evaluate.sampling.trust import UpstreamTrust
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge
+from evaluators.judges.divided import divided_model
 from evaluators.judges.jury import jury_model
 from evaluators.packs.evaluate_pack import packed_version
 
@@ -48,7 +49,8 @@ class _UnaskedJudge(NoJudge):
 
 def build_unasked_plan(config: Config) -> Plan:
     """The plan with judges that cannot be asked: for whoever wants to know what is due, and not to judge it."""
-    names = [*config.settings.judges, *config.settings.juries]
+    configured = {each.judge for each in config.evaluators.values() if each.judge}
+    names = {*config.settings.judges, *config.settings.juries, *configured}
     return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names})
 
 
@@ -95,7 +97,7 @@ def build_assignment(
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
     judge_settings = [config.settings.judges[each] for each in members]
-    fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # a jury has no fallback
+    fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # a jury or a pair has no fallback
     judge = judges[configured.judge] if configured.judge else NoJudge()
     alone = Assignment(
         evaluator=configured.evaluator,
@@ -150,16 +152,19 @@ def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
 
 
 def _model(config: Config, judge: str) -> str:
-    """The model of a judge or jury by its name in the configuration."""
+    """The model of a judge, a jury or a pair by its name in the configuration."""
     settings = config.settings
     if judge in settings.judges:
-        return settings.judges[judge].model
-    jury = settings.juries[judge]
-    return jury_model(jury.combine, [settings.judges[each].model for each in jury.judges])
+        return settings.judges[judge].identity
+    models = [settings.judges[each].identity for each in settings.members(judge)]
+    if judge in settings.juries:
+        return jury_model(settings.juries[judge].combine, models)
+    decide, extract = models
+    return divided_model(extract, decide)
 
 
 def _guess(settings: JudgeSettings) -> float:
-    prices = (settings.usd_per_million_input_tokens or 0.0, settings.usd_per_million_output_tokens or 0.0)
+    prices = settings.prices or (0.0, 0.0)
     return sum(tokens * price for tokens, price in zip(GUESSED_TOKENS, prices, strict=True)) / 1e6
 
 

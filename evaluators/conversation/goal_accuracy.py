@@ -53,6 +53,11 @@ class GoalAccuracy(TranscriptSettings, Evaluator[Conversation]):
         """The ends of both scales."""
         return SCALE.bounds
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: two scores have a typed form."""
+        return False
+
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         transcript = build_transcript(case, ("tools_called",), self)

@@ -79,6 +79,11 @@ class TopicAdherence(ConversationSettings, Evaluator[Conversation]):
         """What the user and the application said."""
         return frozenset({"turns.input", "turns.actual_output"})
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the items are the turns."""
+        return False
+
     async def evaluate(self, case: Conversation, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         windows = build_windows(case, (), self, _has_both, lookback=10)

@@ -6,7 +6,21 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-_FORMAT_WORDS = ("response_format", "json_schema", "json_object", "structured", "schema", "grammar", "guided")
+_FORMAT_WORDS = (
+    "response_format",
+    "json_schema",
+    "json_object",
+    "structured",
+    "schema",
+    "grammar",
+    "guided",
+    "output_config",
+    "output_format",
+    "tool_choice",
+    "text.format",
+)
+
+_BOUND_WORDS = ("maxlength", "maxitems", "minitems", "repetition")
 
 _SEVERAL = re.compile(r"(^|[\s'\"`])n([\s'\"`=,.:]|$)|best_of|multiple (choices|completions)")
 _COUNT = re.compile(r"\d{1,9}")
@@ -26,6 +40,8 @@ class Capabilities:
     temperature: bool = True
     several: bool = True
     """Whether one request may ask for several answers."""
+    bounds: Literal["unneeded", "needed", "refused"] = "unneeded"
+    """Whether schemas bound the length of texts and lists: needed once an answer was cut off."""
     optional: tuple[str, ...] = ()
     """Names of further parameters that it takes, of those that may be left out."""
 
@@ -35,6 +51,8 @@ class Capabilities:
         for name in self.optional:
             if name in complaint:
                 return replace(self, optional=tuple(each for each in self.optional if each != name))
+        if self.bounds == "needed" and any(word in complaint for word in _BOUND_WORDS):
+            return replace(self, bounds="refused")
         if "max_tokens" in complaint or "max_completion_tokens" in complaint:
             return self._without_limit()
         if "top_logprobs" in complaint and self.top_logprobs:
@@ -48,6 +66,10 @@ class Capabilities:
         if self.several and _SEVERAL.search(complaint):
             return replace(self, several=False)
         return None
+
+    def bounded(self) -> Capabilities:
+        """The features after an answer that was cut off."""
+        return replace(self, bounds="needed") if self.bounds == "unneeded" else self
 
     def weaker(self) -> Capabilities | None:
         """The features without the one that endpoints lack most often, for a refusal that does not say why."""

@@ -23,17 +23,16 @@ _JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identit
 
 
 class Connection:
-    """Posts requests to one path. Made in any thread, used in one event loop. Close it with `aclose`."""
+    """Posts requests to one path of an endpoint. Made in any thread, used in one event loop. Close it with `aclose`."""
 
     def __init__(
         self,
         base_url: str,
-        api_key: str,
+        path: str,
         headers: Mapping[str, str],
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
-        path: str = "/chat/completions",
     ) -> None:
         # Redirects would carry the key and the judged text to where nobody configured them to go. The deadline is the
         # judge's alone, for the client's would start again with each packet.
@@ -47,7 +46,7 @@ class Connection:
         )
         self._client = AsyncOpenAI(
             base_url=base_url,
-            api_key=api_key,
+            api_key="none",  # what authorizes is among the headers
             max_retries=0,
             timeout=None,
             http_client=self._http,
@@ -85,7 +84,7 @@ class Connection:
         The client would make them for each request, which costs as much CPU as everything else in a call.
         """
         if self._headers is None:
-            every: dict[str, Any] = {**self._client.default_headers, **self._client.auth_headers, **_JSON_HEADERS}
+            every: dict[str, Any] = {**self._client.default_headers, **_JSON_HEADERS}
             self._headers = httpx2.Headers({name: value for name, value in every.items() if isinstance(value, str)})
         headers = self._headers
         if self._fresh_headers is not None:

@@ -12,6 +12,7 @@ from evaluators.cases import Json
 from evaluators.embeddings import Embeddings
 from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCompletion
 from evaluators.judge import Answer, Prompt, R, Verdict
+from evaluators.judges.apis.writing import bearer
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.pricing import Prices
 from evaluators.reply_parser import parse_reply
@@ -52,7 +53,7 @@ class EmbeddingJudge:
         self._prices = Prices(input_price, 0.0)
         self._extra_body = dict(extra_body or {})
         self._on_headers = on_headers
-        self._make = (base_url, api_key, headers or {}, ssl_context, proxy, fresh_headers, _PATH)
+        self._make = (base_url, _PATH, {**bearer(api_key), **(headers or {})}, ssl_context, proxy, fresh_headers)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None

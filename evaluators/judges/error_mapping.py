@@ -42,6 +42,7 @@ _REMEDIES_BY_CODE: Mapping[str, Remedy] = {
     "model_not_found": "model or address",
     "model_decommissioned": "model or address",
     "deploymentnotfound": "model or address",
+    "not_supported_error": "model or address",  # decisions of a model that makes none
 }
 _WORDED_STATUSES = frozenset({200, 400})  # statuses with which some providers refuse a key, an account or a model
 _REMEDIES_BY_WORDS: Mapping[str, Remedy] = {

@@ -26,6 +26,8 @@ class Metered(JudgeWrapper):
         self._costs: list[float | None] = []
         self._materials: list[Mapping[str, Json]] = []
         self.usage = Usage()
+        self.has_verdicts_alone = False
+        """Whether an answer was cut off in its reason, so that the verdict was asked for again alone."""
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask the judge, and add what it cost, also where it gave no answer.
@@ -44,6 +46,7 @@ class Metered(JudgeWrapper):
             raise
         self._add(verdict.usage, verdict.cost_usd)
         self._verdicts.append((verdict.model, verdict.fingerprint))
+        self.has_verdicts_alone |= any(answer.alone for answer in verdict.answers)
         written = [answer for answer in verdict.answers if not answer.decisions]  # a decision repeats nothing
         if prompt.material and any(is_echo(answer.reply.model_dump(), prompt.material) for answer in written):
             raise JudgeReplyInvalid("the judge's verdict stands with its reason in the judged material")

@@ -1,58 +1,51 @@
-"""A judge behind any OpenAI-compatible endpoint."""
+"""A judge behind an endpoint whose model writes: OpenAI-compatible chat completions, or another wire format."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
-import orjson
-
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
+from evaluators.judges.apis.chat import CHAT
+from evaluators.judges.apis.writing import WritingApi, key_of
 from evaluators.judges.capabilities import Capabilities
-from evaluators.judges.completions import Choice, Completion, completion_of
+from evaluators.judges.completions import Choice, Completion
+from evaluators.judges.endpoint import COMPLAINTS, Endpoint, connection_class
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
-from evaluators.judges.requests import GO, Chat, Question, Request, question_of
+from evaluators.judges.requests import ALONE, GO, Chat, Question, Request, question_of, with_text
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
 from evaluators.prompt_isolation import key_request
 from evaluators.reply_parser import parse_answer
-from evaluators.schemas import schema_of, schema_with_key
+from evaluators.schemas import has_reasons, schema_of, schema_with_key
 from evaluators.sight import BLIND, Sight
 
 if TYPE_CHECKING:
     import ssl
 
-    from evaluators.judges.connection import Connection
 
-_OPENAI = "https://api.openai.com/v1"
 _SAMPLING_TEMPERATURE = 1.0
-_COMPLAINTS = frozenset({400, 422, 501})  # statuses with which servers refuse a parameter they do not know
+_CUT_OFF = "judge_reply_truncated"
 _LESSONS = 12  # more than there are features to take away
 _QUOTED = 2000
 
 
 async def prepare() -> None:
     """Import, in a thread, what the first question needs; without this that question waits for it."""
-    await asyncio.to_thread(_connection_class)
-
-
-def _connection_class() -> type[Connection]:
-    from evaluators.judges.connection import Connection  # the openai client, which takes long to come
-
-    return Connection
+    await asyncio.to_thread(connection_class)
 
 
 class OpenAIJudge:
-    """A judge behind an OpenAI-compatible chat completions endpoint.
+    """A judge behind an OpenAI-compatible chat completions endpoint, or another one whose model writes its answers.
 
     Args:
         model: the model's name at the endpoint.
@@ -75,10 +68,13 @@ class OpenAIJudge:
             judged text cannot have. False for a model too weak to repeat eight characters.
         sight: which pictures of a case it is shown; none by default. The model has to be able to see.
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
+        api: the wire format of the endpoint: `CHAT`, or one of `evaluators.judges.apis` that write. The address and the
+            key that are left out are then those of its vendor, like `ANTHROPIC_API_KEY`.
 
     The first refusals teach what the endpoint cannot do (structured output, token probabilities, …); it is remembered
-    and not asked for again. An answer that does not parse is sent back once, with what is wrong with it. Nothing is
-    retried here: see `Retrying`. Close it with `aclose`, or use it as an async context manager; the end of
+    and not asked for again. An answer that does not parse is sent back once, with what is wrong with it; after one that
+    is cut off in its reason the verdict is asked for alone, and from then on the length of reasons is bounded. Nothing
+    is retried here: see `Retrying`. Close it with `aclose`, or use it as an async context manager; the end of
     `asyncio.run` closes it, too. One event loop at a time.
 
     Raises:
@@ -109,11 +105,10 @@ class OpenAIJudge:
         answer_key: bool = True,
         sight: Sight = BLIND,
         on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
+        api: WritingApi = CHAT,
     ) -> None:
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
-        api_key = os.environ.get("OPENAI_API_KEY") if api_key is None else api_key
-        if api_key is None:
-            raise ValueError("api_key: give one, or set OPENAI_API_KEY; for an endpoint without keys any text will do")
+        base_url = base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
+        api_key = key_of(api.vendor, api_key)
         self._model = model
         self._temperature = temperature
         self._max_tokens = max_tokens
@@ -121,18 +116,18 @@ class OpenAIJudge:
         self._prices = Prices(input_price, output_price, cached_input_price)
         self._extra_body = dict(extra_body or {})
         self._secret = secrets.token_bytes(32) if answer_key else None
-        self._on_headers = on_headers
         self.sight = sight
         self._optional = dict(optional or {})
-        self._features = self._hoped_for = Capabilities(top_logprobs=top_logprobs, optional=tuple(self._optional))
+        hoped_for = Capabilities(top_logprobs=top_logprobs, optional=tuple(self._optional))
+        self._features = self._hoped_for = api.abilities(hoped_for)
         self._proven = False
-        self._connect: Callable[[], Connection] = lambda: _connection_class()(
-            base_url, api_key, headers or {}, ssl_context, proxy, fresh_headers
+        self._api = api
+        named = {name.lower() for name in headers or {}}
+        own = {name: value for name, value in api.headers(api_key).items() if name.lower() not in named}
+        every = {**own, **(headers or {})}
+        self._endpoint = Endpoint(
+            lambda: connection_class()(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._connecting = asyncio.Lock()
-        self._connection: Connection | None = None
-        self._lifetime: AsyncGenerator[None] | None = None
 
     @property
     def model(self) -> str:
@@ -154,13 +149,12 @@ class OpenAIJudge:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._lifetime is not None:
-            await self._lifetime.aclose()
+        await self._endpoint.aclose()
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """See `Judge.ask`. With several samples, those that do not parse are left out, unless none does."""
         bill = CostTracker(self._prices)
-        await self._connected()  # not the endpoint's time
+        await self._endpoint.connected()  # not the endpoint's time
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._ask(prompt, reply, logprobs, samples, bill)
@@ -178,7 +172,7 @@ class OpenAIJudge:
         choices = await self._choices(question.chat, request, samples, bill)
         answers, broken = _read_all(choices, reply, question.key)
         if not answers:
-            answers = [await self._repair(question, request, reply, broken, bill)]
+            answers = [await self._again(question, request, reply, broken, bill)]
         return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
 
     async def _ask_pack(self, pack: PackPrompt, bill: CostTracker) -> Verdict[PackReply]:
@@ -208,6 +202,7 @@ class OpenAIJudge:
             logprobs=logprobs,
             form=reply.__name__,
             schema=schema_of(reply) if question.key is None else schema_with_key(reply),
+            reply=reply,
             extra=self._extra_body,
             optional=self._optional,
         )
@@ -229,6 +224,37 @@ class OpenAIJudge:
             elif not isinstance(other, JudgeError):
                 raise other
         return choices[:samples]
+
+    async def _again(
+        self,
+        question: Question,
+        request: Request,
+        reply: type[R],
+        broken: tuple[Choice, JudgeReplyInvalid],
+        bill: CostTracker,
+    ) -> Answer[R]:
+        """Ask once more where an answer was cut off or cannot be read. What was refused is not worth it."""
+        _, error = broken
+        if error.type == _CUT_OFF:
+            return await self._shorter(question, request, reply, error, bill)
+        return await self._repair(question, request, reply, broken, bill)
+
+    async def _shorter(
+        self, question: Question, request: Request, reply: type[R], error: JudgeReplyInvalid, bill: CostTracker
+    ) -> Answer[R]:
+        """Ask for the verdict alone. From now on schemas bound texts and lists, if the endpoint takes such.
+
+        Where there are no reasons to leave out, as in a list of claims, only the bounds can help.
+        """
+        earlier, self._features = self._features, self._features.bounded()
+        if has_reasons(reply):
+            alone = replace(request, alone=True)
+            completion = await self._complete(with_text(question.chat, ALONE), alone, 1, bill)
+            return _read_one(completion.choices[0], reply, question.key, alone=True)
+        if earlier.bounds != "unneeded" or earlier.format != "json_schema":
+            raise error
+        completion = await self._complete(question.chat, request, 1, bill)
+        return _read_one(completion.choices[0], reply, question.key)
 
     async def _repair(
         self,
@@ -256,8 +282,9 @@ class OpenAIJudge:
         """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
         for lesson in range(1, _LESSONS + 1):
             features = self._features
+            sent = request.shaped(bounded=features.bounds == "needed")
             try:
-                body = await self._post(request.body(chat, features, samples))
+                body = await self._endpoint.post(self._api.body(chat, sent, features, samples))
             except HttpStatusError as error:
                 # the last: where everything is refused, concurrent questions undo each other's lessons
                 if not self._learn(features, error) or lesson == _LESSONS:
@@ -265,40 +292,11 @@ class OpenAIJudge:
                         self._features = self._hoped_for  # nothing helped, so nothing was learnt
                     raise to_judge_error(error) from None
                 continue
-            completion = completion_of(body)
+            completion = self._api.completion(body)
             self._proven = True
             bill.add(completion)
             return completion
         raise AssertionError("the last lesson raises or returns")
-
-    async def _connected(self) -> Connection:
-        """The connection, made in a thread for the first question: imports and certificates would hold the loop.
-
-        Each event loop has its own: sockets of a loop that has ended are dead, and a script may well call `asyncio.run`
-        or `evaluate_sync` twice with one judge.
-        """
-        if self._loop is not (loop := asyncio.get_running_loop()):
-            self._loop, self._connecting, self._connection = loop, asyncio.Lock(), None
-        if self._connection is not None:
-            return self._connection
-        async with self._connecting:
-            if self._connection is None:
-                try:
-                    connection = await asyncio.to_thread(self._connect)
-                except (OSError, ValueError) as error:  # certificates or proxies that the environment names
-                    raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
-                self._lifetime = _until_closed(connection)
-                await anext(self._lifetime)
-                self._connection = connection
-            return self._connection
-
-    async def _post(self, body: dict[str, Json]) -> bytes:
-        connection = await self._connected()
-        response = await connection.post(orjson.dumps(body))
-        self._on_headers(response.headers)
-        if not response.is_success:
-            raise HttpStatusError(response.status_code, response.headers, response.content)
-        return response.content
 
     def _learn(self, sent: Capabilities, error: HttpStatusError) -> bool:
         """Take a feature away after a refusal; says whether it makes sense to ask again.
@@ -306,7 +304,7 @@ class OpenAIJudge:
         A refusal that names no feature may have any reason. Only before the first success is it taken for a lack of
         features; after, it is about this one question.
         """
-        if error.status not in _COMPLAINTS:
+        if error.status not in COMPLAINTS:
             return False
         if self._features != sent:
             return True  # another question has learnt meanwhile
@@ -317,16 +315,6 @@ class OpenAIJudge:
             return False
         self._features = left
         return True
-
-
-async def _until_closed(connection: Connection) -> AsyncGenerator[None]:
-    """Holds a connection open. `asyncio.run` ends the generators of its loop before the loop itself, and so closes the
-    connection of a judge that nobody closed: nothing else is told in time that a loop ends.
-    """
-    try:
-        yield
-    finally:
-        await connection.aclose()
 
 
 def _read_all(
@@ -343,9 +331,9 @@ def _read_all(
     return answers, broken
 
 
-def _read_one(choice: Choice, reply: type[R], key: str | None) -> Answer[R]:
+def _read_one(choice: Choice, reply: type[R], key: str | None, *, alone: bool = False) -> Answer[R]:
     if choice.refused:
         raise JudgeReplyInvalid("the judge refused to answer", type="judge_refused")
     if choice.finish_reason == "length":
-        raise JudgeReplyInvalid("the answer was cut off at its length limit", type="judge_reply_truncated")
-    return parse_answer(choice.text, reply, key, choice.tokens)
+        raise JudgeReplyInvalid("the answer was cut off at its length limit", type=_CUT_OFF)
+    return parse_answer(choice.text, reply, key, choice.tokens, alone=alone)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from evaluators.errors import JudgeError
-from evaluators.judges.completions import Completion
 from evaluators.results import Usage
 
 
@@ -27,6 +27,30 @@ class Prices:
         return tokens / 1e6
 
 
+class Billed(Protocol):
+    """What one request brought, as far as it is billed."""
+
+    @property
+    def model(self) -> str | None:
+        """Who answered."""
+        ...
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Which build of it."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What it is billed for."""
+        ...
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the input that the provider had in its cache."""
+        ...
+
+
 @dataclass(slots=True)
 class CostTracker:
     """What one question has cost so far, over all its requests, and who answered last."""
@@ -37,7 +61,7 @@ class CostTracker:
     model: str | None = None
     fingerprint: str | None = None
 
-    def add(self, completion: Completion) -> None:
+    def add(self, completion: Billed) -> None:
         """Add a request."""
         self.usage = self.usage + completion.usage
         cost = self.prices.cost(completion.usage, completion.cached_tokens)

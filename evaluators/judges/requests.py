@@ -1,15 +1,17 @@
-"""The body of a chat completion request."""
+"""What a request asks for, and the messages of a question: where every wire format of a judge that writes begins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from pydantic import BaseModel
 
 from evaluators.cases import Json
 from evaluators.judge import Prompt
-from evaluators.judges.capabilities import Capabilities
 from evaluators.packs.packed_prompt import PackPrompt
-from evaluators.prompt_isolation import keys_request, wrap_untrusted, wrap_with_key, wrap_with_keys
+from evaluators.prompt_isolation import ANSWER_KEY, keys_request, wrap_untrusted, wrap_with_key, wrap_with_keys
+from evaluators.schemas import LONGEST_ANSWER, bounded_schema
 from evaluators.sight import image_parts
 
 Chat = list[dict[str, Json]]
@@ -31,25 +33,22 @@ class Request:
     schema: Mapping[str, Json]
     extra: Mapping[str, Json]
     optional: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    reply: type[BaseModel] | None = None
+    """The form of the answer; None for a pack's."""
+    alone: bool = False
+    """Whether the verdict is asked for without its reasons."""
 
-    def body(self, chat: Chat, features: Capabilities, samples: int) -> dict[str, Json]:
-        """The request's JSON."""
-        body: dict[str, Json] = {"model": self.model, "messages": chat}
-        if features.temperature:
-            body["temperature"] = self.temperature
-        if self.max_tokens is not None and features.limit is not None:
-            body[features.limit] = self.max_tokens
-        if self.logprobs and features.top_logprobs:
-            body |= {"logprobs": True, "top_logprobs": features.top_logprobs}
-        if samples > 1 and features.several:
-            body["n"] = samples
-        if features.format == "json_schema":
-            described = {"name": self.form, "strict": True, "schema": self.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": described}
-        elif features.format == "json_object":
-            body["response_format"] = {"type": "json_object"}
-        body |= {name: self.optional[name] for name in features.optional}
-        return body | dict(self.extra)
+    def shaped(self, *, bounded: bool) -> Request:
+        """The same with the schema of what is asked for, bounding texts and lists or not; a pack's stays as it is."""
+        if self.reply is None or not (bounded or self.alone):
+            return self
+        keyed = ANSWER_KEY in self.schema["properties"]
+        limit = (self.max_tokens or LONGEST_ANSWER) if bounded else None
+        return replace(self, schema=bounded_schema(self.reply, keyed=keyed, alone=self.alone, max_tokens=limit))
+
+
+ALONE = "Give the verdict alone, at once: the same JSON object without any reason in it."
+"""What is said after a question whose answer was cut off in its reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,16 @@ def text_of(message: Mapping[str, Json]) -> str:
     """The text of a chat message, without its pictures."""
     content = message["content"]
     return content if isinstance(content, str) else str(content[0]["text"])
+
+
+def with_text(chat: Chat, text: str) -> Chat:
+    """The messages with a sentence more at the end of the last, before its pictures."""
+    *before, last = chat
+    content = last["content"]
+    if isinstance(content, str):
+        return [*before, {**last, "content": f"{content} {text}"}]
+    first, *pictures = content
+    return [*before, {**last, "content": [{**first, "text": f"{first['text']} {text}"}, *pictures]}]
 
 
 def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:

@@ -114,6 +114,11 @@ class LLMJudgeStrictJson(TextSettings, Evaluator[Turn]):
         """All lost, nothing lost."""
         return (0.0, 100.0)
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: a label for each key has a typed form."""
+        return False
+
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         criteria, target = self.default_evaluation_criteria, self.target_output_key

@@ -139,6 +139,11 @@ class PairwiseDimensions(TextSettings, Evaluator[Turn]):
         """One for each order of the two answers."""
         return 2
 
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the summary, if there is one."""
+        return self.summary
+
     async def evaluate(self, case: Turn, judge: Judge) -> Score:
         """See `Evaluator.evaluate`."""
         ours, theirs = case.actual_output or "", str(case.attributes[self.other_output_attribute])

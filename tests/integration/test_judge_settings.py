@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,32 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from chat_server import ChatServer, completion, rating, refusal, serving
+from judge_server import judge_server
 from test_access import make_certificates
 
 from collector.config.loading import Config, check
+from collector.config.settings import DECIDING, JudgeSettings
 from collector.errors import ConfigError
+from collector.judging.endpoint_limits import endpoint_of
+from collector.judging.layers import without_answer_cache
 from collector.judging.open_judges import open_judges
+from collector.service.plan_builder import build_plan, build_unasked_plan, evaluator_version_in
 from evaluators.errors import JudgeError
+from evaluators.evaluation import evaluate
 from evaluators.judge import Judge, Prompt
+from evaluators.judges.divided import DividedJudge
+from evaluators.questions import QuestionGroup, ScoreQuestion, score_levels
+from evaluators.results import Score
 from evaluators.scale import Scale
-from evaluators.testing import with_answer_key
+from evaluators.testing import a_turn, with_answer_key
 
 REPLY = Scale(0, 10).reply
 PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answer"})
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "judges.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-EXAMPLES = [settings for block in BLOCKS for settings in yaml.safe_load(block)["judges"].values()]
+EVERY = [settings for block in BLOCKS for settings in yaml.safe_load(block).get("judges", {}).values()]
+EXAMPLES = [each for each in EVERY if "api" not in each]
+OTHER_APIS = [each for each in EVERY if "api" in each]
 
 
 class NoStore:
@@ -45,7 +57,7 @@ def configured(settings: dict[str, Any]) -> Config:
     return check(
         {
             "judges": {"main": {"model": "m", **settings}},
-            "evaluators": {"polite": {"kind": "toxicity", "judge": "main"}},
+            "evaluators": {"polite": {"kind": "judged_refusal", "judge": "main"}},
             "monitors": {"all": {"evaluators": ["polite"]}},
         },
         "here",
@@ -85,6 +97,112 @@ async def test_endpoints_of_the_page_get_what_they_want(settings: dict[str, Any]
     assert headers == headers | settings.get("headers", {})
     assert headers["Authorization"] == f"Bearer {settings.get('api_key', 'none')}"
     assert verdict.cost_usd == (0.00045 if "service_tier" in settings else None)
+
+
+@pytest.mark.parametrize("settings", OTHER_APIS, ids=[each["api"] for each in OTHER_APIS])
+async def test_endpoints_of_other_formats_get_what_they_want(settings: dict[str, Any]) -> None:
+    group = QuestionGroup("Judge it.", (ScoreQuestion(("score",), "Which?", score_levels(Scale(0, 10))),))
+    async with judge_server() as server, judging(**settings | {"base_url": server.base_url}) as judge:
+        verdict = await judge.ask(replace(PROMPT, groups=(group,)), REPLY)
+    [request], [headers] = server.requests, server.headers
+    assert request["model"] == settings["model"]
+    assert settings.get("api_key", "none") in {headers.get("x-api-key"), headers.get("Authorization", "")[7:]}
+    assert bool(verdict.answers[0].decisions) == (settings["api"] in DECIDING)
+    assert (verdict.cost_usd is not None) == ("usd_per_million_input_tokens" in settings)
+
+
+def two_judges(judge: object, definition: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    return {
+        "judges": {
+            "mini": {"model": "writer", "base_url": "http://127.0.0.1:9/v1"},
+            "luna": {"model": "decider", "api": "systemone", "base_url": "http://127.0.0.1:9/v1", **settings},
+        },
+        "evaluators": {"each": {**definition, "judge": judge}},
+        "monitors": {"all": {"evaluators": ["each"]}},
+    }
+
+
+BOTH = {"extract": "mini", "decide": "luna"}
+
+
+async def test_one_judge_writes_and_another_decides() -> None:
+    async with judge_server() as deciding, serving(lambda body, n: '{"items": ["a claim"]}') as writing:
+        values = two_judges(BOTH, {"kind": "toxicity"}, base_url=deciding.base_url)
+        values["judges"]["mini"]["base_url"] = writing.base_url
+        config = check(values, "here")
+        async with open_judges(config, NoStore()) as judges:
+            plan = build_plan(config, judges)
+            judge = judges["luna+mini"]
+            assert isinstance(without_answer_cache(judge), DividedJudge)
+            outcome = (await evaluate(config.evaluators["each"].evaluator, a_turn(), judge)).outcome
+    assert isinstance(outcome, Score)
+    assert outcome.value == pytest.approx(1 / 6)
+    assert outcome.details["items"][0]["item"] == "a claim"
+    assert (len(writing.requests), len(deciding.requests)) == (1, 1)
+    [assignment] = plan.monitors[0].assignments
+    assert assignment.judge.model == "decider (systemone 1) after writer"
+    assert assignment.version == evaluator_version_in(config, "each"), "what is asked is what was said"
+    assert build_unasked_plan(config).monitors[0].assignments[0].version == assignment.version
+
+
+@pytest.mark.parametrize(
+    ("judge", "definition", "mistake"),
+    [
+        ("luna", {"kind": "toxicity"}, "evaluators.each.judge: luna decides and cannot write, which this evaluator needs; write judge: {extract: mini, decide: luna}"),
+        ("luna", {"kind": "g_eval", "criteria": "x", "evaluation_params": ["input"]}, "luna decides and cannot write"),
+        (BOTH, {"kind": "frustration"}, "evaluators.each.judge: nothing has to be written for this evaluator; write judge: luna"),
+        ({"extract": "luna", "decide": "mini"}, {"kind": "toxicity"}, "judge.extract: luna decides and cannot write; name a judge that writes"),
+        ({"extract": "mini"}, {"kind": "toxicity"}, "evaluators.each.judge: give the name of a judge, or two as {extract: …, decide: …}"),
+        ({"extract": "mini", "decide": "lune"}, {"kind": "toxicity"}, "evaluators.each.judge.decide: unknown judge 'lune'; did you mean 'luna'?"),
+        ({"extract": "mini", "decide": "mini"}, {"kind": "toxicity"}, "evaluators.each.judge: extract and decide are the same judge"),
+    ],
+    ids=["alone", "criteria", "needless", "turned", "half", "unknown", "same"],
+)  # fmt: skip
+def test_two_judges_are_checked(judge: object, definition: dict[str, Any], mistake: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(mistake)):
+        check(two_judges(judge, definition), "here")
+
+
+@pytest.mark.parametrize(
+    ("settings", "mistake"),
+    [
+        ({"api": "systemone"}, "base_url: is missing; System One endpoints have no common address"),
+        ({"api": "decisions", "temperature": 0.5}, "temperature: means nothing with api: decisions; remove the key"),
+        ({"api": "anthropic", "seed": 1}, "seed: means nothing with api: anthropic; remove the key"),
+        ({"api": "decisions", "extra_body": {"questions": []}}, "questions is what evalstream itself writes"),
+        ({"api": "responses", "kind": "a:B"}, "api: a judge of your own speaks to its endpoint itself; remove the key"),
+        ({"api": "decision"}, "judges.main.api"),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+def test_a_format_is_checked(settings: dict[str, Any], mistake: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(mistake)):
+        configured(settings)
+
+
+def test_a_format_has_its_vendors_address_and_a_price_of_input_alone() -> None:
+    claude = JudgeSettings.model_validate({"model": "m", "api": "anthropic"})
+    assert claude.base_url == "https://api.anthropic.com/v1"
+    luna = JudgeSettings.model_validate({"model": "m", "api": "decisions", "usd_per_million_input_tokens": 0.1})
+    assert (luna.priced, luna.prices) == (True, (0.1, 0.0))
+    assert not JudgeSettings.model_validate({"model": "m", "usd_per_million_input_tokens": 0.1}).priced
+
+
+def test_formats_at_one_address_share_no_breaker() -> None:
+    chat, decisions = (JudgeSettings.model_validate({"model": "m", "api": api}) for api in ("chat", "decisions"))
+    assert endpoint_of(chat) != endpoint_of(decisions)
+
+
+async def test_a_key_in_a_file_is_told_as_the_format_wants_it(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("secret-1")
+    async with (
+        judge_server() as server,
+        judging(api="anthropic", base_url=server.base_url, api_key_file=str(key)) as judge,
+    ):
+        await judge.ask(PROMPT, REPLY)
+    assert server.headers[0]["x-api-key"] == "secret-1"
+    assert "Authorization" not in server.headers[0]
 
 
 async def test_a_refused_parameter_is_left_out_from_then() -> None:

@@ -71,6 +71,13 @@ async def test_every_judged_evaluator_takes_a_decision(cls):
 
 
 @pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.kind)
+async def test_evaluators_know_whether_something_has_to_be_written(cls):
+    writer = ScriptedJudge(answer_any_form())
+    await score_of(make_example(cls), case_for(cls), evenly, writer)
+    assert bool(writer.questions) == make_example(cls).needs_writer
+
+
+@pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.kind)
 async def test_a_refused_question_is_no_score(cls):
     outcome, _ = await score_of(make_example(cls), case_for(cls), lambda _question: {})
     assert isinstance(outcome, Failure)

@@ -1,0 +1,133 @@
+"""Anthropic's Messages: `POST /messages`. No token probabilities; the fixed part may be cached by the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import orjson
+
+from evaluators.cases import Json
+from evaluators.judges.apis.payload import count, mapping, object_in, objects, text
+from evaluators.judges.apis.writing import WritingApi
+from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.completions import Choice, Completion
+from evaluators.judges.requests import Chat, Request, text_of
+from evaluators.results import Usage
+
+VERSION = "2023-06-01"
+LONGEST_ANSWER = 4096
+"""Tokens of an answer where none are configured: the format demands a limit."""
+
+_MOST_NUMBERS = 101
+"""Whole numbers of a range that are written out one by one: the format takes no limits of numbers."""
+
+
+def headers(api_key: str) -> Mapping[str, str]:
+    """The key and the version of the format."""
+    return {"x-api-key": api_key, "anthropic-version": VERSION}
+
+
+def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:
+    """The request's JSON. The answer's form is asked for as such, else as the input of a tool that has to be called."""
+    system = [text_of(each) for each in chat if each["role"] == "system"]
+    fixed = {"type": "text", "text": "\n\n".join(system), "cache_control": {"type": "ephemeral"}}
+    body: dict[str, Json] = {
+        "model": request.model,
+        "max_tokens": request.max_tokens or LONGEST_ANSWER,
+        "system": [fixed],
+        "messages": [_message(each) for each in chat if each["role"] != "system"],
+    }
+    if features.temperature:
+        body["temperature"] = min(1.0, request.temperature)
+    if features.format == "json_schema":
+        body["output_config"] = {"format": {"type": "json_schema", "schema": _without_limits(request.schema)}}
+    elif features.format == "json_object":
+        body["tools"] = [{"name": _TOOL, "description": "Takes the answer.", "input_schema": request.schema}]
+        body["tool_choice"] = {"type": "tool", "name": _TOOL}
+    body |= {name: request.optional[name] for name in features.optional}
+    return body | dict(request.extra)
+
+
+_TOOL = "answer"
+
+
+def _message(message: Mapping[str, Json]) -> dict[str, Json]:
+    """A chat message, its pictures as this format has them."""
+    content = message["content"]
+    parts = content if isinstance(content, str) else [_part(mapping(each)) for each in content]
+    return {"role": message["role"], "content": parts}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Json]:
+    if part["type"] == "text":
+        return {"type": "text", "text": part["text"]}
+    url: str = part["image_url"]["url"]
+    head, is_data, data = url.partition(";base64,")
+    if is_data:
+        source = {"type": "base64", "media_type": head.removeprefix("data:"), "data": data}
+    else:
+        source = {"type": "url", "url": url}
+    return {"type": "image", "source": source}
+
+
+def completion(content: bytes) -> Completion:
+    """Read the body of a response with status 200.
+
+    Raises:
+        NoCompletion: it is no message.
+        JudgeError: it is an error with a code or a status of its own, which says what it means.
+    """
+    payload = object_in(content, "stop_reason")  # a refusal has no content
+    parts = objects(payload.get("content"))
+    stop = text(payload.get("stop_reason"))
+    called = [part.get("input") for part in parts if part.get("type") == "tool_use"]
+    written = "".join(text(part.get("text")) or "" for part in parts if part.get("type") == "text")
+    used = mapping(payload.get("usage"))
+    cached = count(used.get("cache_read_input_tokens"))
+    fresh = count(used.get("input_tokens")) + count(used.get("cache_creation_input_tokens"))
+    choice = Choice(
+        text=orjson.dumps(called[0]).decode() if called else written,
+        finish_reason="length" if stop in {"max_tokens", "model_context_window_exceeded"} else "stop",
+        refused=stop == "refusal",
+    )
+    return Completion(
+        choices=[choice],
+        model=text(payload.get("model")),
+        fingerprint=None,
+        usage=Usage(input_tokens=fresh + cached, output_tokens=count(used.get("output_tokens")), calls=1),
+        cached_tokens=cached,
+    )
+
+
+def _without_limits(node: Any) -> Any:
+    """A schema whose whole numbers are listed instead of limited."""
+    if isinstance(node, list):
+        return [_without_limits(each) for each in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    schema = {key: _without_limits(value) for key, value in cast("dict[str, Any]", node).items()}
+    lowest, highest = schema.get("minimum"), schema.get("maximum")
+    if schema.get("type") == "integer" and isinstance(lowest, int) and isinstance(highest, int):
+        del schema["minimum"], schema["maximum"]
+        if highest - lowest < _MOST_NUMBERS:
+            schema["enum"] = list(range(lowest, highest + 1))
+    return schema
+
+
+def _abilities(features: Capabilities) -> Capabilities:
+    """One answer a request, and never token probabilities."""
+    return replace(features, several=False, top_logprobs=0)
+
+
+ANTHROPIC = WritingApi(
+    name="anthropic",
+    path="/messages",
+    body=body,
+    completion=completion,
+    headers=headers,
+    abilities=_abilities,
+    vendor="ANTHROPIC",
+    base_url="https://api.anthropic.com/v1",
+)

@@ -1,0 +1,137 @@
+"""The port of wire formats whose models give probabilities for typed questions, and write nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from evaluators.cases import Json
+from evaluators.judges.apis.payload import probability
+from evaluators.judges.apis.writing import bearer
+from evaluators.questions import ChoiceQuestion, Decision, PredicateQuestion, QuestionGroup, TypedQuestion
+from evaluators.results import Usage
+
+MOST_SCORE_LEVELS = 10
+"""Levels that endpoints take in a score question; a longer scale is asked for as a choice."""
+
+_UNROUNDED = 0.05
+"""How far probabilities may be from adding up to 1: servers round them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedQuestion:
+    """A question in a request: under which name, in which order its options are shown, and the guide to it.
+
+    `shares_guide` says that the guide is that of further questions, too.
+    """
+
+    name: str
+    question: TypedQuestion
+    order: tuple[str, ...]
+    guide: str
+    shares_guide: bool
+
+    @property
+    def text(self) -> str:
+        """The guide and the question."""
+        return f"{self.guide}\n\n{self.question.text}"
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """What the options mean, in the order in which they are shown."""
+        meanings = {option.value: option.meaning for option in self.question.options}
+        return {value: meanings[value] for value in self.order}
+
+    def decision(self, probabilities: Mapping[Any, Any], kept_mass: float | None = None) -> Decision:
+        """The decision that a server's probabilities by option make, however they are rounded."""
+        known = {value: probability(probabilities.get(value, 0.0)) for value in self.order}
+        shares = {value: share for value, share in known.items() if share is not None}
+        total = sum(shares.values())
+        if len(shares) < len(known) or not set(probabilities) <= set(known) or abs(total - 1) > _UNROUNDED:
+            return UNUSABLE
+        chosen = isinstance(self.question, ChoiceQuestion)
+        by_option = {option.value: shares[option.value] / total for option in self.question.options}
+        return Decision(by_option, kept_mass, self.order if chosen else ())
+
+
+REFUSED = Decision({})
+UNUSABLE = Decision({}, problem="judge_reply_invalid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRequest:
+    """What is sent: the judged material, as an object and inside its fence, and the questions about it."""
+
+    model: str
+    material: Mapping[str, Json]
+    fenced: str
+    questions: Sequence[NumberedQuestion]
+    extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionReply:
+    """What came back: a decision for each question, in their order."""
+
+    decisions: Sequence[Decision]
+    model: str | None
+    usage: Usage
+    cached_tokens: int = 0
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidingApi:
+    """One wire format. `most` is how many questions a request may have; endpoints may take fewer."""
+
+    name: str
+    path: str
+    body: Callable[[DecisionRequest], dict[str, Json]]
+    reply: Callable[[bytes, Sequence[NumberedQuestion]], DecisionReply]
+    most: int
+    headers: Callable[[str], Mapping[str, str]] = bearer
+    vendor: str = "OPENAI"
+    base_url: str = "https://api.openai.com/v1"
+
+
+def number_questions(groups: Sequence[QuestionGroup], material: Mapping[str, Json]) -> Sequence[NumberedQuestion]:
+    """The questions of all groups, each with a name. The order of a choice's options is drawn by what is judged.
+
+    Models lean to what comes first; so an option comes first for one subject and last for another, and always the same
+    for one.
+    """
+    subject = hashlib.sha256(orjson.dumps(material, default=str, option=orjson.OPT_SORT_KEYS)).digest()
+    pairs = [(group, question) for group in groups for question in group.questions]
+    return [
+        NumberedQuestion(f"q{number}", question, _order(question, subject), group.guide, len(group.questions) > 1)
+        for number, (group, question) in enumerate(pairs, start=1)
+    ]
+
+
+def _order(question: TypedQuestion, subject: bytes) -> tuple[str, ...]:
+    values = tuple(option.value for option in question.options)
+    if not isinstance(question, ChoiceQuestion):
+        return values
+    place = orjson.dumps(question.place)
+    return tuple(sorted(values, key=lambda value: hashlib.sha256(subject + place + value.encode()).digest()))
+
+
+def is_predicate(numbered: NumberedQuestion) -> bool:
+    """Whether a question is answered by yes or no."""
+    return isinstance(numbered.question, PredicateQuestion)
+
+
+def is_score(numbered: NumberedQuestion) -> bool:
+    """Whether a question is asked as one for a level."""
+    chosen = isinstance(numbered.question, PredicateQuestion | ChoiceQuestion)
+    return not chosen and len(numbered.order) <= MOST_SCORE_LEVELS
+
+
+def of_predicate(numbered: NumberedQuestion, yes: Any, kept_mass: float | None = None) -> Decision:
+    """The decision that the probability of yes makes."""
+    share = probability(yes)
+    return UNUSABLE if share is None else numbered.decision({"yes": share, "no": 1 - share}, kept_mass)

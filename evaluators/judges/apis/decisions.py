@@ -1,0 +1,107 @@
+"""OpenAI's Decisions: `POST /decisions`. Answers come in the order of the questions; any may be a refusal.
+
+What is judged comes first, so that a provider's prompt cache has it for the next questions about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from evaluators.cases import Json
+from evaluators.judges.apis.deciding import (
+    REFUSED,
+    UNUSABLE,
+    DecidingApi,
+    DecisionReply,
+    DecisionRequest,
+    NumberedQuestion,
+    is_predicate,
+    is_score,
+    of_predicate,
+)
+from evaluators.judges.apis.payload import count, mapping, object_in, objects, text
+from evaluators.questions import Decision
+from evaluators.results import Usage
+
+MOST_QUESTIONS = 400
+
+
+def body(request: DecisionRequest) -> dict[str, Json]:
+    """The request's JSON."""
+    messages: list[Json] = [{"role": "user", "content": request.fenced}]
+    guides = _shared_guides(request.questions)
+    if guides:
+        messages.append({"role": "developer", "content": "\n\n".join(guides)})
+    return {
+        "model": request.model,
+        "input": messages,
+        "questions": [_question(each) for each in request.questions],
+        **request.extra,
+    }
+
+
+def _shared_guides(questions: Sequence[NumberedQuestion]) -> list[str]:
+    """The guides of several questions each, said once."""
+    shared = [each for each in questions if each.shares_guide]
+    runs = [(guide, [each.name for each in run]) for guide, run in groupby(shared, key=lambda each: each.guide)]
+    return [f"How to answer the questions {names[0]} to {names[-1]}:\n{guide}" for guide, names in runs]
+
+
+def _question(numbered: NumberedQuestion) -> dict[str, Json]:
+    instructions = numbered.question.text if numbered.shares_guide else numbered.text
+    named: dict[str, Json] = {"name": numbered.name, "instructions": instructions}
+    if is_predicate(numbered):
+        return {"type": "predicate", **named}
+    if is_score(numbered):
+        return {"type": "score", **named, "levels": _described("label", numbered)}
+    return {"type": "choice", **named, "choices": _described("value", numbered)}
+
+
+def _described(key: str, numbered: NumberedQuestion) -> list[Json]:
+    return [
+        {key: value, "description": meaning} if meaning else {key: value}
+        for value, meaning in numbered.meanings.items()
+    ]
+
+
+def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionReply:
+    """Read the body of a response with status 200.
+
+    Raises:
+        NoCompletion: it holds no answers.
+        JudgeError: it is an error with a code or a status of its own, which says what it means.
+    """
+    payload = object_in(content, "answers")
+    answers = objects(payload.get("answers"))
+    by_name = {each["name"]: each for each in answers if isinstance(each.get("name"), str)}
+    nothing: list[dict[str, Any]] = [{}] * len(questions)
+    in_order = answers if len(answers) == len(questions) and not by_name else nothing
+    used = mapping(payload.get("usage"))
+    return DecisionReply(
+        decisions=[
+            _decision(by_name.get(each.name, answer), each) for each, answer in zip(questions, in_order, strict=True)
+        ],
+        model=text(payload.get("model")),
+        usage=Usage(
+            input_tokens=count(used.get("input_tokens")), output_tokens=count(used.get("output_tokens")), calls=1
+        ),
+        cached_tokens=count(mapping(used.get("input_tokens_details")).get("cached_tokens")),
+    )
+
+
+def _decision(answer: dict[str, Any], numbered: NumberedQuestion) -> Decision:
+    kind = answer.get("type")
+    if kind == "refusal":
+        return REFUSED
+    if kind != _question(numbered)["type"]:
+        return UNUSABLE
+    if kind == "predicate":
+        return of_predicate(numbered, answer.get("probability"))
+    key = "label" if kind == "score" else "value"
+    shares = {text(each.get(key)) or "": each.get("probability") for each in objects(answer.get("probabilities"))}
+    return numbered.decision(shares)
+
+
+DECISIONS = DecidingApi(name="decisions", path="/decisions", body=body, reply=reply, most=MOST_QUESTIONS)

@@ -1,0 +1,59 @@
+"""Values in JSON that somebody else's server wrote: of the right type, or nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import orjson
+
+from evaluators.errors import NoCompletion
+from evaluators.judges.error_mapping import error_inside, to_judge_error
+
+
+def object_in(body: bytes, answers: str) -> dict[str, Any]:
+    """The object of a response with status 200 that has something under `answers`.
+
+    Raises:
+        NoCompletion: it has not, or is no JSON, for instance a page of a proxy.
+        JudgeError: it is an error with a code or a status of its own, which says what it means.
+    """
+    try:
+        payload = mapping(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        raise NoCompletion("the endpoint answered with something that is not JSON") from None
+    if not payload.get(answers):
+        if payload.get("error") or payload.get("type") == "error":
+            raise to_judge_error(error_inside(body))
+        raise NoCompletion(f"the endpoint answered with no {answers}")
+    return payload
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """An object; {} for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The items of a list, each as an object; none for anything else."""
+    return [mapping(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
+
+
+def text(value: Any) -> str | None:
+    """A text; None for anything else."""
+    return value if isinstance(value, str) else None
+
+
+def count(value: Any) -> int:
+    """A number of tokens; 0 for anything else."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def probability(value: Any) -> float | None:
+    """A number from 0 to 1, rounding forgiven; None for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return None
+    return min(1.0, max(0.0, float(value))) if -_ROUNDING <= value <= 1 + _ROUNDING else None
+
+
+_ROUNDING = 1e-6

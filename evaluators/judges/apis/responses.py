@@ -1,0 +1,93 @@
+"""OpenAI's Responses: `POST /responses`, for models that have nothing else. Nothing is stored at the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from evaluators.cases import Json
+from evaluators.judges.apis.payload import count, mapping, object_in, objects, text
+from evaluators.judges.apis.writing import WritingApi
+from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.completions import Choice, Completion, LazyTokens
+from evaluators.judges.requests import Chat, Request
+from evaluators.results import Usage
+
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def body(chat: Chat, request: Request, features: Capabilities, _samples: int) -> dict[str, Json]:
+    """The request's JSON."""
+    body: dict[str, Json] = {"model": request.model, "input": [_message(each) for each in chat], "store": False}
+    if features.temperature:
+        body["temperature"] = request.temperature
+    if request.max_tokens is not None and features.limit is not None:
+        body["max_output_tokens"] = request.max_tokens
+    if request.logprobs and features.top_logprobs:
+        body |= {"include": [_LOGPROBS], "top_logprobs": features.top_logprobs}
+    if features.format == "json_schema":
+        form = {"type": "json_schema", "name": request.form, "strict": True, "schema": request.schema}
+        body["text"] = {"format": form}
+    elif features.format == "json_object":
+        body["text"] = {"format": {"type": "json_object"}}
+    for name in features.optional:
+        body |= {"reasoning": {"effort": request.optional[name]}} if name == _EFFORT else {name: request.optional[name]}
+    return body | dict(request.extra)
+
+
+_EFFORT = "reasoning_effort"
+
+
+def _message(message: Mapping[str, Json]) -> dict[str, Json]:
+    """A chat message, its pictures as this format has them."""
+    content = message["content"]
+    parts = content if isinstance(content, str) else [_part(mapping(each)) for each in content]
+    return {"role": message["role"], "content": parts}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Json]:
+    if part["type"] == "text":
+        return {"type": "input_text", "text": part["text"]}
+    return {"type": "input_image", "image_url": part["image_url"]["url"], "detail": "auto"}
+
+
+def completion(content: bytes) -> Completion:
+    """Read the body of a response with status 200.
+
+    Raises:
+        NoCompletion: it is no response of this kind, or holds no message.
+        JudgeError: it is an error with a code or a status of its own, which says what it means.
+    """
+    payload = object_in(content, "output")
+    messages = [each for each in objects(payload.get("output")) if each.get("type") == "message"]
+    parts = [part for each in messages for part in objects(each.get("content"))]
+    incomplete = text(mapping(payload.get("incomplete_details")).get("reason"))
+    used = mapping(payload.get("usage"))
+    written = [part for part in parts if part.get("type") == "output_text"]
+    choice = Choice(
+        text="".join(text(part.get("text")) or "" for part in written),
+        finish_reason="length" if incomplete == "max_output_tokens" else "stop",
+        refused=incomplete == "content_filter" or any(part.get("type") == "refusal" for part in parts),
+        tokens=_tokens(written[0].get("logprobs")) if len(written) == 1 else (),
+    )
+    return Completion(
+        choices=[choice],
+        model=text(payload.get("model")),
+        fingerprint=None,
+        usage=Usage(
+            input_tokens=count(used.get("input_tokens")), output_tokens=count(used.get("output_tokens")), calls=1
+        ),
+        cached_tokens=count(mapping(used.get("input_tokens_details")).get("cached_tokens")),
+    )
+
+
+def _tokens(entries: Any) -> LazyTokens | tuple[()]:
+    return LazyTokens(cast("list[Any]", entries)) if isinstance(entries, list) and entries else ()
+
+
+def _abilities(features: Capabilities) -> Capabilities:
+    return replace(features, several=False)  # one answer a request
+
+
+RESPONSES = WritingApi(name="responses", path="/responses", body=body, completion=completion, abilities=_abilities)

@@ -1,0 +1,88 @@
+"""System One: `POST /systemone`. Questions and answers are maps by name; each question carries all that it needs.
+
+Servers read each question by itself, beside the state, so that a guide to several questions stands in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from evaluators.cases import Json
+from evaluators.judges.apis.deciding import (
+    REFUSED,
+    UNUSABLE,
+    DecidingApi,
+    DecisionReply,
+    DecisionRequest,
+    NumberedQuestion,
+    is_predicate,
+    is_score,
+    of_predicate,
+)
+from evaluators.judges.apis.payload import count, mapping, object_in, probability, text
+from evaluators.prompt_isolation import sanitize_json
+from evaluators.questions import Decision
+from evaluators.results import Usage
+
+MOST_QUESTIONS = 255
+"""No limit is documented; providers have their own."""
+
+
+def body(request: DecisionRequest) -> dict[str, Json]:
+    """The request's JSON."""
+    return {
+        "model": request.model,
+        "state": sanitize_json(cast("Json", request.material)),
+        "questions": {each.name: _question(each) for each in request.questions},
+        **request.extra,
+    }
+
+
+def _question(numbered: NumberedQuestion) -> dict[str, Json]:
+    if is_predicate(numbered):
+        return {"type": "noul", "instructions": numbered.text}
+    meanings = {value: meaning or value for value, meaning in numbered.meanings.items()}
+    if is_score(numbered):
+        levels = [value if meaning == value else f"{value}: {meaning}" for value, meaning in meanings.items()]
+        return {"type": "score", "instructions": numbered.text, "criteria": levels}
+    return {"type": "choice", "instructions": numbered.text, "criteria": meanings}
+
+
+def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionReply:
+    """Read the body of a response with status 200.
+
+    Raises:
+        NoCompletion: it holds no answers.
+        JudgeError: it is an error with a code or a status of its own, which says what it means.
+    """
+    payload = object_in(content, "answers")
+    answers = mapping(payload.get("answers"))
+    used = mapping(payload.get("usage"))
+    return DecisionReply(
+        decisions=[_decision(mapping(answers.get(each.name)), each) for each in questions],
+        model=text(payload.get("model")),
+        usage=Usage(
+            input_tokens=count(used.get("input_tokens")), output_tokens=count(used.get("output_tokens")), calls=1
+        ),
+        cached_tokens=count(mapping(used.get("input_tokens_details")).get("cached_tokens")),
+    )
+
+
+def _decision(answer: dict[str, Any], numbered: NumberedQuestion) -> Decision:
+    kind = answer.get("type")
+    if kind == "refusal":
+        return REFUSED
+    if kind != _question(numbered)["type"]:
+        return UNUSABLE
+    kept_mass = probability(answer.get("option_mass"))
+    if kind == "noul":
+        return of_predicate(numbered, answer.get("noul"), kept_mass)
+    shares = mapping(answer.get("probabilities"))
+    if kind == "score":  # by the level's index, as text
+        indices = {str(index): value for index, value in enumerate(numbered.order)}
+        shares = {indices.get(index, index): share for index, share in shares.items()}
+    return numbered.decision(shares, kept_mass)
+
+
+SYSTEMONE = DecidingApi(name="systemone", path="/systemone", body=body, reply=reply, most=MOST_QUESTIONS)

@@ -1,0 +1,55 @@
+"""The port of wire formats whose models write their answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from evaluators.cases import Json
+from evaluators.judges.capabilities import Capabilities
+from evaluators.judges.completions import Completion
+from evaluators.judges.requests import Chat, Request
+
+Body = Callable[[Chat, Request, Capabilities, int], "dict[str, Json]"]
+"""Makes a request's JSON of the messages, what is asked for, what the endpoint can do, and how many answers."""
+
+
+def bearer(api_key: str) -> Mapping[str, str]:
+    """The header with which most endpoints are told the key."""
+    return {"Authorization": f"Bearer {api_key}"}
+
+
+def same(features: Capabilities) -> Capabilities:
+    """The capabilities as they are."""
+    return features
+
+
+def key_of(vendor: str, api_key: str | None) -> str:
+    """The key, else that of the environment.
+
+    Raises:
+        ValueError: there is none.
+    """
+    key = os.environ.get(f"{vendor}_API_KEY") if api_key is None else api_key
+    if key is None:
+        raise ValueError(f"api_key: give one, or set {vendor}_API_KEY; for an endpoint without keys any text will do")
+    return key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingApi:
+    """One wire format: where requests go, with which headers, and how they and their answers are written.
+
+    `abilities` takes away from what is hoped for what no endpoint of this format has. `vendor` begins the names of the
+    environment's variables with an address and a key; `base_url` is the vendor's own address.
+    """
+
+    name: str
+    path: str
+    body: Body
+    completion: Callable[[bytes], Completion]
+    headers: Callable[[str], Mapping[str, str]] = bearer
+    abilities: Callable[[Capabilities], Capabilities] = same
+    vendor: str = "OPENAI"
+    base_url: str = "https://api.openai.com/v1"

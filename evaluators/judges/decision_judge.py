@@ -1,0 +1,180 @@
+"""A judge behind an endpoint whose model decides: it gives probabilities for typed questions, and writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from evaluators.cases import Json
+from evaluators.decided_answers import decided_answer
+from evaluators.errors import JudgeError, JudgeUnavailable, MethodUnavailable
+from evaluators.judge import Answer, Prompt, R, Verdict
+from evaluators.judges.apis.deciding import (
+    DecidingApi,
+    DecisionReply,
+    DecisionRequest,
+    NumberedQuestion,
+    number_questions,
+)
+from evaluators.judges.apis.decisions import DECISIONS
+from evaluators.judges.apis.writing import key_of
+from evaluators.judges.endpoint import COMPLAINTS, Endpoint, connection_class
+from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
+from evaluators.judges.pricing import CostTracker, Prices
+from evaluators.prompt_isolation import wrap_for_decision
+from evaluators.questions import Decision, deciding_model
+
+if TYPE_CHECKING:
+    import ssl
+
+_TOO_MANY = (*COMPLAINTS, 413)
+_NUMBER = re.compile(r"\d{1,6}")
+
+
+class DecisionJudge:
+    """A judge behind an endpoint of decisions.
+
+    Args:
+        model: the model's name at the endpoint.
+        api: the wire format: `DECISIONS` or `SYSTEMONE`.
+        base_url: where the endpoint is, up to and including `/v1`; the environment's or the vendor's own if None.
+        api_key: sent as bearer token; that of the environment if None.
+        timeout: seconds for a whole question, in however many requests.
+        input_price, output_price: US dollars per million tokens; without the first, the cost of a verdict is None.
+        cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
+        headers, fresh_headers, extra_body, ssl_context, proxy, on_headers: see `OpenAIJudge`.
+
+    It answers prompts that have typed questions, with a probability for each option; any other cannot be asked here.
+    Of a prompt with one group an unanswered question is an error. With several groups the reply is filled with nothing,
+    and what is not answered stands among the decisions: it concerns one group. An endpoint that refuses a number of
+    questions is asked fewer at once from then on. Nothing is retried here: see `Retrying`.
+
+    Raises:
+        ValueError: there is no key.
+    """
+
+    decides: ClassVar[bool] = True
+    takes_packs: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api: DecidingApi = DECISIONS,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        input_price: float | None = None,
+        output_price: float = 0.0,
+        cached_input_price: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        fresh_headers: Callable[[], Mapping[str, str]] | None = None,
+        extra_body: Mapping[str, Json] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+        on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
+    ) -> None:
+        base_url = base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
+        own = api.headers(key_of(api.vendor, api_key))
+        every = {**own, **(headers or {})}
+        self._model = model
+        self._api = api
+        self._timeout = timeout
+        self._prices = Prices(input_price, output_price, cached_input_price)
+        self._extra_body = dict(extra_body or {})
+        self._secret = secrets.token_bytes(32)
+        self._most = api.most
+        self._endpoint = Endpoint(
+            lambda: connection_class()(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
+        )
+
+    @property
+    def model(self) -> str:
+        """The configured model's name with its wire format: see `evaluators.questions.deciding_model`."""
+        return deciding_model(self._api.name, self._model)
+
+    @property
+    def most_questions(self) -> int:
+        """How many questions the endpoint is believed to take in one request."""
+        return self._most
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._endpoint.aclose()
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:  # noqa: ARG002 - a decision has its probabilities, always
+        """See `Judge.ask`. The probabilities come with one answer, which stands for any number of samples.
+
+        Raises:
+            MethodUnavailable: the prompt has to be answered in words.
+        """
+        if not prompt.groups:
+            raise MethodUnavailable("this judge decides and cannot write; name another that extracts")
+        bill = CostTracker(self._prices)
+        await self._endpoint.connected()  # not the endpoint's time
+        try:
+            async with asyncio.timeout(self._timeout):
+                questions = number_questions(prompt.groups, prompt.material)
+                decisions = await self._decide(prompt, questions, bill)
+                answer = _answer(reply, prompt, questions, decisions)
+        except TimeoutError:
+            error = JudgeUnavailable(f"no answer within {self._timeout:g} s", type="judge_timeout")
+            raise bill.attach(error) from None
+        except JudgeError as error:
+            raise bill.attach(error) from None
+        return Verdict([answer], bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
+
+    async def _decide(
+        self, prompt: Prompt, questions: Sequence[NumberedQuestion], bill: CostTracker
+    ) -> Sequence[Decision]:
+        """A decision for each question, in as many requests as the endpoint needs, one after the other."""
+        fenced = wrap_for_decision(prompt.material, self._secret)
+        decisions: list[Decision] = []
+        while len(decisions) < len(questions):
+            part = questions[len(decisions) : len(decisions) + self._most]
+            request = DecisionRequest(
+                model=self._model, material=prompt.material, fenced=fenced, questions=part, extra=self._extra_body
+            )
+            try:
+                reply = await self._complete(request)
+            except HttpStatusError as error:
+                if not self._learn(len(part), error):
+                    raise to_judge_error(error) from None
+                continue
+            bill.add(reply)
+            decisions += reply.decisions
+        return decisions
+
+    async def _complete(self, request: DecisionRequest) -> DecisionReply:
+        content = await self._endpoint.post(self._api.body(request))
+        return self._api.reply(content, request.questions)
+
+    def _learn(self, sent: int, error: HttpStatusError) -> bool:
+        """Ask fewer questions at once after a refusal that speaks of them; says whether it makes sense to ask again."""
+        complaint = complaint_text(error).lower()
+        if error.status not in _TOO_MANY or sent == 1 or "question" not in complaint:
+            return False
+        fewer = [int(number) for number in _NUMBER.findall(complaint) if 0 < int(number) < sent]
+        self._most = min(self._most, max(fewer, default=sent // 2))
+        return True
+
+
+def _answer(
+    reply: type[R], prompt: Prompt, questions: Sequence[NumberedQuestion], decisions: Sequence[Decision]
+) -> Answer[R]:
+    if len(prompt.groups) == 1:
+        return decided_answer(reply, [each.question for each in questions], decisions)
+    return Answer(reply.model_construct(), "", decisions=tuple(decisions))

@@ -1,0 +1,94 @@
+"""The HTTP endpoint of a judge: its connection, made when it is first needed, and what a request brings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING
+
+import orjson
+
+from evaluators.cases import Json
+from evaluators.errors import JudgeUnavailable
+from evaluators.judges.error_mapping import HttpStatusError
+
+if TYPE_CHECKING:
+    from evaluators.judges.connection import Connection
+
+COMPLAINTS = frozenset({400, 422, 501})
+"""Statuses with which servers refuse a parameter that they do not know."""
+
+
+def connection_class() -> type[Connection]:
+    """The class of connections: the openai client, which takes long to import."""
+    from evaluators.judges.connection import Connection
+
+    return Connection
+
+
+class Endpoint:
+    """Posts requests to one address. One event loop at a time; each has a connection of its own.
+
+    `on_headers` is told the headers of each response. Close it with `aclose`; the end of `asyncio.run` closes it, too.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], on_headers: Callable[[Mapping[str, str]], None]) -> None:
+        self._connect = connect
+        self._on_headers = on_headers
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connecting = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._lifetime: AsyncGenerator[None] | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._lifetime is not None:
+            await self._lifetime.aclose()
+
+    async def connected(self) -> Connection:
+        """The connection, made in a thread for the first question: imports and certificates would hold the loop.
+
+        Each event loop has its own: sockets of a loop that has ended are dead, and a script may well call `asyncio.run`
+        or `evaluate_sync` twice with one judge.
+
+        Raises:
+            JudgeUnavailable: certificates or a proxy that the environment names cannot be used.
+        """
+        if self._loop is not (loop := asyncio.get_running_loop()):
+            self._loop, self._connecting, self._connection = loop, asyncio.Lock(), None
+        if self._connection is not None:
+            return self._connection
+        async with self._connecting:
+            if self._connection is None:
+                try:
+                    connection = await asyncio.to_thread(self._connect)
+                except (OSError, ValueError) as error:  # certificates or proxies that the environment names
+                    raise JudgeUnavailable(f"no connection to the judge: {type(error).__name__}") from None
+                self._lifetime = _until_closed(connection)
+                await anext(self._lifetime)
+                self._connection = connection
+            return self._connection
+
+    async def post(self, body: Mapping[str, Json]) -> bytes:
+        """The body of the response to a request.
+
+        Raises:
+            HttpStatusError: it has a status of an error.
+            JudgeUnavailable: there is no response.
+        """
+        connection = await self.connected()
+        response = await connection.post(orjson.dumps(body))
+        self._on_headers(response.headers)
+        if not response.is_success:
+            raise HttpStatusError(response.status_code, response.headers, response.content)
+        return response.content
+
+
+async def _until_closed(connection: Connection) -> AsyncGenerator[None]:
+    """Holds a connection open. `asyncio.run` ends the generators of its loop before the loop itself, and so closes the
+    connection of a judge that nobody closed: nothing else is told in time that a loop ends.
+    """
+    try:
+        yield
+    finally:
+        await connection.aclose()
