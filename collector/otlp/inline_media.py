@@ -26,10 +26,10 @@ _SHORTEST = 24
 """Characters; what is shorter is a word, like a mask."""
 
 _STRIDE = LEAST // 2
-_RUN = re.compile(rb"(?:[A-Za-z0-9+/_-]++|\\++[nr/]|[\r\n]++)++={0,2}")
-"""Base64 as it stands in texts and in JSON: lines may be broken, slashes escaped."""
+_RUN = re.compile(rb"(?:[A-Za-z0-9+/_-]++|\\{1,15}+[nr/]|[\r\n]++)++={0,2}")
+"""Base64 as it stands in texts and in JSON, of up to four levels: lines may be broken, slashes escaped."""
 
-_BREAKS = re.compile(rb"\\++[nr]|[\r\n]++|\\++(?=/)")
+_BREAKS = re.compile(rb"\\{1,15}+[nr]|[\r\n]++|\\{1,15}+(?=/)")
 _IN_DATA_URL = re.compile(rb";base64,\Z", re.IGNORECASE)
 _UNDER_KEY = re.compile(
     rb"(?:data|bytes|base64|file_data|fileData|b64_json|base64_image|image_base64|image_bytes|imageBytes)"
