@@ -11,6 +11,7 @@ import orjson
 from evaluators.errors import NoCompletion
 from evaluators.judge import Token
 from evaluators.judges.error_mapping import error_inside, to_judge_error
+from evaluators.judges.large_json import load_large
 from evaluators.results import Usage
 
 _NEVER = -9999.0  # what servers report for a token that could not have been
@@ -69,7 +70,7 @@ def completion_of(body: bytes) -> Completion:
         JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
     try:
-        payload = orjson.loads(body)
+        payload = load_large(body)
     except orjson.JSONDecodeError:
         raise NoCompletion("the endpoint answered with something that is not JSON") from None
     payload = _mapping(payload)
