@@ -25,6 +25,7 @@ COMMANDS = {
     "Evaluate files and past traffic": (
         "normalize",
         "score",
+        "cases",
         "replay",
         "calibrate",
         "labels",
@@ -363,6 +364,18 @@ def score(
         ),
     ] = None,
     max_usd: MaxUsd = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSONL of an earlier --output: compare case by case; exit with status 1 if worse for sure.",
+            readable=False,
+        ),
+    ] = None,
+    tolerance: Annotated[float, typer.Option(min=0, max=1, help="How much worse a mean may be with --against.")] = 0.0,
+    junit: Annotated[Path | None, typer.Option(help="Write the comparison as JUnit XML.", readable=False)] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the comparison as a Markdown table.", readable=False)
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Evaluate turns and conversations in files."""
@@ -376,8 +389,65 @@ def score(
         fail_under=fail_under,
         max_usd=max_usd,
         json=json,
+        against=against,
+        tolerance=tolerance,
+        junit=junit,
+        markdown=markdown,
     )
     raise typer.Exit(score_files(_load(config), options))
+
+
+@app.command()
+def cases(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.", readable=False)],
+    config: ConfigFile = DEFAULT_CONFIG,
+    which: Annotated[
+        Literal["failed", "low", "disagreed", "sampled"],
+        typer.Option(
+            help="failed: below their threshold. low: below --below, the worst first. disagreed: contradicted by "
+            "people. sampled: whatever was scored, drawn at random."
+        ),
+    ] = "failed",
+    form: Annotated[
+        str,
+        typer.Option("--as", help="jsonl, turns, golden, deepeval, pydantic-evals, phoenix, langsmith or promptfoo."),
+    ] = "jsonl",
+    monitor: Annotated[str | None, typer.Option(help="Only evaluations of this monitor.")] = None,
+    evaluator: Annotated[list[str] | None, typer.Option(help="Only this evaluator; repeatable.")] = None,
+    since: Annotated[
+        str, typer.Option("--from", help="Start: a time (UTC), or a duration before now like 24h.")
+    ] = "7d",
+    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now.")] = None,
+    below: Annotated[
+        float | None, typer.Option(min=0, max=1, help="With low: the score below which one is low.")
+    ] = None,
+    number: Annotated[int, typer.Option("--n", min=1, help="Most cases.")] = 200,
+    diverse: Annotated[bool, typer.Option(help="Leave out cases whose questions are nearly the same.")] = True,
+    name: Annotated[str, typer.Option(help="The name of the test set, where the format has one.")] = "evalstream",
+) -> None:
+    """Make a test set of past turns and conversations.
+
+    Turns, their scores and people's labels are joined from the logs, redacted as stored, with the probability with
+    which each was drawn. It can run beside the service. Status 1 if there are none.
+    """
+    import asyncio
+
+    from collector.commands.cases.cases import CasesOptions, write_cases
+
+    options = CasesOptions(
+        which=which,
+        since=_parse_moment("--from", since) or datetime.now(UTC),
+        until=_parse_moment("--to", until) or datetime.now(UTC),
+        monitor=monitor,
+        evaluators=tuple(evaluator or ()),
+        below=below,
+        most=number,
+        diverse=diverse,
+        form=form,
+        output=output,
+        name=name,
+    )
+    raise typer.Exit(asyncio.run(write_cases(_load(config), options, print)))
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from evaluation_samples import failed, of_conversation, scored, skipped
 from otlp_destination import Destination
+from platform_stub import PlatformStub
 from prometheus_client import generate_latest
 
 from collector import plugins
@@ -33,6 +34,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.destination = Destination()
+        self.platform = PlatformStub()
         self.path = folder / "evaluations.jsonl"
         self.spans = MemoryLog("judged_spans", 1)
         self.context = ExportContext(telemetry=Telemetry(), evaluators=(WATCHED,), judged_spans=self.spans)
@@ -43,8 +45,16 @@ class World:
             "jsonl": {"path": str(self.path)},
             "prometheus": {"port": 0},
             "spans": {"otlp": {"endpoint": self.destination.endpoint}},
+            "webhook": {"url": self.platform.endpoint},
         }
-        return known.get(name, {})
+        if name in known:
+            return known[name]
+        secrets = dict.fromkeys(("public_key", "secret_key", "api_key"), "secret")
+        wanted = plugins.load(plugins.EXPORTERS, name).Settings.model_fields
+        address = {"endpoint": self.platform.endpoint} if "endpoint" in wanted else {}
+        if "project" in wanted:
+            address["project"] = "shop/desk"
+        return address | {each: value for each, value in secrets.items() if each in wanted}
 
     async def seen(self, name: str) -> object:
         """What the outside has got by now."""
@@ -53,16 +63,19 @@ class World:
                 return len(self.destination.events), len(self.destination.spans)
             case "spans":
                 return await self.spans.end_offset(0)
+            case "prometheus":
+                return generate_latest(self.context.telemetry.registry)
             case "jsonl":
                 return self.path.read_bytes()
             case _:
-                return generate_latest(self.context.telemetry.registry)
+                return len(self.platform.calls), generate_latest(self.context.telemetry.registry)
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[Any]:
         plugin = plugins.load(plugins.EXPORTERS, name)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.destination.serve())
+            await stack.enter_async_context(self.platform.serve())
             settings = plugin.Settings(**self.settings(name))
             yield await stack.enter_async_context(plugin.open(settings, self.context))
 

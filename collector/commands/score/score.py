@@ -13,6 +13,7 @@ from pathlib import Path
 from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
 from collector.commands.score.cases import jobs_of
+from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_with_base, read_base
 from collector.commands.score.report import as_json, as_table, below, turned
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.spend_limit import judges_of, require_prices
@@ -38,7 +39,8 @@ class ScoreOptions:
 
     Where lower is better, it is 1 if the mean is above 1 less `fail_under`.
 
-    `max_usd` is the limit of this run's judge costs.
+    `max_usd` is the limit of this run's judge costs. `against` are the results of a base run, compared case by case:
+    the exit status is 1 where an evaluator is worse for sure, by more than `tolerance`.
     """
 
     paths: Sequence[str]
@@ -47,10 +49,15 @@ class ScoreOptions:
     fail_under: float | None = None
     max_usd: float | None = None
     json: bool = False
+    against: Path | None = None
+    tolerance: float = 0.0
+    junit: Path | None = None
+    markdown: Path | None = None
 
 
 def score(config: Config, options: ScoreOptions) -> int:
     """Score files; returns the exit status: 1 where a mean is below `fail_under`, or nothing could be scored."""
+    base = None if options.against is None else read_base(options.against)
     turns = list(turns_in(options.paths, config))
     if not turns:
         raise ConfigError(f"{', '.join(options.paths)}: no turns found; evalstream normalize --explain FILE shows why")
@@ -65,11 +72,31 @@ def score(config: Config, options: ScoreOptions) -> int:
     show = as_json if options.json else as_table
     print(show(by_evaluator, lower), end="")  # noqa: T201 - the command's data
     problems = list(_problems(by_evaluator, options.fail_under, lower))
+    if base is not None:
+        gate = compare_with_base(base, made.evaluations, tolerance=options.tolerance, lower_is_better=lower)
+        problems += _gate(gate, options)
     if made.left:
         problems.append(limit_message(made, options.max_usd, options.output))
     for problem in problems:
         print(f"evalstream: {problem}", file=sys.stderr)  # noqa: T201
     return FAILED if problems else DONE
+
+
+def _gate(results: Sequence[GateResult], options: ScoreOptions) -> Iterator[str]:
+    """Write the reports of a comparison with a base; the problems that it found."""
+    for path, content in ((options.junit, as_junit(results)), (options.markdown, as_markdown(results).encode())):
+        if path is not None:
+            try:
+                path.write_bytes(content)
+            except OSError as error:
+                raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
+    for each in results:
+        if not options.json:
+            print(f"{each.evaluator}: {each.text}")  # noqa: T201 - the command's data
+        if each.verdict == "worse":
+            yield f"{each.evaluator}: {each.text}"
+    if results and all(each.comparison is None for each in results):
+        yield f"{options.against}: no case of it has a score in both runs; is it of the same files and evaluators?"
 
 
 def resume_hint(output: Path | None) -> str:

@@ -1,0 +1,1 @@
+"""`evalstream cases`: from production to a test set."""

@@ -1,0 +1,238 @@
+"""The command: reads the logs, joins turns, evaluations and labels, writes a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from collector.commands.cases.formats import FORMATS
+from collector.commands.cases.selection import SelectedCase, Which, candidates, without_near_duplicates
+from collector.commands.replay.past_evaluations import EvaluationFilter, PastEvaluation, select
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError
+from collector.evaluate.plan import conversation_key
+from collector.logs.log import Log
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
+from collector.records.whole_conversation import conversation_fields
+from collector.service.open_logs import Logs, open_logs
+from collector.wording import plural, unknown
+from evaluators.cases import Conversation, Turn
+from evaluators.private_files import open_private
+from evaluators.results import Evaluation, Label
+
+DONE, NONE = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasesOptions:
+    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out."""
+
+    which: Which = "failed"
+    since: datetime
+    until: datetime
+    monitor: str | None = None
+    evaluators: Sequence[str] = ()
+    below: float | None = None
+    most: int = 200
+    diverse: bool = True
+    form: str = "jsonl"
+    output: Path
+    name: str = "evalstream"
+
+
+async def write_cases(config: Config, options: CasesOptions, say: Callable[[str], None]) -> int:
+    """Write the cases; the exit status: 1 if there are none.
+
+    Raises:
+        ConfigError: no such monitor, evaluator or format, no log, or the file exists already or cannot be written.
+    """
+    _check(config, options)
+    async with open_logs(config.settings.log) as logs:
+        result = await _find(config, logs, options)
+    if not result.cases:
+        say(f"no case: {result.summary}")
+        return NONE
+    content = FORMATS[options.form](result.cases, options.name)
+    try:
+        with open(options.output, "xb", opener=open_private) as file:  # noqa: ASYNC230 - once, at the end
+            file.write(content)
+    except FileExistsError as error:
+        raise ConfigError(f"{options.output}: exists already; name another file with --output") from error
+    except OSError as error:
+        raise ConfigError(f"{options.output}: cannot be written ({error.strerror}); name another file") from error
+    say(f"{options.output}: {plural(len(result.cases), 'case')} as {options.form}; {result.summary}")
+    return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    cases: Sequence[SelectedCase]
+    summary: str
+
+
+def _check(config: Config, options: CasesOptions) -> None:
+    if options.form not in FORMATS:
+        raise ConfigError(f"--as: {unknown('format', options.form, sorted(FORMATS))}")
+    if options.monitor is not None and options.monitor not in config.settings.monitors:
+        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(config.settings.monitors))}")
+    for each in options.evaluators:
+        if each not in config.evaluators:
+            raise ConfigError(f"--evaluator: {unknown('evaluator', each, sorted(config.evaluators))}")
+    if options.since >= options.until:
+        raise ConfigError("--from and --to: the window must begin before it ends")
+    log = config.settings.log
+    if log.kind == "memory":
+        raise ConfigError("log.kind is memory, so turns end with the process; set log.kind to sqlite or kafka")
+    if log.kind == "sqlite" and not Path(log.path).exists():
+        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+    if not config.settings.store_text:
+        raise ConfigError("store_text is false, so the log has no texts that a case could be made of")
+
+
+async def _find(config: Config, logs: Logs, options: CasesOptions) -> _Selection:
+    monitors = [options.monitor] if options.monitor else []
+    selection = EvaluationFilter(
+        since=options.since, until=options.until, monitors=monitors, evaluators=options.evaluators
+    )
+    past = select([each async for each in _evaluations(logs.evaluations)], selection)
+    evaluations = [each.evaluation for each in past.scored]
+    labels = await _labels(logs.labels)
+    lower = {name for name, each in config.evaluators.items() if each.evaluator.direction == "lower_is_better"}
+    every = (label for of in labels.values() for label in of)
+    chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower)
+    turns = await _turns(logs.turns, chosen)
+    lost = duplicates = 0
+
+    def duplicate() -> None:
+        nonlocal duplicates
+        duplicates += 1
+
+    joined: list[SelectedCase] = []
+    for case, of in _by_subject(chosen, evaluations, turns):
+        if case is None:
+            lost += 1
+        else:
+            joined.append(_selected(case, of, labels, options.which))
+    if options.diverse:
+        cases = without_near_duplicates(joined, options.most, on_duplicate=duplicate)
+    else:
+        cases = joined[: options.most]
+    left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
+    gone = f", {plural(lost, 'turn')} no longer in the log" if lost else ""
+    return _Selection(
+        cases, f"{plural(len(chosen), 'evaluation')} of {len(evaluations)} {_WORDS[options.which]}{left_out}{gone}"
+    )
+
+
+_WORDS: dict[Which, str] = {
+    "failed": "failed their threshold",
+    "low": "scored low",
+    "disagreed": "were contradicted by people",
+    "sampled": "were scored",
+}
+
+
+def _selected(
+    case: Turn | Conversation, evaluations: Sequence[Evaluation], labels: dict[str, list[Label]], which: Which
+) -> SelectedCase:
+    return SelectedCase(
+        case=case,
+        evaluations=tuple(evaluations),
+        labels=tuple(label for each in evaluations for label in labels.get(each.evaluation_id, ())),
+        which=which,
+        probability=evaluations[0].sampling.probability,
+    )
+
+
+def _by_subject(
+    chosen: Iterable[Evaluation], every: Iterable[Evaluation], turns: _StoredTurns
+) -> Iterator[tuple[Turn | Conversation | None, list[Evaluation]]]:
+    """Each subject once, in the order of choice, with all its evaluations, the chosen one first."""
+    by_subject: dict[tuple[str, str | None], list[Evaluation]] = {}
+    for each in every:
+        by_subject.setdefault((each.subject.conversation_id, each.subject.turn_id), []).append(each)
+    seen: set[tuple[str, str | None]] = set()
+    for each in chosen:
+        key = each.subject.conversation_id, each.subject.turn_id
+        if key not in seen:
+            seen.add(key)
+            others = [other for other in by_subject[key] if other.evaluation_id != each.evaluation_id]
+            yield turns.case_of(each), [each, *others]
+
+
+class _StoredTurns:
+    """Turns of the log, by id and by conversation."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Turn] = {}
+        self._by_conversation: dict[str, dict[str, Turn]] = {}
+
+    def add(self, turn: Turn) -> None:
+        self._by_id[turn.turn_id] = turn
+        self._by_conversation.setdefault(conversation_key(turn), {})[turn.turn_id] = turn
+
+    def case_of(self, evaluation: Evaluation) -> Turn | Conversation | None:
+        """The turn or conversation of an evaluation; None where the log no longer has all of it."""
+        subject = evaluation.subject
+        if subject.turn_id is not None:
+            return self._by_id.get(subject.turn_id)
+        members = self._by_conversation.get(subject.conversation_id, {})
+        spans = {span for _, span in subject.links}
+        turns = [each for each in members.values() if not spans or each.span_id in spans]
+        if not turns or (spans and len(turns) < len(spans)):
+            return None
+        ordered = tuple(sorted(turns, key=lambda each: each.started_at.timestamp() if each.started_at else 0.0))
+        return Conversation(
+            **conversation_fields(ordered), conversation_id=subject.conversation_id, turns=ordered, closed_by="idle"
+        )
+
+
+async def _turns(log: Log, chosen: Sequence[Evaluation]) -> _StoredTurns:
+    wanted = {each.subject.turn_id for each in chosen if each.subject.turn_id}
+    conversations = {each.subject.conversation_id for each in chosen if each.subject.turn_id is None}
+    stored = _StoredTurns()
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, 0):
+            for record in batch:
+                if record.is_tick or record.headers:
+                    continue
+                try:
+                    turn = turn_from_json(record.value)
+                except BadInput:
+                    continue  # the evaluate stage has dead-lettered it
+                if turn.turn_id in wanted or conversation_key(turn) in conversations:
+                    stored.add(turn)
+            await asyncio.sleep(0)
+    return stored
+
+
+async def _evaluations(log: Log) -> AsyncIterator[PastEvaluation]:
+    for partition in range(log.partitions):
+        async for record in valid_evaluations(log, partition):
+            try:
+                yield PastEvaluation(evaluation_from_json(record.value))
+            except BadInput:
+                continue  # the exporters report it
+
+
+async def _labels(log: Log) -> dict[str, list[Label]]:
+    """The newest label of each person, by evaluation."""
+    newest: dict[tuple[str, str | None], Label] = {}
+    for partition in range(log.partitions):
+        async for batch in log.read(partition, 0):
+            for record in batch:
+                try:
+                    label = label_from_json(record.value)
+                except BadInput:
+                    continue
+                known = newest.get((label.evaluation_id, label.given_by))
+                if known is None or known.given_at <= label.given_at:
+                    newest[label.evaluation_id, label.given_by] = label
+    by_evaluation: dict[str, list[Label]] = {}
+    for each in newest.values():
+        by_evaluation.setdefault(each.evaluation_id, []).append(each)
+    return by_evaluation

@@ -1,0 +1,216 @@
+"""The formats of a test set: what each tool's own reader takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+
+from collector.commands.cases.selection import SelectedCase
+from evaluators.cases import Conversation, Turn
+from evaluators.records import to_dict
+
+Write = Callable[[Sequence[SelectedCase], str], bytes]
+"""Makes the bytes of a file of cases and the set's name."""
+
+
+def to_jsonl(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """One case a line: input, output, what is known of it, and metadata."""
+    del name
+    return b"".join(orjson.dumps(_plain(each)) + b"\n" for each in cases)
+
+
+def to_golden(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """Records as `golden.path` reads them: turns and conversations, with the scores beside their fields."""
+    del name
+    return b"".join(orjson.dumps({**to_dict(each.case), "scores": _scores(each)}) + b"\n" for each in cases)
+
+
+def to_turns(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """Records as `score` and `receive.files` read them: turns and conversations."""
+    del name
+    return b"".join(orjson.dumps(to_dict(each.case)) + b"\n" for each in cases)
+
+
+def to_deepeval(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """A list for `EvaluationDataset.add_goldens_from_json_file`."""
+    del name
+    goldens = [
+        _known(
+            {
+                "input": _input(each.case),
+                "actual_output": _output(each.case),
+                "expected_output": _expected(each.case),
+                "context": _texts(each.case, "context"),
+                "retrieval_context": _texts(each.case, "retrieval_context"),
+                "additional_metadata": metadata_of(each),
+            }
+        )
+        for each in cases
+    ]
+    return _document(goldens)
+
+
+def to_pydantic_evals(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """A file for `Dataset.from_file`."""
+    rows = [
+        _known(
+            {
+                "name": _id(each.case),
+                "inputs": _inputs(each.case),
+                "expected_output": _expected(each.case),
+                "metadata": {**metadata_of(each), "actual_output": _output(each.case)},
+            }
+        )
+        for each in cases
+    ]
+    return _document({"name": name, "cases": rows})
+
+
+def to_phoenix(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """The body of `POST /v1/datasets/upload`, and the arguments of the client's `create_dataset`."""
+    return _document(
+        {
+            "action": "create",
+            "name": name,
+            "inputs": [_inputs(each.case) for each in cases],
+            "outputs": [{"output": _expected(each.case) or _output(each.case)} for each in cases],
+            "metadata": [metadata_of(each) for each in cases],
+        }
+    )
+
+
+def to_langsmith(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """A list for `Client.create_examples(examples=…)`; without an expected answer there are no outputs."""
+    del name
+    examples = [
+        _known(
+            {
+                "inputs": _inputs(each.case),
+                "outputs": {"output": expected} if (expected := _expected(each.case)) is not None else None,
+                "metadata": {**metadata_of(each), "actual_output": _output(each.case)},
+            }
+        )
+        for each in cases
+    ]
+    return _document(examples)
+
+
+def to_promptfoo(cases: Sequence[SelectedCase], name: str) -> bytes:
+    """A list for `tests: file://…`; an expected answer is an assertion."""
+    del name
+    tests: list[dict[str, Any]] = []
+    for each in cases:
+        expected = _expected(each.case)
+        checks = None if expected is None else [{"type": "similar", "value": expected, "threshold": 0.8}]
+        variables = {key: value for key, value in _inputs(each.case).items() if key != "history"}
+        tests.append(
+            _known({"description": _id(each.case), "vars": variables, "assert": checks, "metadata": metadata_of(each)})
+        )
+    return _document(tests)
+
+
+FORMATS: dict[str, Write] = {
+    "jsonl": to_jsonl,
+    "golden": to_golden,
+    "turns": to_turns,
+    "deepeval": to_deepeval,
+    "pydantic-evals": to_pydantic_evals,
+    "phoenix": to_phoenix,
+    "langsmith": to_langsmith,
+    "promptfoo": to_promptfoo,
+}
+
+
+def metadata_of(selected: SelectedCase) -> dict[str, Any]:
+    """Where a case comes from: its ids, scores, labels, and how it was drawn."""
+    case = selected.case
+    turn = case if isinstance(case, Turn) else case.turns[-1]
+    return _known(
+        {
+            "id": _id(case),
+            "trace_id": turn.trace_id,
+            "span_id": turn.span_id,
+            "conversation_id": case.conversation_id or None,
+            "service": turn.service,
+            "model": turn.model,
+            "chosen_as": selected.which,
+            "probability": selected.probability,
+            "weight": 1.0 / selected.probability,
+            "scores": _scores(selected),
+            "evaluations": [each.evaluation_id for each in selected.evaluations],
+            "labels": [_label(each) for each in selected.labels] or None,
+        }
+    )
+
+
+def _label(label: Any) -> dict[str, Any]:
+    return _known(
+        {
+            "evaluator": label.evaluator,
+            "opinion": label.opinion,
+            "score": label.score,
+            "note": label.note,
+            "label_probability": label.label_probability,
+        }
+    )
+
+
+def _plain(selected: SelectedCase) -> dict[str, Any]:
+    case = selected.case
+    known = {
+        "input": _input(case),
+        "actual_output": _output(case),
+        "expected_output": _expected(case),
+        "context": _texts(case, "context"),
+        "retrieval_context": _texts(case, "retrieval_context"),
+        "tools_called": to_dict(case).get("tools_called") if isinstance(case, Turn) else None,
+        "turns": None if isinstance(case, Turn) else to_dict(case).get("turns"),
+        "metadata": metadata_of(selected),
+    }
+    return _known(known)
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _document(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _id(case: Turn | Conversation) -> str:
+    return case.turn_id if isinstance(case, Turn) else case.conversation_id
+
+
+def _scores(selected: SelectedCase) -> dict[str, float]:
+    return {each.evaluator: each.score for each in selected.evaluations if each.score is not None}
+
+
+def _input(case: Turn | Conversation) -> str:
+    if isinstance(case, Turn):
+        return case.input or ""
+    *before, last = case.turns
+    if not before:
+        return last.input or ""
+    talk = [f"user: {each.input or ''}\nassistant: {each.actual_output or ''}" for each in before]
+    return "\n".join([*talk, f"user: {last.input or ''}"])
+
+
+def _inputs(case: Turn | Conversation) -> dict[str, Any]:
+    history = to_dict(case).get("history") if isinstance(case, Turn) else None
+    return _known({"input": _input(case), "history": history or None, "context": _texts(case, "retrieval_context")})
+
+
+def _output(case: Turn | Conversation) -> str | None:
+    return case.actual_output if isinstance(case, Turn) else case.turns[-1].actual_output
+
+
+def _expected(case: Turn | Conversation) -> str | None:
+    return case.expected_output if isinstance(case, Turn) else case.expected_outcome
+
+
+def _texts(case: Turn | Conversation, name: str) -> list[str] | None:
+    turn = case if isinstance(case, Turn) else case.turns[-1]
+    return list(getattr(turn, name) or ()) or None

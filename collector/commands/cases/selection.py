@@ -1,0 +1,100 @@
+"""The choice of cases out of past evaluations. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rapidfuzz import fuzz
+
+from evaluators.cases import Conversation, Turn
+from evaluators.results import Evaluation, Label
+
+Which = Literal["failed", "low", "disagreed", "sampled"]
+
+ALIKE = 90.0
+"""Per cent of the characters of two questions from which they count as one (Indel similarity, as rapidfuzz has it)."""
+_COMPARED = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedCase:
+    """A turn or a conversation, the evaluations of it, people's labels of these, and why it was chosen.
+
+    `probability` is the one with which sampling let it be judged; 1 / it is its weight.
+    """
+
+    case: Turn | Conversation
+    evaluations: tuple[Evaluation, ...]
+    labels: tuple[Label, ...]
+    which: Which
+    probability: float
+
+
+def candidates(
+    evaluations: Iterable[Evaluation],
+    labels: Iterable[Label],
+    which: Which,
+    *,
+    below: float | None,
+    lower_is_better: Collection[str] = (),
+) -> list[Evaluation]:
+    """The evaluations that make a case, best first: the worst where low ones are meant, else in the order of a hash.
+
+    `below` is the score under which one is low; without it, what fails its threshold.
+    """
+    scored = [each for each in evaluations if each.score is not None]
+    match which:
+        case "failed":
+            chosen = [each for each in scored if each.passed is False]
+        case "low":
+            limit = below if below is not None else 0.5
+            chosen = [each for each in scored if _badness(each, lower_is_better) > 1.0 - limit]
+            return sorted(chosen, key=lambda each: (-_badness(each, lower_is_better), _hash(each)))
+        case "disagreed":
+            contradicted = {each.evaluation_id for each in labels if _contradicts(each)}
+            chosen = [each for each in scored if each.evaluation_id in contradicted]
+        case "sampled":
+            chosen = scored
+    return sorted(chosen, key=_hash)
+
+
+def without_near_duplicates(
+    cases: Iterable[SelectedCase], most: int, *, on_duplicate: Callable[[], None] = lambda: None
+) -> list[SelectedCase]:
+    """The first of those whose questions are nearly the same, until there are `most`."""
+    chosen: list[SelectedCase] = []
+    texts: list[str] = []
+    for each in cases:
+        text = question_of(each.case)[:_COMPARED]
+        if any(fuzz.ratio(text, other, score_cutoff=ALIKE) for other in texts):
+            on_duplicate()
+            continue
+        chosen.append(each)
+        texts.append(text)
+        if len(chosen) >= most:
+            break
+    return chosen
+
+
+def question_of(case: Turn | Conversation) -> str:
+    """What a case is compared by: the question, or all questions of a conversation."""
+    turns: Sequence[Turn] = (case,) if isinstance(case, Turn) else case.turns
+    return "\n".join(" ".join((each.input or "").lower().split()) for each in turns)
+
+
+def _badness(evaluation: Evaluation, lower_is_better: Collection[str]) -> float:
+    score = evaluation.score or 0.0
+    return score if evaluation.evaluator in lower_is_better else 1.0 - score
+
+
+def _contradicts(label: Label) -> bool:
+    if label.opinion is not None:
+        return label.opinion == "disagree"
+    return label.score is not None and label.judge_score is not None and abs(label.score - label.judge_score) >= 0.5
+
+
+def _hash(evaluation: Evaluation) -> bytes:
+    return hashlib.sha256(evaluation.evaluation_id.encode()).digest()

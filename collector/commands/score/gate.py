@@ -1,0 +1,155 @@
+"""A gate for continuous integration: scores beside those of a base run, case by case, as JUnit XML and Markdown."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from collector.commands.replay.comparison import Comparison, EvaluationPair, compare
+from collector.commands.score.output import read_earlier
+from collector.errors import ConfigError
+from evaluators.results import Evaluation
+
+Verdict = Literal["worse", "better", "alike", "unsure", "no pairs"]
+_TEXTS = {
+    "worse": "worse for sure",
+    "better": "better for sure",
+    "alike": "not worse by more than the tolerance",
+    "unsure": "not known: more cases are needed",
+    "no pairs": "no case has a score in both runs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """One evaluator's comparison with the base. `comparison` is None where no case has a score in both."""
+
+    evaluator: str
+    verdict: Verdict
+    comparison: Comparison | None
+    changed_version: bool = False
+
+    @property
+    def text(self) -> str:
+        """The result in one line."""
+        if self.comparison is None:
+            return _TEXTS[self.verdict]
+        mean = self.comparison.mean
+        between = "" if mean.interval is None else f", 95 % interval {mean.interval[0]:+.3f} … {mean.interval[1]:+.3f}"
+        version = "; another version of the evaluator judged the base" if self.changed_version else ""
+        return f"{mean.old:.3f} → {mean.new:.3f} ({mean.difference:+.3f}{between}): {_TEXTS[self.verdict]}{version}"
+
+
+def read_base(path: Path) -> list[Evaluation]:
+    """The evaluations of the base run.
+
+    Raises:
+        ConfigError: there is no such file, or it is not one of `score --output`.
+    """
+    if not path.exists():
+        raise ConfigError(f"--against: {path}: no such file; make it with evalstream score --output on the base")
+    return read_earlier(path)
+
+
+def compare_with_base(
+    base: Iterable[Evaluation], new: Iterable[Evaluation], *, tolerance: float, lower_is_better: Collection[str] = ()
+) -> list[GateResult]:
+    """The verdict on each evaluator of the new run, from the cases that have a score in both runs.
+
+    Pairs are of one evaluator and one subject, by the subject's id or, for turns without one, by their text's hash.
+    Worse: the whole interval of the difference is below minus `tolerance`; alike: it is above; else unsure.
+    """
+    old = {_key(each): each for each in base if each.score is not None}
+    by_evaluator: dict[str, list[EvaluationPair]] = {}
+    for each in new:
+        pairs = by_evaluator.setdefault(each.evaluator, [])
+        before = old.get(_key(each))
+        if before is not None and each.score is not None:
+            pairs.append(EvaluationPair(before, each))
+    return [
+        _result(name, pairs, tolerance, -1.0 if name in lower_is_better else 1.0)
+        for name, pairs in sorted(by_evaluator.items())
+    ]
+
+
+def _key(evaluation: Evaluation) -> tuple[str, str]:
+    subject = evaluation.subject
+    return evaluation.evaluator, subject.turn_id or f"conversation {subject.conversation_id}"
+
+
+def _result(name: str, pairs: Sequence[EvaluationPair], tolerance: float, sign: float) -> GateResult:
+    comparison = compare(pairs)
+    changed = any(each.old.evaluator_version != each.new.evaluator_version for each in pairs)
+    return GateResult(
+        evaluator=name, verdict=_verdict(comparison, tolerance, sign), comparison=comparison, changed_version=changed
+    )
+
+
+def _verdict(comparison: Comparison | None, tolerance: float, sign: float) -> Verdict:
+    if comparison is None:
+        return "no pairs"
+    interval = comparison.mean.interval
+    if interval is None:
+        return "unsure"
+    low, high = sorted(sign * each for each in interval)
+    if high < -tolerance:
+        return "worse"
+    if low > 0.0:
+        return "better"
+    return "alike" if low >= -tolerance else "unsure"
+
+
+def as_markdown(results: Sequence[GateResult]) -> str:
+    """A table for a pull request."""
+    rows = [
+        "| evaluator | cases | base | now | difference | 95 % interval | verdict |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for each in results:
+        name = each.evaluator.replace("|", "\\|")
+        if each.comparison is None:
+            rows.append(f"| {name} | 0 | – | – | – | – | {_TEXTS[each.verdict]} |")
+            continue
+        mean = each.comparison.mean
+        interval = "–" if mean.interval is None else f"{mean.interval[0]:+.3f} … {mean.interval[1]:+.3f}"
+        rows.append(
+            f"| {name} | {each.comparison.pairs} | {mean.old:.3f} | {mean.new:.3f} | {mean.difference:+.3f} | "
+            f"{interval} | **{each.verdict}** |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def as_junit(results: Sequence[GateResult]) -> bytes:
+    """JUnit XML: a test case for each evaluator; worse is a failure, unsure and no pairs are skipped."""
+    verdicts = [each.verdict for each in results]
+    suite = ET.Element(
+        "testsuite",
+        name="evalstream score --against",
+        tests=str(len(results)),
+        failures=str(verdicts.count("worse")),
+        skipped=str(verdicts.count("unsure") + verdicts.count("no pairs")),
+        errors="0",
+    )
+    for each in results:
+        case = ET.SubElement(suite, "testcase", classname="evalstream", name=each.evaluator)
+        if each.verdict == "worse":
+            ET.SubElement(case, "failure", message=each.text, type="worse").text = _examples(each)
+        elif each.verdict in ("unsure", "no pairs"):
+            ET.SubElement(case, "skipped", message=each.text)
+        else:
+            ET.SubElement(case, "system-out").text = each.text
+    whole = ET.Element("testsuites")
+    whole.append(suite)
+    return ET.tostring(whole, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _examples(result: GateResult) -> str:
+    """The cases that differ most, by their ids: no judged text."""
+    pairs = result.comparison.worst if result.comparison is not None else ()
+    return "\n".join(
+        f"{each.new.subject.turn_id or each.new.subject.conversation_id}: {each.old.score:.3f} -> {each.new.score:.3f}"
+        for each in pairs
+    )

@@ -1,0 +1,63 @@
+"""Exporters of platforms: the same for each, but for its settings and its requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Self
+
+import aiohttp
+
+from collector.backoff import Backoff
+from collector.export.exporter import ExportContext
+from collector.export.platforms.platform import Platform, PlatformSettings
+from collector.export.platforms.sender import PlatformSender
+from evaluators.results import Evaluation
+
+
+class PlatformExporter:
+    """Writes evaluations to a platform. A subclass names its settings and makes the platform of them."""
+
+    Settings: ClassVar[Any] = PlatformSettings
+
+    def __init__(self, platform: Platform, sender: PlatformSender) -> None:
+        self._platform = platform
+        self._sender = sender
+
+    @classmethod
+    def platform(cls, settings: Any) -> Platform:
+        """The platform of these settings. Raises ConfigError."""
+        raise NotImplementedError
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: Any, context: ExportContext, *, backoff: Backoff | None = None
+    ) -> AsyncGenerator[Self]:
+        """Open the exporter; the platform need not be there yet.
+
+        Raises:
+            ConfigError: the settings cannot work.
+        """
+        platform = cls.platform(settings)
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=settings.timeout)) as session:
+            sender = PlatformSender(
+                platform,
+                session,
+                context.telemetry,
+                backoff=backoff or Backoff(),
+                give_up_after=settings.give_up_after,
+                wait_for_trace=settings.wait_for_trace,
+                requests_per_minute=settings.requests_per_minute,
+                confirm=context.confirm,
+            )
+            yield cls(platform, sender)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the platform does not accept the request in hand; None if it does."""
+        return self._sender.problem
+
+    async def export(self, batch: Sequence[Evaluation]) -> int:
+        """Write a batch; returns how many the platform refused for good. What it has no place for is left out."""
+        return sum([await self._sender.send(request) for request in self._platform.requests(batch)])

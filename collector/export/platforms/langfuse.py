@@ -1,0 +1,123 @@
+"""Langfuse: scores of observations, traces and sessions.
+
+Its ids of traces and observations are OpenTelemetry's, in hex. A score with the id of an earlier one replaces it, and
+one whose trace comes later waits for it. Source: the types of its SDK, `POST /api/public/scores`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import orjson
+from pydantic import Field, SecretStr
+
+from collector.export.attributes import conversation_id
+from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.platform import (
+    Platform,
+    PlatformRequest,
+    PlatformSettings,
+    WithoutLookUp,
+    chunks,
+    metadata_of,
+    scored,
+)
+from evaluators.cases import Json
+from evaluators.results import Evaluation
+
+_PATH = "/api/public/scores"
+_MOST = 50
+
+
+class LangfuseSettings(PlatformSettings):
+    """The section `export.langfuse`."""
+
+    endpoint: str = Field(
+        default="https://cloud.langfuse.com", pattern=r"^https?://", description="Langfuse's address."
+    )
+    public_key: str = Field(min_length=1, description="The project's public key, pk-lf-….")
+    secret_key: SecretStr = Field(description="The project's secret key, usually ${env:NAME}.")
+    environment: str | None = Field(default=None, min_length=1, description="Langfuse's environment of the scores.")
+    labels: bool = Field(
+        default=True, description="Send a classifier's chosen label as a categorical score `<name>.label`, too."
+    )
+
+
+class Langfuse(WithoutLookUp):
+    """Langfuse's API."""
+
+    name = "langfuse"
+
+    def __init__(self, settings: LangfuseSettings) -> None:
+        self._settings = settings
+        self.endpoint = settings.endpoint
+
+    def headers(self) -> Mapping[str, SecretStr]:
+        """Basic authentication by the two keys."""
+        pair = f"{self._settings.public_key}:{self._settings.secret_key.get_secret_value()}"
+        return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
+
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """Lists of scores; conversations are scores of the session, or of the last turn's trace without one.
+
+        One evaluation by itself is sent as single scores: servers that know no lists refuse them, and get these.
+        """
+        placed = [each for each in scored(batch) if _place(each) is not None]
+        for piece in chunks(placed, _MOST):
+            scores = [score for each in piece for score in self._scores(each)]
+            if len(piece) > 1:
+                yield PlatformRequest(path=_PATH, body=scores, evaluations=piece)
+            else:
+                yield from (PlatformRequest(path=_PATH, body=score, evaluations=piece) for score in scores)
+
+    def refused(self, answer: bytes) -> int:
+        """What a 207 counts as rejected."""
+        try:
+            parsed: Any = orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            return 0
+        rejected = cast("dict[str, Json]", parsed).get("rejected") if isinstance(parsed, dict) else None
+        return rejected if isinstance(rejected, int) else 0
+
+    def _scores(self, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
+        comment = evaluation.explanation if self._settings.explanation else None
+        common = {
+            **(_place(evaluation) or {}),
+            "metadata": metadata_of(evaluation),
+            "environment": self._settings.environment,
+            "timestamp": evaluation.time.isoformat(),  # an update needs the id and this
+        }
+        value = {"name": evaluation.evaluator, "value": evaluation.score, "dataType": "NUMERIC", "comment": comment}
+        yield _known({"id": evaluation.evaluation_id, **common, **value})
+        if self._settings.labels and evaluation.label is not None:
+            label = {"name": f"{evaluation.evaluator}.label", "value": evaluation.label, "dataType": "CATEGORICAL"}
+            yield _known({"id": f"{evaluation.evaluation_id}-label", **common, **label})
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _place(evaluation: Evaluation) -> dict[str, str] | None:
+    subject = evaluation.subject
+    session = conversation_id(subject)
+    if evaluation.scope == "conversation" and session is not None:
+        return {"sessionId": session}
+    if not subject.trace_id:
+        return None
+    if evaluation.scope == "conversation" or not subject.span_id:
+        return {"traceId": subject.trace_id}
+    return {"traceId": subject.trace_id, "observationId": subject.span_id}
+
+
+class LangfuseExporter(PlatformExporter):
+    """Writes scores to Langfuse."""
+
+    Settings: ClassVar[type[LangfuseSettings]] = LangfuseSettings
+
+    @classmethod
+    def platform(cls, settings: LangfuseSettings) -> Platform:
+        """Langfuse with these settings."""
+        return Langfuse(settings)

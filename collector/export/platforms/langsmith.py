@@ -1,0 +1,96 @@
+"""LangSmith: feedback on runs.
+
+A run that came by OpenTelemetry has as id eight zero bytes and the span's eight, as its SDK's
+`langsmith_run_id_from_otel_span_id` says; a feedback with the id of an earlier one replaces it.
+Source: its API reference, `POST /feedback`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field, SecretStr
+
+from collector.export.attributes import conversation_id
+from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.platform import (
+    Platform,
+    PlatformRequest,
+    PlatformSettings,
+    WithoutLookUp,
+    metadata_of,
+    scored,
+)
+from evaluators.results import Evaluation
+
+
+class LangSmithSettings(PlatformSettings):
+    """The section `export.langsmith`."""
+
+    endpoint: str = Field(
+        default="https://api.smith.langchain.com", pattern=r"^https?://", description="LangSmith's API."
+    )
+    api_key: SecretStr = Field(description="Its API key, usually ${env:NAME}.")
+    workspace: str | None = Field(default=None, min_length=1, description="The workspace's id, for keys of several.")
+
+
+class LangSmith(WithoutLookUp):
+    """LangSmith's API."""
+
+    name = "langsmith"
+
+    def __init__(self, settings: LangSmithSettings) -> None:
+        self._settings = settings
+        self.endpoint = settings.endpoint
+
+    def headers(self) -> Mapping[str, SecretStr]:
+        """The key, and the workspace where one is named."""
+        workspace = self._settings.workspace
+        known = {"x-api-key": self._settings.api_key}
+        return known if workspace is None else {**known, "x-tenant-id": SecretStr(workspace)}
+
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """One request for each; a conversation's is on the run of its last turn."""
+        for each in scored(batch):
+            if each.subject.span_id:
+                yield PlatformRequest(path="/feedback", body=self._feedback(each), evaluations=(each,))
+
+    def lacks_trace(self, status: int, answer: bytes) -> bool:
+        """A 404 of the feedback itself: the run is not there."""
+        return status == 404 and b"un" in answer and b"not found" in answer.lower()
+
+    def _feedback(self, evaluation: Evaluation) -> dict[str, Any]:
+        metadata = metadata_of(evaluation)
+        session = conversation_id(evaluation.subject)
+        if session is not None:
+            metadata["evalstream.conversation.id"] = session
+        known = {
+            "id": str(uuid.UUID(evaluation.evaluation_id)),
+            "run_id": str(run_id(evaluation.subject.span_id or "")),
+            "key": evaluation.evaluator,
+            "score": evaluation.score,
+            "value": evaluation.label,
+            "comment": evaluation.explanation if self._settings.explanation else None,
+            "created_at": evaluation.time.isoformat(),
+            "modified_at": evaluation.time.isoformat(),
+            "feedback_source": {"type": "model" if evaluation.judge else "api", "metadata": metadata},
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def run_id(span_id: str) -> uuid.UUID:
+    """The run of a span, given its id in hex."""
+    return uuid.UUID(hex=span_id.rjust(32, "0"))
+
+
+class LangSmithExporter(PlatformExporter):
+    """Writes feedback to LangSmith."""
+
+    Settings: ClassVar[type[LangSmithSettings]] = LangSmithSettings
+
+    @classmethod
+    def platform(cls, settings: LangSmithSettings) -> Platform:
+        """LangSmith with these settings."""
+        return LangSmith(settings)

@@ -1,0 +1,124 @@
+"""MLflow 3: assessments of traces.
+
+A trace that came by OpenTelemetry is `tr-` and its id in hex, a span its id in hex. Assessments get ids of the server,
+so the trace's are read before: one that has the evaluation's id in its metadata is not made again.
+Source: its REST API, `POST /api/3.0/mlflow/traces/{trace_id}/assessments`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field, SecretStr
+
+from collector.export.attributes import conversation_id
+from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.platform import (
+    Platform,
+    PlatformRequest,
+    PlatformSettings,
+    WithoutLookUp,
+    annotator_kind,
+    metadata_of,
+)
+from evaluators.results import Evaluation
+
+
+class MlflowSettings(PlatformSettings):
+    """The section `export.mlflow`."""
+
+    endpoint: str = Field(default="http://127.0.0.1:5000", pattern=r"^https?://", description="The tracking server.")
+    username: str | None = Field(default=None, min_length=1, description="For a server with basic authentication.")
+    password: SecretStr | None = Field(default=None, description="Its password, usually ${env:NAME}.")
+    token: SecretStr | None = Field(default=None, description="A bearer token in their place, as Databricks has them.")
+
+
+class Mlflow(WithoutLookUp):
+    """MLflow's API."""
+
+    name = "mlflow"
+
+    def __init__(self, settings: MlflowSettings) -> None:
+        self._settings = settings
+        self.endpoint = settings.endpoint
+
+    def headers(self) -> Mapping[str, SecretStr]:
+        """The token, or name and password, if there are any."""
+        settings = self._settings
+        if settings.token is not None:
+            return {"Authorization": SecretStr(f"Bearer {settings.token.get_secret_value()}")}
+        if settings.username is not None and settings.password is not None:
+            pair = f"{settings.username}:{settings.password.get_secret_value()}"
+            return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
+        return {}
+
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """One request for each: the API takes no batches. Failures are assessments with an error."""
+        for each in batch:
+            if each.outcome != "skipped" and each.subject.trace_id:
+                path = f"{_trace_path(each)}/assessments"
+                yield PlatformRequest(path=path, body={"assessment": self._assessment(each)}, evaluations=(each,))
+
+    def lacks_trace(self, status: int, answer: bytes) -> bool:
+        """A 404 with MLflow's own error code."""
+        return status == 404 and b"RESOURCE_DOES_NOT_EXIST" in answer
+
+    def look_up(self, request: PlatformRequest) -> str | None:
+        """The trace, with its assessments."""
+        [evaluation] = request.evaluations
+        return _trace_path(evaluation)
+
+    def is_there(self, request: PlatformRequest, answer: bytes) -> bool:
+        """Whether one of them has the evaluation's id, which nothing else contains."""
+        [evaluation] = request.evaluations
+        return evaluation.evaluation_id.encode() in answer
+
+    def _assessment(self, evaluation: Evaluation) -> dict[str, Any]:
+        judge = evaluation.judge.model if evaluation.judge else evaluation.evaluator
+        of_llm = annotator_kind(evaluation) == "LLM"
+        feedback: dict[str, Any] = {"value": evaluation.score}
+        if evaluation.error is not None:
+            feedback = {"error": {"error_code": evaluation.error.type, "error_message": evaluation.error.message}}
+        metadata = {name: str(value) for name, value in metadata_of(evaluation).items()}
+        if evaluation.label is not None:
+            metadata["evalstream.label"] = evaluation.label
+        session = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
+        if session is not None:
+            metadata["mlflow.trace.session"] = session
+        known = {
+            "assessment_name": evaluation.evaluator,
+            "trace_id": _trace_id(evaluation),
+            "span_id": evaluation.subject.span_id if evaluation.scope == "turn" else None,
+            "source": {"source_type": "LLM_JUDGE" if of_llm else "CODE", "source_id": judge},
+            "create_time": _time(evaluation),
+            "last_update_time": _time(evaluation),
+            "feedback": feedback,
+            "rationale": evaluation.explanation if self._settings.explanation else None,
+            "metadata": metadata,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def _trace_id(evaluation: Evaluation) -> str:
+    return f"tr-{evaluation.subject.trace_id}"
+
+
+def _trace_path(evaluation: Evaluation) -> str:
+    return f"/api/3.0/mlflow/traces/{_trace_id(evaluation)}"
+
+
+def _time(evaluation: Evaluation) -> str:
+    return evaluation.ended_at.isoformat().replace("+00:00", "Z")
+
+
+class MlflowExporter(PlatformExporter):
+    """Writes assessments to MLflow."""
+
+    Settings: ClassVar[type[MlflowSettings]] = MlflowSettings
+
+    @classmethod
+    def platform(cls, settings: MlflowSettings) -> Platform:
+        """MLflow with these settings."""
+        return Mlflow(settings)

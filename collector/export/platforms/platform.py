@@ -1,0 +1,141 @@
+"""The port of a platform: how evaluations become requests of its API. Pure; the sender does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import Field, SecretStr
+
+from collector.durations import Seconds
+from collector.export.exporter import ExporterSettings
+from evaluators.cases import Json
+from evaluators.results import Evaluation
+
+
+class PlatformSettings(ExporterSettings):
+    """What every platform's section has."""
+
+    timeout: Seconds = Field(default=10.0, gt=0, description="Deadline of one request.")
+    give_up_after: Seconds = Field(
+        default=3600.0,
+        ge=0,
+        description="How long a request is tried again that is refused with a status like 401, 403 or 500; then its "
+        "evaluations are dropped and counted. A platform that does not answer is waited for.",
+    )
+    wait_for_trace: Seconds = Field(
+        default=60.0,
+        ge=0,
+        description="How old an evaluation may be before it is dropped, and counted, since the platform does not have "
+        "its trace.",
+    )
+    requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit of the API.")
+    explanation: bool = Field(default=True, description="Send the judge's explanation, which may quote judged text.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformRequest:
+    """One POST: where to, what, and the evaluations in it. `path` begins with a slash."""
+
+    path: str
+    body: Json
+    evaluations: tuple[Evaluation, ...]
+    content_type: str = "application/json"
+
+
+class Platform(Protocol):
+    """A platform's API. `endpoint` is its address without a slash at the end; `headers` authenticate."""
+
+    name: str
+    endpoint: str
+
+    def headers(self) -> Mapping[str, SecretStr]:
+        """Headers of every request."""
+        ...
+
+    def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
+        """Further headers of one request, made from its body and the time (s since the epoch) at which it is sent."""
+        ...
+
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """The requests for a batch. What the platform has no place for is in none of them."""
+        ...
+
+    def refused(self, answer: bytes) -> int:
+        """How many evaluations of an accepted request were refused all the same, by its answer."""
+        ...
+
+    def lacks_trace(self, status: int, answer: bytes) -> bool:
+        """Whether an answer says that the platform does not have the trace or span."""
+        ...
+
+    def look_up(self, request: PlatformRequest) -> str | None:
+        """The path to GET to see whether the evaluation is there already; None where its id prevents a second one."""
+        ...
+
+    def is_there(self, request: PlatformRequest, answer: bytes) -> bool:
+        """Whether the answer to `look_up` has it."""
+        ...
+
+
+class WithoutLookUp:
+    """What most platforms have in common: the evaluation's id prevents a second one, and acceptance is for all."""
+
+    def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
+        """None."""
+        del request, body, now
+        return {}
+
+    def refused(self, answer: bytes) -> int:
+        """None."""
+        del answer
+        return 0
+
+    def lacks_trace(self, status: int, answer: bytes) -> bool:
+        """Never said: scores wait there for their trace, or stay without."""
+        del status, answer
+        return False
+
+    def look_up(self, request: PlatformRequest) -> str | None:
+        """Not needed."""
+        del request
+        return None
+
+    def is_there(self, request: PlatformRequest, answer: bytes) -> bool:
+        """Not asked."""
+        del request, answer
+        return False
+
+
+def metadata_of(evaluation: Evaluation) -> dict[str, Any]:
+    """Where a score comes from, for the platforms that keep an object beside it: ids, version, sampling, no texts."""
+    known: dict[str, Any] = {
+        "evalstream.evaluation.id": evaluation.evaluation_id,
+        "evalstream.evaluator.version": evaluation.evaluator_version,
+        "evalstream.monitor": evaluation.monitor,
+        "evalstream.scope": evaluation.scope,
+        "evalstream.passed": evaluation.passed,
+        "evalstream.method": evaluation.method,
+        "evalstream.judge.model": evaluation.judge.model if evaluation.judge else None,
+        "evalstream.sampling.probability": float(evaluation.sampling.probability),
+        "evalstream.supersedes": list(evaluation.supersedes) or None,
+        "evalstream.cost_usd": evaluation.cost_usd,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def annotator_kind(evaluation: Evaluation) -> str:
+    """LLM or CODE, as several platforms call who judged."""
+    return "CODE" if evaluation.judge is None else "LLM"
+
+
+def scored(batch: Sequence[Evaluation]) -> list[Evaluation]:
+    """Those with a score: the others say nothing that these platforms could show."""
+    return [each for each in batch if each.outcome == "scored" and each.score is not None]
+
+
+def chunks(items: Sequence[Evaluation], size: int) -> Iterator[tuple[Evaluation, ...]]:
+    """The items in pieces of at most `size`."""
+    for start in range(0, len(items), size):
+        yield tuple(items[start : start + size])

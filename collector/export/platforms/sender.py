@@ -1,0 +1,167 @@
+"""Sends a platform's requests: at its rate, again where that may help, and one by one where only some are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import aiohttp
+import orjson
+
+from collector.backoff import Backoff
+from collector.export.exporter import ExportUnavailable
+from collector.export.otlp_client import retry_after
+from collector.export.platforms.platform import Platform, PlatformRequest
+from collector.logs.log import Confirm
+from collector.telemetry.registry import Telemetry
+from collector.telemetry.series import EXPORT_FAILURES
+
+logger = logging.getLogger(__name__)
+
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ABOUT_REQUEST = frozenset({400, 409, 413, 414, 415, 422, 431})  # the same request would be refused again
+_ANSWER_LIMIT = 4 << 20
+_LOOK_AGAIN = 2.0
+"""Seconds between two attempts to find a trace that the platform does not have yet."""
+
+
+class PlatformSender:
+    """Sends requests one after the other; on return each is taken, or lost for a counted reason.
+
+    `clock` gives seconds since the epoch: evaluations whose trace the platform lacks are tried until they are
+    `wait_for_trace` seconds old.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        session: aiohttp.ClientSession,
+        telemetry: Telemetry,
+        *,
+        backoff: Backoff,
+        give_up_after: float,
+        wait_for_trace: float,
+        requests_per_minute: int | None,
+        confirm: Confirm,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._platform = platform
+        self._session = session
+        self._telemetry = telemetry
+        self._backoff = backoff
+        self._give_up_after = give_up_after
+        self._wait_for_trace = wait_for_trace
+        self._interval = 60.0 / requests_per_minute if requests_per_minute else 0.0
+        self._next_at = 0.0
+        self._confirm = confirm
+        self._clock = clock
+        self.problem: str | None = None
+        """Why requests are not accepted now; None if they are, as far as is known."""
+
+    async def send(self, request: PlatformRequest) -> int:
+        """Send a request; returns how many of its evaluations were refused for good."""
+        give_up: float | None = None
+
+        async def attempt() -> int:
+            nonlocal give_up
+            await self._confirm()
+            try:
+                if await self._is_there(request):
+                    return 0
+                answer = await self._call("POST", request.path, request)
+                return self._dropped("refused", self._platform.refused(answer))
+            except _Rejection as error:
+                if len(request.evaluations) > 1 and (error.is_about_request or error.lacks_trace):
+                    return await self._one_by_one(request)
+                if error.lacks_trace:
+                    return self._without_trace(request)
+                now = self._backoff.clock()
+                give_up = now + self._give_up_after if give_up is None else give_up
+                if error.is_about_request or now >= give_up:
+                    return self._dropped(error.reason, len(request.evaluations), error)
+                raise
+
+        refused = await self._backoff.repeat(
+            attempt, ExportUnavailable, action=f"exporting to {self._platform.name}", on_failure=self._failed
+        )
+        self.problem = None
+        return refused
+
+    async def _one_by_one(self, request: PlatformRequest) -> int:
+        """Some of the request cannot be taken: the others are."""
+        singles = [single for each in request.evaluations for single in self._platform.requests([each])]
+        return sum([await self.send(single) for single in singles])
+
+    def _without_trace(self, request: PlatformRequest) -> int:
+        [evaluation] = request.evaluations
+        if self._clock() - evaluation.ended_at.timestamp() < self._wait_for_trace:
+            raise ExportUnavailable("it does not have the trace yet", reason="no_trace", retry_after=_LOOK_AGAIN)
+        return self._dropped("no_trace", 1)
+
+    async def _is_there(self, request: PlatformRequest) -> bool:
+        path = self._platform.look_up(request)
+        return path is not None and self._platform.is_there(request, await self._call("GET", path, request))
+
+    async def _call(self, method: str, path: str, request: PlatformRequest) -> bytes:
+        await self._rate()
+        headers = {name: value.get_secret_value() for name, value in self._platform.headers().items()}
+        data = orjson.dumps(request.body) if method == "POST" else None
+        signature = self._platform.signature(request, data or b"", self._clock())
+        try:
+            async with self._session.request(
+                method,
+                self._platform.endpoint.rstrip("/") + path,
+                data=data,
+                headers={"Content-Type": request.content_type, **headers, **signature},
+                allow_redirects=False,
+            ) as response:
+                answer = await response.content.read(_ANSWER_LIMIT)
+                while not response.content.at_eof() and len(answer) < _ANSWER_LIMIT:
+                    answer += await response.content.read(_ANSWER_LIMIT)
+                if 200 <= response.status < 300:
+                    return answer
+                if response.status in _AGAIN:
+                    wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
+                    raise ExportUnavailable(
+                        f"status {response.status}", reason=f"http_{response.status}", retry_after=wait
+                    )
+                raise _Rejection(response.status, lacks_trace=self._platform.lacks_trace(response.status, answer))
+        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
+            raise ExportUnavailable(f"no answer: {type(error).__name__}", reason="no_connection") from error
+
+    async def _rate(self) -> None:
+        now = asyncio.get_running_loop().time()
+        wait, self._next_at = self._next_at - now, max(now, self._next_at) + self._interval
+        if self._interval and wait > 0:
+            await self._backoff.sleep(wait)
+
+    def _dropped(self, reason: str, count: int, error: ExportUnavailable | None = None) -> int:
+        if count:
+            self._telemetry.drop(f"export_{self._platform.name}", reason, count)
+        if error is not None:
+            logger.error("exporter %s: %d evaluations dropped: %s", self._platform.name, count, error)
+        return count
+
+    def _failed(self, error: ExportUnavailable) -> None:
+        self.problem = str(error)
+        self._telemetry.counter(EXPORT_FAILURES, self._platform.name, error.reason).inc()
+
+
+class _Rejection(ExportUnavailable):
+    """The platform answered with a status that is neither a success nor one to wait for."""
+
+    def __init__(self, status: int, *, lacks_trace: bool) -> None:
+        super().__init__(f"status {status}{_remedy(status)}", reason=f"http_{status}")
+        self.is_about_request = status in _ABOUT_REQUEST
+        self.lacks_trace = lacks_trace
+
+
+def _remedy(status: int) -> str:
+    if status in (401, 403, 407):
+        return ": it refuses the credentials; correct the exporter's key"
+    if status in (404, 405, 410) or 300 <= status < 400:
+        return ": its API is not there; correct the exporter's endpoint"
+    return ""

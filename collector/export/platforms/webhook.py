@@ -1,0 +1,107 @@
+"""A webhook: evaluations as CloudEvents 1.0 in a JSON batch, signed as Standard Webhooks does.
+
+The evaluation's id is the event's id. The signature is an HMAC-SHA256 of `<id>.<timestamp>.<body>`, so that a receiver
+can refuse what is not ours, or old. Sources: cloudevents.io, HTTP binding, batched mode; standardwebhooks.com.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field, SecretStr
+
+from collector.errors import ConfigError
+from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, WithoutLookUp, chunks
+from evaluators.records import to_dict
+from evaluators.results import Evaluation
+
+_MOST = 100
+_BATCH = "application/cloudevents-batch+json"
+_TYPE = "evalstream.evaluation"
+_PREFIX = "whsec_"
+
+
+class WebhookSettings(PlatformSettings):
+    """The section `export.webhook`."""
+
+    url: str = Field(pattern=r"^https?://", description="Takes batches of CloudEvents by POST.")
+    secret: SecretStr | None = Field(
+        default=None, description="The signing secret: whsec_ and base64, or any text. Without it nothing is signed."
+    )
+    source: str = Field(default="evalstream", min_length=1, description="The events' source.")
+    skipped: bool = Field(default=False, description="Send skipped evaluations, too.")
+
+
+class Webhook(WithoutLookUp):
+    """Somebody's URL."""
+
+    name = "webhook"
+
+    def __init__(self, settings: WebhookSettings) -> None:
+        """Raises ConfigError where the secret is not what it seems."""
+        self._settings = settings
+        self.endpoint = settings.url
+        self._key = None if settings.secret is None else _key(settings.secret.get_secret_value())
+
+    def headers(self) -> Mapping[str, SecretStr]:
+        """None that are the same for all."""
+        return {}
+
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """Batches of events, each signed over its bytes."""
+        wanted = [each for each in batch if self._settings.skipped or each.outcome != "skipped"]
+        for piece in chunks(wanted, _MOST):
+            body = [self._event(each) for each in piece]
+            yield PlatformRequest(path="", body=body, evaluations=piece, content_type=_BATCH)
+
+    def signature(self, request: PlatformRequest, body: bytes, now: float) -> Mapping[str, str]:
+        """The id of the batch, the same at each attempt; the time; with a secret the signature of both and the body."""
+        ids = "".join(each.evaluation_id for each in request.evaluations)
+        message, at = f"msg_{hashlib.sha256(ids.encode()).hexdigest()[:32]}", str(int(now))
+        known = {"webhook-id": message, "webhook-timestamp": at}
+        if self._key is None:
+            return known
+        signed = b".".join((message.encode(), at.encode(), body))
+        digest = base64.b64encode(hmac.digest(self._key, signed, "sha256")).decode()
+        return {**known, "webhook-signature": f"v1,{digest}"}
+
+    def _event(self, evaluation: Evaluation) -> dict[str, Any]:
+        data = to_dict(evaluation)
+        if not self._settings.explanation:
+            data.pop("explanation", None)
+        return {
+            "specversion": "1.0",
+            "id": evaluation.evaluation_id,
+            "source": self._settings.source,
+            "type": f"{_TYPE}.{evaluation.outcome}",
+            "subject": evaluation.subject.turn_id or evaluation.subject.conversation_id,
+            "time": evaluation.time.isoformat(),
+            "datacontenttype": "application/json",
+            "data": data,
+        }
+
+
+def _key(secret: str) -> bytes:
+    if not secret.startswith(_PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except binascii.Error:
+        raise ConfigError("export.webhook.secret: begins with whsec_, but what follows is not base64") from None
+
+
+class WebhookExporter(PlatformExporter):
+    """Sends evaluations to a URL."""
+
+    Settings: ClassVar[type[WebhookSettings]] = WebhookSettings
+
+    @classmethod
+    def platform(cls, settings: WebhookSettings) -> Platform:
+        """The URL of these settings."""
+        return Webhook(settings)

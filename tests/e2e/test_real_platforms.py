@@ -1,0 +1,177 @@
+"""Real Phoenix and real MLflow: the scores stand in their API on the right spans, once, though the service is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from made_up import Trace, chat
+from platforms_env import platforms_python
+from service import ServiceProcess, free_port
+
+TRACES = 12
+EVALUATORS = {"five": {"kind": "contains", "search_text": "five"}, "short": {"kind": "length", "maximum": 3}}
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="session")
+def python() -> Path:
+    installed = platforms_python()
+    if installed is None:
+        pytest.skip("the platforms cannot be installed here")
+    return installed
+
+
+@asynccontextmanager
+async def running(command: list[str], environment: dict[str, str], health: str, folder: Path) -> AsyncIterator[None]:
+    with (folder / "platform.txt").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=log, stderr=log, cwd=folder, env={**os.environ, **environment}, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(240), aiohttp.ClientSession() as session:
+                while not await answers(session, health):
+                    assert process.returncode is None, (folder / "platform.txt").read_text()[-3000:]
+                    await asyncio.sleep(0.5)
+            yield
+        finally:
+            os.killpg(process.pid, 9)
+            await process.wait()
+
+
+async def answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as response:
+            return response.status < 500
+    except aiohttp.ClientError:
+        return False
+
+
+def traces() -> list[Trace]:
+    start = time.time_ns()
+    talks = [Trace(f"{number:032x}", start=start) for number in range(1, TRACES + 1)]
+    return [
+        each.span(number, "chat", {**chat("How much?", "five"), "session.id": f"talk-{number % 3}"}, at=0)
+        for number, each in enumerate(talks, 1)
+    ]
+
+
+async def judged(folder: Path, export: dict[str, Any], sent: list[Trace], done: Callable[[], Any]) -> None:
+    """Judge traces with a service that is killed twice meanwhile, until `done`, and a while longer."""
+    monitors = {"all": {"evaluators": list(EVALUATORS)}}
+    config = {
+        "log": {"kind": "sqlite", "path": "evalstream.db"},
+        "assemble": {"idle_timeout": "300ms"},
+        "evaluators": EVALUATORS,
+        "monitors": monitors,
+        "export": export,
+    }
+    process = ServiceProcess(folder, config)
+    try:
+        await process.start()
+        for number, trace in enumerate(sent, 1):
+            assert await process.post("traces", trace.spans.SerializeToString()) == 200
+            if number in (TRACES // 3, 2 * TRACES // 3):
+                await asyncio.sleep(0.9)
+                await process.kill()
+                await process.start()
+        async with asyncio.timeout(120):
+            while not await done():
+                await asyncio.sleep(0.5)
+        await asyncio.sleep(1.5)
+        assert await process.stop() == 0
+    finally:
+        await process.end()
+
+
+async def post(url: str, body: bytes, headers: dict[str, str]) -> None:
+    headers = {"Content-Type": "application/x-protobuf", **headers}
+    async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
+        assert response.status == 200, await response.text()
+
+
+async def fetch(url: str) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return await response.json()
+
+
+def span_ids(sent: list[Trace]) -> list[str]:
+    return [each.spans.resource_spans[0].scope_spans[0].spans[0].span_id.hex() for each in sent]
+
+
+async def test_phoenix(python: Path, tmp_path: Path) -> None:
+    port, grpc = free_port(), free_port()
+    environment = {
+        "PHOENIX_PORT": str(port), "PHOENIX_GRPC_PORT": str(grpc), "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_WORKING_DIR": str(tmp_path / "phoenix"), "PHOENIX_TELEMETRY_ENABLED": "false",
+    }  # fmt: skip
+    (tmp_path / "phoenix").mkdir()
+    url = f"http://127.0.0.1:{port}"
+    command = [str(python), "-m", "phoenix.server.main", "serve"]
+    sent = traces()
+    query = "&".join(f"span_ids={each}" for each in span_ids(sent))
+
+    async def annotations() -> list[dict[str, Any]]:
+        answer = await fetch(f"{url}/v1/projects/default/span_annotations?{query}&limit=1000")
+        return answer.get("data", [])
+
+    async with running(command, environment, f"{url}/healthz", tmp_path):
+        for each in sent[:-1]:
+            await post(f"{url}/v1/traces", each.spans.SerializeToString(), {})
+
+        async def done() -> bool:
+            if len(await annotations()) == 2 * (TRACES - 1):  # the last trace comes to Phoenix later than to us
+                await post(f"{url}/v1/traces", sent[-1].spans.SerializeToString(), {})
+            return len(await annotations()) >= 2 * TRACES
+
+        await judged(tmp_path, {"phoenix": {"endpoint": url}}, sent, done)
+        written = await annotations()
+    counted = Counter((each["span_id"], each["name"]) for each in written)
+    assert counted == {(span, name): 1 for span in span_ids(sent) for name in EVALUATORS}
+    assert {each["annotator_kind"] for each in written} == {"CODE"}
+    assert {each["result"]["score"] for each in written if each["name"] == "five"} == {1.0}
+    assert {each["metadata"]["evalstream.monitor"] for each in written} == {"all"}
+
+
+async def test_mlflow(python: Path, tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [
+        str(python), "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+        "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db", "--artifacts-destination", str(tmp_path / "files"),
+    ]  # fmt: skip
+    sent = traces()
+    ids = [f"tr-{each.trace_id.hex()}" for each in sent]
+
+    async def assessments() -> list[tuple[str, dict[str, Any]]]:
+        found: list[tuple[str, dict[str, Any]]] = []
+        for each in ids:
+            answer = await fetch(f"{url}/api/3.0/mlflow/traces/{each}")
+            info = answer.get("trace", {}).get("trace_info", {})
+            found += [(each, assessment) for assessment in info.get("assessments", [])]
+        return found
+
+    async with running(command, {"DO_NOT_TRACK": "true"}, f"{url}/health", tmp_path):
+        for each in sent:
+            await post(f"{url}/v1/traces", each.spans.SerializeToString(), {"x-mlflow-experiment-id": "0"})
+
+        async def done() -> bool:
+            return len(await assessments()) >= 2 * TRACES
+
+        await judged(tmp_path, {"mlflow": {"endpoint": url}}, sent, done)
+        written = await assessments()
+    counted = Counter((trace, each["assessment_name"]) for trace, each in written)
+    assert counted == {(trace, name): 1 for trace in ids for name in EVALUATORS}
+    spans = dict(zip(ids, span_ids(sent), strict=True))
+    assert all(each["span_id"] == spans[trace] for trace, each in written)
+    assert {each["feedback"]["value"] for _, each in written if each["assessment_name"] == "five"} == {1.0}
+    assert {each["source"]["source_type"] for _, each in written} == {"CODE"}

@@ -1,0 +1,197 @@
+"""From production to a test set: which cases, joined with scores and labels, in formats that other tools read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluation_samples import label, scored
+from readers_env import readers_python
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.config.settings import LogSettings
+from collector.golden.cases import read_cases
+from collector.logs.log import Record
+from collector.records.json import evaluation_to_json, label_to_json
+from collector.records.turns import turn_record
+from collector.service.open_logs import open_logs
+from evaluators.cases import Message, Turn
+from evaluators.results import Sampling, Subject
+
+NOW = datetime.now(UTC)
+QUESTIONS = [
+    "How much is a kayak in March?",
+    "How much is a  kayak in march ?",
+    "Where do I park a bus near the harbour?",
+    "Which of the boats may my dog be on?",
+    "Do you have gift cards?",
+]
+SCORES = [0.2, 0.3, 0.1, 0.9, 0.4]
+
+
+def turn(number: int) -> Turn:
+    at = NOW - timedelta(hours=1, seconds=number)
+    return Turn(
+        turn_id=f"{number:032x}", conversation_id=f"talk-{number}", trace_id=f"{number + 1:032x}", span_id=f"{number + 1:016x}",
+        service="desk", model="m-1", started_at=at, ended_at=at, input=QUESTIONS[number], actual_output=f"Answer {number}.",
+        expected_output="Yes, from 10 EUR." if number == 4 else None, retrieval_context=("Prices of 2026.",),
+        history=(Message(role="user", content="Hello"),),
+    )  # fmt: skip
+
+
+def evaluation(number: int) -> Any:
+    of = turn(number)
+    at = NOW - timedelta(minutes=50)
+    return scored(
+        number, evaluator="helpful", monitor="all", score=SCORES[number], passed=SCORES[number] >= 0.5,
+        sampling=Sampling(probability=0.25), started_at=at, ended_at=at,
+        subject=Subject(conversation_id=f"talk-{number}", turn_id=of.turn_id, trace_id=of.trace_id, span_id=of.span_id),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("evalstream.yaml").write_text(
+        "log: {kind: sqlite, path: evalstream.db}\n"
+        "evaluators: {helpful: {kind: contains, search_text: boat, threshold: 0.5}}\n"
+        "monitors: {all: {evaluators: [helpful]}}\n"
+    )
+    asyncio.run(fill())
+    return tmp_path
+
+
+async def fill() -> None:
+    async with open_logs(LogSettings(path="evalstream.db")) as logs:
+        for number in range(len(QUESTIONS)):
+            await logs.turns.append([turn_record(turn(number))])
+            judged = evaluation(number)
+            await logs.evaluations.append([Record(judged.evaluation_id.encode(), evaluation_to_json(judged))])
+        gone = scored(9, evaluator="helpful", monitor="all", score=0.0, passed=False, ended_at=NOW - timedelta(hours=1))
+        await logs.evaluations.append([Record(b"gone", evaluation_to_json(gone))])
+        said = label(evaluation_id=f"{3:032x}", opinion="disagree", score=None, note="Dogs must stay ashore.")
+        await logs.labels.append([Record(None, label_to_json(said))])
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["cases", "-o", "cases.json", *arguments])
+
+
+def written() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path("cases.json").read_text().splitlines()]
+
+
+def test_failed_ones_without_near_duplicates_with_probability_and_weight(world: Path) -> None:
+    result = run()
+    assert result.exit_code == 0, result.output
+    cases = written()
+    assert len(cases) == 3
+    assert "1 near-duplicate left out, 1 turn no longer in the log" in result.output
+    one = next(each for each in cases if "gift" in each["input"])
+    assert (one["actual_output"], one["expected_output"]) == ("Answer 4.", "Yes, from 10 EUR.")
+    assert (one["metadata"]["probability"], one["metadata"]["weight"]) == (0.25, 4.0)
+    assert one["metadata"]["scores"] == {"helpful": 0.4}
+    assert Path("cases.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_low_ones_come_worst_first_and_disagreed_ones_with_what_was_said(world: Path) -> None:
+    assert run("--which", "low", "--below", "0.35", "--no-diverse").exit_code == 0
+    assert [each["metadata"]["scores"]["helpful"] for each in written()] == [0.1, 0.2, 0.3]
+    Path("cases.json").unlink()
+    assert run("--which", "disagreed").exit_code == 0
+    [case] = written()
+    assert case["metadata"]["labels"][0]["note"] == "Dogs must stay ashore."
+    Path("cases.json").unlink()
+    assert run("--which", "sampled", "--n", "2").exit_code == 0
+    assert len(written()) == 2
+
+
+def test_what_cannot_be_made_is_said(world: Path) -> None:
+    assert "choose from deepeval" in str(run("--as", "xml").exception)
+    assert "--monitor" in str(run("--monitor", "other").exception)
+    assert run("--from", "1m").exit_code == 1
+    Path("cases.json").write_text("mine")
+    assert "exists already" in str(run().exception)
+    assert Path("cases.json").read_text() == "mine"
+
+
+def test_golden_files_are_read_back(world: Path) -> None:
+    assert run("--as", "golden", "--which", "sampled", "--no-diverse").exit_code == 0
+    cases = read_cases(Path("cases.json"))
+    assert {each.case.turn_id for each in cases if isinstance(each.case, Turn)} == {turn(n).turn_id for n in range(5)}
+    assert {each.scores["helpful"] for each in cases} == set(SCORES)
+
+
+def test_turns_are_scored_and_gated(world: Path) -> None:
+    assert run("--as", "turns", "--which", "sampled", "--no-diverse").exit_code == 0
+    Path("cases.json").rename("turns.jsonl")
+    score = ["score", "turns.jsonl", "--output"]
+    assert CliRunner().invoke(app, [*score, "base.jsonl"]).exit_code == 0
+    config = Path("evalstream.yaml").read_text()
+    Path("evalstream.yaml").write_text(config.replace("boat", "Answer"))
+    better = CliRunner().invoke(app, [*score, "new.jsonl", "--against", "base.jsonl", "--markdown", "gate.md"])
+    assert better.exit_code == 0, better.output
+    assert "| **better** |" in Path("gate.md").read_text()
+    Path("evalstream.yaml").write_text(config)
+    worse = CliRunner().invoke(app, [*score, "last.jsonl", "--against", "new.jsonl", "--junit", "gate.xml"])
+    assert worse.exit_code == 1
+    assert "worse for sure" in worse.output
+    assert 'failures="1"' in Path("gate.xml").read_text()
+
+
+def test_the_bodies_of_phoenix_and_promptfoo(world: Path) -> None:
+    assert run("--as", "phoenix", "--name", "desk").exit_code == 0
+    body = json.loads(Path("cases.json").read_text())
+    assert (body["action"], body["name"]) == ("create", "desk")
+    assert len(body["inputs"]) == len(body["outputs"]) == len(body["metadata"]) == 3
+    Path("cases.json").unlink()
+    assert run("--as", "promptfoo").exit_code == 0
+    tests = json.loads(Path("cases.json").read_text())
+    assert {"type": "similar", "value": "Yes, from 10 EUR.", "threshold": 0.8} in tests[0].get("assert", []) + tests[
+        1
+    ].get("assert", []) + tests[2].get("assert", [])
+
+
+READERS = {
+    "deepeval": """
+from deepeval.dataset import EvaluationDataset
+d = EvaluationDataset()
+d.add_goldens_from_json_file(file_path="cases.json", input_key_name="input", actual_output_key_name="actual_output",
+    expected_output_key_name="expected_output", context_key_name="context", retrieval_context_key_name="retrieval_context")
+rows = [(g.input, g.actual_output, g.expected_output) for g in d.goldens]
+""",
+    "pydantic-evals": """
+from typing import Any
+from pydantic_evals import Dataset
+d = Dataset[Any, Any, Any].from_file("cases.json")
+rows = [(c.inputs["input"], c.metadata["actual_output"], c.expected_output) for c in d.cases]
+""",
+    "langsmith": """
+import json
+from langsmith.schemas import ExampleCreate
+made = [ExampleCreate(**e) for e in json.load(open("cases.json"))]
+rows = [(e.inputs["input"], e.metadata["actual_output"], (e.outputs or {}).get("output")) for e in made]
+""",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", sorted(READERS))
+def test_the_real_library_reads_it(form: str, world: Path) -> None:
+    python = readers_python()
+    if python is None:
+        pytest.skip("the libraries cannot be installed here")
+    assert run("--as", form, "--which", "sampled", "--no-diverse").exit_code == 0
+    code = READERS[form] + "\nimport json; print('ROWS' + json.dumps(rows))"
+    read = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    assert read.returncode == 0, read.stderr[-2000:]
+    rows = json.loads(read.stdout.split("ROWS")[1])
+    assert sorted(map(tuple, rows), key=str) == sorted(
+        ((QUESTIONS[n], f"Answer {n}.", turn(n).expected_output) for n in range(5)), key=str
+    )

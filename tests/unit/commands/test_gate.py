@@ -1,0 +1,93 @@
+"""The gate of continuous integration: pairs, intervals, verdicts, and the reports of them."""
+
+from __future__ import annotations
+
+import random
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from evaluation_samples import scored
+
+from collector.commands.score.gate import as_junit, as_markdown, compare_with_base, read_base
+from collector.errors import ConfigError
+from evaluators.results import Evaluation, Subject
+
+
+def run_of(shift: float, number: int = 60, name: str = "helpful", seed: int = 1) -> list[Evaluation]:
+    chance = random.Random(seed)
+    easy = [chance.uniform(0.2, 0.7) for _ in range(number)]
+    noise = random.Random(str(shift))
+    return [
+        scored(
+            n, evaluator=name, score=min(1.0, max(0.0, level + shift + noise.gauss(0, 0.02))),
+            subject=Subject(conversation_id=f"c{n}", turn_id=f"t{n}"),
+        )
+        for n, level in enumerate(easy)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shift", "tolerance", "lower", "verdict"),
+    [
+        (-0.1, 0.0, (), "worse"),
+        (-0.1, 0.2, (), "alike"),
+        (0.1, 0.0, (), "better"),
+        (0.1, 0.0, ("helpful",), "worse"),
+        (0.0, 0.05, (), "alike"),
+    ],
+)
+def test_the_verdict_is_that_of_the_paired_interval(
+    shift: float, tolerance: float, lower: tuple[str, ...], verdict: str
+) -> None:
+    [result] = compare_with_base(run_of(0.001), run_of(shift), tolerance=tolerance, lower_is_better=lower)
+    assert result.verdict == verdict
+    assert result.comparison is not None
+    assert result.comparison.pairs == 60
+
+
+def test_what_is_not_known_is_not_called_worse() -> None:
+    base, new = run_of(0.001, 4), run_of(-0.01, 4)
+    assert compare_with_base(base, new, tolerance=0.0)[0].verdict == "unsure"
+    assert compare_with_base(base[:1], new[:1], tolerance=0.0)[0].verdict == "unsure"
+    assert compare_with_base([], new, tolerance=0.0)[0].verdict == "no pairs"
+
+
+def test_of_one_hundred_runs_that_change_nothing_few_are_called_worse() -> None:
+    worse = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        base = [
+            scored(n, subject=Subject(conversation_id=f"c{n}", turn_id=f"t{n}"), score=chance.random())
+            for n in range(30)
+        ]
+        new = [
+            scored(n, subject=Subject(conversation_id=f"c{n}", turn_id=f"t{n}"), score=chance.random())
+            for n in range(30)
+        ]
+        worse += compare_with_base(base, new, tolerance=0.0)[0].verdict == "worse"
+    assert worse <= 12, "2.5 per cent are 5 of 200"
+
+
+def test_reports() -> None:
+    results = [
+        *compare_with_base(run_of(0.001), run_of(-0.1), tolerance=0.0),
+        *compare_with_base([], run_of(0.0, name="polite|kind"), tolerance=0.0),
+        *compare_with_base(run_of(0.001, name="short"), run_of(0.1, name="short"), tolerance=0.0),
+    ]
+    suite = ET.fromstring(as_junit(results)).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    failure = suite.find("testcase[@name='helpful']/failure")
+    assert failure is not None
+    assert "worse for sure" in (failure.get("message") or "")
+    assert "It names the price" not in as_junit(results).decode(), "no judged text"
+    table = as_markdown(results).splitlines()
+    assert len(table) == 5
+    assert "| polite\\|kind | 0 |" in table[3]
+    assert table[2].endswith("| **worse** |")
+
+
+def test_a_base_that_is_missing_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--output"):
+        read_base(tmp_path / "base.jsonl")
