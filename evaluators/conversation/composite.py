@@ -33,6 +33,11 @@ class ConversationalComposite(Composition, Evaluator[Conversation]):
         return self.needed_fields
 
     @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: whether a member does."""
+        return any(each.needs_writer for each in self.of)
+
+    @property
     def needs_judge(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether any member asks a judge."""
         return self.judged

@@ -41,7 +41,7 @@ PROMPT = Prompt("You judge. Answer as JSON.", {"actual_output": "the judged answ
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "judges.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 EVERY = [settings for block in BLOCKS for settings in yaml.safe_load(block).get("judges", {}).values()]
-EXAMPLES = [each for each in EVERY if "api" not in each]
+EXAMPLES = [each for each in EVERY if "api" not in each and "kind" not in each]
 OTHER_APIS = [each for each in EVERY if "api" in each]
 
 

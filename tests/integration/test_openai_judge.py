@@ -565,8 +565,8 @@ async def test_a_broken_answer_is_not_sent_back_twice():
     assert (caught.value.usage.calls, caught.value.cost_usd) == (2, pytest.approx(2200 / 1e6))
 
 
-async def test_what_was_cut_off_is_not_sent_back():
+async def test_what_was_cut_off_is_not_sent_back_but_asked_for_once_more():
     async with judging(lambda body, n: completion("{", finish_reason="length")) as (server, judge):
         with pytest.raises(JudgeReplyInvalid):
             await judge.ask(PROMPT, REPLY)
-    assert len(server.requests) == 1
+    assert [len(each["messages"]) for each in server.requests] == [2, 2]

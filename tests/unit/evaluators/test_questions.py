@@ -37,6 +37,8 @@ from evaluators.turn.llm_judge_strict_json import LLMJudgeStrictJson
 from evaluators.turn.prompt import PromptEvaluator
 from tests.contract.test_evaluators import JUDGED, case_for
 
+ASKING = [cls for cls in JUDGED if cls.kind != "similarity"]  # that one asks for vectors
+
 
 async def score_of(evaluator, case, decide, writer=None):
     judge = DecidingJudge(decide, writer or ScriptedJudge(answer_any_form()))
@@ -53,7 +55,7 @@ def the_last(question):
     return {each.value: 0.0 for each in others} | {last.value: 1.0}
 
 
-@pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.kind)
+@pytest.mark.parametrize("cls", ASKING, ids=lambda cls: cls.kind)
 async def test_every_judged_evaluator_takes_a_decision(cls):
     outcome, judge = await score_of(make_example(cls), case_for(cls), evenly)
     assert isinstance(outcome, Score)
@@ -70,14 +72,14 @@ async def test_every_judged_evaluator_takes_a_decision(cls):
             assert len({option.value for option in question.options}) == len(question.options) >= 2
 
 
-@pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.kind)
+@pytest.mark.parametrize("cls", ASKING, ids=lambda cls: cls.kind)
 async def test_evaluators_know_whether_something_has_to_be_written(cls):
     writer = ScriptedJudge(answer_any_form())
     await score_of(make_example(cls), case_for(cls), evenly, writer)
     assert bool(writer.questions) == make_example(cls).needs_writer
 
 
-@pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.kind)
+@pytest.mark.parametrize("cls", ASKING, ids=lambda cls: cls.kind)
 async def test_a_refused_question_is_no_score(cls):
     outcome, _ = await score_of(make_example(cls), case_for(cls), lambda _question: {})
     assert isinstance(outcome, Failure)
