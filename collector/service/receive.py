@@ -18,6 +18,7 @@ from collector.receive.otlp_http import OtlpHttpReceiver
 from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
+from collector.service.begun_topics import TopicNotes
 from collector.service.descriptors import raise_descriptor_limit, with_descriptors
 from collector.service.kafka_settings import former_group_of, group_of, settings_of_source
 from collector.service.open_logs import loss_counter
@@ -139,7 +140,9 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
             )  # fmt: skip
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
-            process.tasks.start(source.follow(group, wrapped, former=former and f"{former}.{kind}"))
+            begun = await TopicNotes.open(logs.definitions, group)
+            process.tasks.start(begun.write_forever())
+            process.tasks.start(source.follow(group, wrapped, former=former and f"{former}.{kind}", begun=begun))
 
 
 async def _read_files(process: Process, paths: Sequence[Path]) -> None:

@@ -175,24 +175,51 @@ async def test_a_source_topic_that_is_deleted_and_made_again_is_read_again(
 @pytest.mark.kafka
 @pytest.mark.long
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize("start", ["earliest", "latest"])
 async def test_a_source_topic_that_is_replaced_while_nobody_reads_is_read_from_its_start(
-    tmp_path: Path, kafka_broker: Any
+    tmp_path: Path, kafka_broker: Any, start: str
 ) -> None:
+    """With the topic the broker has deleted what the group had committed: `latest` alone would begin at the new end."""
     topics = Topics(kafka_broker.bootstrap)
     async with serve_judge(CountedJudge()) as url:
-        service = ServiceProcess(
-            tmp_path, configuration(url, receive={"kafka": [topics.source_settings() | {"logs": []}]})
-        )
-        await service.start()
-        await asyncio.to_thread(produce, topics, range(20))
-        await until_ledger(service, 20)
-        assert await service.stop() == 0
-        await asyncio.to_thread(delete_and_make, topics)
-        await asyncio.to_thread(produce, topics, range(20, 70))
-        await service.start()
-        ledger = await until_ledger(service, 70, within=60)
-        assert await service.stop() == 0
-    assert_each_once(ledger, range(70))
+        source = topics.source_settings() | {"logs": [], "start": start}
+        service = ServiceProcess(tmp_path, configuration(url, receive={"kafka": [source]}))
+        try:
+            await service.start()
+            read = await read_in_every_partition(service, topics)
+            assert await service.stop() == 0
+            await asyncio.to_thread(delete_and_make, topics)
+            await asyncio.to_thread(produce, topics, range(1000, 1050))
+            await service.start()
+            ledger = await until_ledger(service, read + 50, within=60)
+            lost = await lost_by_replacement(service)
+            assert await service.stop() == 0
+            await service.start()  # what was noticed is not noticed again
+            assert await lost_by_replacement(service) == 0
+            assert await service.stop() == 0
+        finally:
+            await service.end()
+    before = {trace_id(number).hex() for number in range(1000)}
+    assert_each_once([each for each in ledger if each.subject.trace_id not in before], range(1000, 1050))
+    assert lost == PARTITIONS
+    assert said(service).count("is another topic than the one of this name that was read before") == PARTITIONS
+
+
+async def read_in_every_partition(service: ServiceProcess, topics: Topics) -> int:
+    """Produce until the group reads all partitions; how many turns it has judged then."""
+    names, made, read = {trace_id(number).hex(): number for number in range(1000)}, 0, set[int]()
+    async with asyncio.timeout(60):
+        while {number % PARTITIONS for number in read} != set(range(PARTITIONS)):
+            await asyncio.to_thread(produce, topics, range(made, made + PARTITIONS))
+            made += PARTITIONS
+            await asyncio.sleep(1)
+            read = {names[each.subject.trace_id or ""] for each in await service.ledger()}
+    return len(await until_ledger(service, made - min(read) // PARTITIONS * PARTITIONS))
+
+
+async def lost_by_replacement(service: ServiceProcess) -> float:
+    lines = [each for each in (await service.metrics()).splitlines() if 'reason="topic_replaced"' in each]
+    return sum(float(each.split()[-1]) for each in lines if each.startswith("evalstream_records_lost_total{"))
 
 
 def produce(topics: Topics, numbers: range) -> None:

@@ -24,7 +24,7 @@ import orjson
 import pytest
 import yaml
 from evaluation_samples import failed, label, of_conversation, scored, skipped
-from kafka.structs import OffsetAndMetadata
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.config.loading import load
 from collector.config.settings import LogSettings
@@ -82,6 +82,7 @@ from collector.records.json import (
 )
 from collector.records.references import parse_reference, reference_of, reference_records
 from collector.service.app import running
+from collector.service.begun_topics import TopicNotes
 from collector.service.open_logs import open_logs
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
@@ -408,6 +409,19 @@ async def test_runs_of_the_golden_set_among_the_definitions(tmp_path: Path) -> N
     await written.append([Record(key, value, partition=0) for key, value in golden])
     assert await look(written, 3) == 0, "what was judged in this period is not judged again"
     assert [(each.key, each.value) for each in await records_of(written)] == golden
+
+
+async def test_topics_that_were_begun_among_the_definitions() -> None:
+    golden = b'{"group":"evalstream.traces","topic":"otlp_spans","partition":2,"id":"%s"}' % (b"0a" * 16)
+    where, log = TopicPartition("otlp_spans", 2), MemoryLog("definitions", 1)
+    notes = await TopicNotes.open(log, "evalstream.traces")
+    notes.begun(where, "0a" * 16)
+    writing = asyncio.create_task(notes.write_forever())
+    while not (written := await records_of(log)):
+        await asyncio.sleep(0)
+    writing.cancel()
+    assert [(each.key, each.value, each.partition) for each in written] == [(b"source topics", golden, 0)]
+    assert (await TopicNotes.open(log, "evalstream.traces")).known(where) == "0a" * 16
 
 
 # Decisions of the evaluate stage

@@ -336,7 +336,7 @@ class ConsumerThread:
             return
         topic_ids = self._current_topic_ids()
         for where in assigned:
-            last = self._last_topic_ids.get(self._topics.number_of(where))
+            last = self._last_topic_ids.get(self._topics.number_of(where)) or self._subscription.begun.known(where)
             if last is not None and topic_ids.get(where.topic, last) != last:
                 self._replaced.setdefault(where, 0)
         offsets = StartOffsets(self._consumer, milliseconds(self._settings.request_timeout), topic_ids)
@@ -352,10 +352,29 @@ class ConsumerThread:
                 if where.topic in topic_ids:
                     self._topic_ids[number] = self._last_topic_ids[number] = topic_ids[where.topic]
                 self._report_assigned_one(number, committed, start)
+                if self._subscription.log is None:
+                    begun = committed if committed is not None else Committed(start, start)
+                    self._begin(where, begun, topic_ids.get(where.topic), noted=where in offsets.of_now)
                 self._out_of_range.pop(where, None)
                 self._replaced.pop(where, None)
                 for offset, end, reason in offsets.lost.get(where, ()):
                     self._report_lost(where, offset, end, reason)
+
+    def _begin(self, where: TopicPartition, begun: Committed, topic_id: str | None, *, noted: bool) -> None:
+        """Commit where reading begins, with the topic's id; then have that id remembered.
+
+        Without the commit a partition that had no record yet would begin at its end again after a restart, if new
+        groups do. The other way round, a process killed in between would take a topic for read that it was not.
+        """
+
+        def remember(error: LogError | None) -> None:
+            if error is None and topic_id is not None and self._subscription.begun.known(where) != topic_id:
+                self._subscription.begun.begun(where, topic_id)
+
+        if noted:
+            self._call(remember, None)
+        else:
+            self._send_commit({where: to_kafka(begun, topic_id)}, remember)
 
     def _report_assigned_one(self, number: int, committed: Committed | None, start: int) -> None:
         self._epoch += 1

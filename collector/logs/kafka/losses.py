@@ -47,9 +47,9 @@ def log_lost(lost: LostRecords) -> None:
     """Log one line for each, with the remedy."""
     if lost.reason == "topic_replaced":
         logger.error(
-            "%s[%d] is another topic than the one of this name that was read before: what that had from offset %d on"
+            "%s[%d] is another topic than the one of this name that was read before: what that had %s"
             " is lost, however much it was. The new one is read from its start",
-            lost.topic, lost.partition, lost.offset,
+            lost.topic, lost.partition, f"from offset {lost.offset} on" if lost.offset else "unread",
         )  # fmt: skip
         return
     what = {

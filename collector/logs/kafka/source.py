@@ -12,7 +12,7 @@ from collector.logs.kafka.group_consumer import GroupConsumer
 from collector.logs.kafka.losses import OnLost, log_lost
 from collector.logs.kafka.records import OnUnreadable, log_unreadable
 from collector.logs.kafka.settings import KafkaSettings, require_crc32c
-from collector.logs.kafka.subscription import PartitionNumbering, Subscription
+from collector.logs.kafka.subscription import BegunTopics, NothingBegun, PartitionNumbering, Subscription
 from collector.logs.kafka.topics import require_topics
 from collector.logs.log import LogRefused, OpenFold
 
@@ -89,10 +89,13 @@ class KafkaSource:
         """Why brokers refuse us now; None if they do not."""
         return None if self._refused is None else str(self._refused)
 
-    async def follow(self, group: str, open_fold: OpenFold, *, former: str | None = None) -> None:
+    async def follow(
+        self, group: str, open_fold: OpenFold, *, former: str | None = None, begun: BegunTopics | None = None
+    ) -> None:
         """Deliver records to the folds of the partitions that the group gives to this process, until cancelled.
 
-        `former` is the name that the group had before, if its positions are to be taken over.
+        `former` is the name that the group had before, if its positions are to be taken over. `begun` remembers which
+        topics the group reads: one that is replaced while nobody reads is known by that alone.
 
         Raises:
             LogError: another process uses the same group instance id, or the broker rejects us.
@@ -103,6 +106,7 @@ class KafkaSource:
             group=group,
             former=former,
             topics=self._topics,
+            begun=begun or NothingBegun(),
             instance=instance and f"{instance}-{self._topics.names[0]}",
             start=self._start,
             committed_only=True,

@@ -26,7 +26,8 @@ class StartOffsets:
     """Finds the start offsets of partitions. `timeout` (ms) is for each request to a broker.
 
     `lost` is what their group needed of them and retention has deleted: ranges of offsets. `topic_ids` are those of
-    topics as they are now, where a topic may be replaced by another one.
+    topics as they are now, where a topic may be replaced by another one. `of_now` are the partitions for which the
+    group has committed with that id.
     """
 
     def __init__(self, consumer: Any, timeout: int, topic_ids: Mapping[str, str] | None = None) -> None:
@@ -34,6 +35,7 @@ class StartOffsets:
         self._timeout = timeout
         self._topic_ids = topic_ids or {}
         self.lost: dict[TopicPartition, list[tuple[int, int, LossReason]]] = {}
+        self.of_now: set[TopicPartition] = set()
 
     def find(
         self, assigned: Sequence[TopicPartition], polled: PolledRecords, replaced: Mapping[TopicPartition, int] = {}
@@ -86,6 +88,8 @@ class StartOffsets:
                 self._consumer.seek_to_beginning(where)
             elif known is not None:
                 commits[where] = known
+                if of_now:
+                    self.of_now.add(where)
         return commits
 
     def _is_of_another(self, where: TopicPartition, state: OffsetAndMetadata) -> bool:

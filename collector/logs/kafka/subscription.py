@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kafka.structs import TopicPartition
@@ -28,12 +28,39 @@ class PartitionNumbering:
         return TopicPartition(self.names[index], partition)
 
 
+class BegunTopics(Protocol):
+    """Remembers which topic of a name a group has begun to read, by the topic's id.
+
+    What a group has committed does not tell: with a topic brokers delete its commits, and a new topic of that name then
+    looks like one that the group has never read.
+    """
+
+    def known(self, where: TopicPartition, /) -> str | None:
+        """The id of the topic as it was when the group began with the partition. Called in other threads."""
+        ...
+
+    def begun(self, where: TopicPartition, topic_id: str, /) -> None:
+        """The group has committed for the partition of the topic with this id. Called in the event loop."""
+        ...
+
+
+class NothingBegun:
+    """Knows of no topic, and remembers none."""
+
+    def known(self, _where: TopicPartition, /) -> str | None:
+        """Nothing."""
+        return None
+
+    def begun(self, _where: TopicPartition, _topic_id: str, /) -> None:
+        """Forget it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """What to read and how: `start` is where a new group starts, `committed_only` skips aborted transactions.
 
     Losses are reported under the names `log` (without it, the topic) and `consumer` (without it, the group). `former`
-    is the group's name of before: see `former_groups`.
+    is the group's name of before: see `former_groups`. `begun` remembers the topics of others.
     """
 
     group: str
@@ -42,6 +69,7 @@ class Subscription:
     log: str | None = None
     consumer: str | None = None
     former: str | None = None
+    begun: BegunTopics = field(default_factory=NothingBegun)
     start: str = "earliest"
     committed_only: bool = False
     patience: float = 60.0
