@@ -17,7 +17,7 @@ _REFERENCE = {"$ref": "#/$defs/Configuration"}
 def document() -> str:
     """The file as it should be: a misspelt key anywhere under `config` fails `helm lint` and `helm template`.
 
-    What is written by hand stays; `$defs`, in one line, is made from the models that check the configuration.
+    What is written by hand stays; `$defs`, a line each, are made from the models that check the configuration.
     """
     values: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
     configuration = configuration_schema()
@@ -27,4 +27,9 @@ def document() -> str:
     values["$schema"] = DRAFT
     values["properties"]["config"]["allOf"] = [_REFERENCE]
     by_hand = json.dumps(values, indent=2, ensure_ascii=False).removesuffix("\n}")
-    return f'{by_hand},\n  "$defs": {json.dumps(definitions, ensure_ascii=False, separators=(",", ":"))}\n}}\n'
+    made = ",\n".join(f"    {_in_one_line(name)}: {_in_one_line(each)}" for name, each in definitions.items())
+    return f'{by_hand},\n  "$defs": {{\n{made}\n  }}\n}}\n'
+
+
+def _in_one_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
