@@ -329,14 +329,15 @@ def required_answer_keys(message: str) -> dict[str, str]:
     return dict(_KEYS_REQUEST.findall(message))
 
 
-_FIELDS_OF_EACH = re.compile(r"The fields of each question: ([^\n]*?)\. ")
+_FIELDS_OF_EACH = "The fields of each question: "
 
 
 def materials_of_pack(message: str, material: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     """What each question of a pack is about, by its name: the fields of the material that the message gives it."""
-    match = _FIELDS_OF_EACH.search(message + " ")
+    _, _, behind = message.partition(_FIELDS_OF_EACH)
+    fields_of_each, end, _ = f"{behind} ".partition(". ")
     materials: dict[str, dict[str, Json]] = {}
-    for part in match[1].split("; ") if match else ():
+    for part in fields_of_each.split("; ") if behind and end else ():
         name, _, fields = part.partition(": ")
         own = cast("Mapping[str, Json]", material.get(name) or {})
         named = [field.removeprefix(f"{name}.") for field in fields.split(", ")]

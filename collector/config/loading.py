@@ -377,7 +377,8 @@ def _trust_mistakes(settings: Settings) -> Iterator[str]:
 def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
     """Models of embeddings answer with vectors, and others do not."""
     for name, each in evaluators.items():
-        kinds = {settings.judges[judge].kind for judge in settings.members(each.judge)} if each.judge else set[str]()
+        members = settings.members(each.judge) if each.judge else ()
+        kinds = {settings.judges[judge].kind for judge in members if judge in settings.judges}
         wants = each.evaluator.kind == "similarity"
         if wants and "openai" in kinds:
             yield f"evaluators.{name}.judge: similarity needs a model of embeddings; name a judge with kind: embeddings"

@@ -65,6 +65,7 @@ async def ledger(service: Running, count: int, within: float = 60.0) -> list[Eva
                 evaluation_from_json(record.value)
                 async for batch in service.logs.evaluations.read(0, 0)
                 for record in batch
+                if not record.headers  # else a control record
             ]
     return found
 

@@ -191,7 +191,11 @@ def test_the_configurations_are_valid(block: Block, tmp_path: Path, monkeypatch:
     whole = dict(EXAMPLE)
     for section, value in piece.items():
         whole[section] = {**whole.get(section, {}), **value}
-    named = {each if isinstance(each, str) else each["name"] for each in whole["monitors"]["chatbot"]["evaluators"]}
+    named = {
+        each if isinstance(each, str) else each["name"]
+        for monitor in whole["monitors"].values()
+        for each in monitor["evaluators"]
+    }
     free = {name: {"kind": "refusal"} for name in named - set(whole["evaluators"])}
     with_judge = {
         name: {"judge": "main", **each} if plugins.evaluator_class(each["kind"]).needs_judge else each

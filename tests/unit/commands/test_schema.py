@@ -58,7 +58,7 @@ def test_mistakes_are_shown_where_they_are(section: dict[str, Any], where: str) 
     "section",
     [
         {"evaluators": {"x": {"kind": "package.module:Class", "anything": 1}}},
-        {"plugins": "./mine", "evaluators": {"x": {"kind": "mine"}}, "export": {"webhook": {"url": "x"}}},
+        {"plugins": "./mine", "evaluators": {"x": {"kind": "mine"}}, "export": {"pager": {"url": "x"}}},
         {"page": {"port": "${env:PORT}", "show_text": "${env:SHOW:-true}"}},
         {"log": {"kind": "${env:KIND}", "retention": "3d"}},
         {"monitors": {"a": {"sample": "0.2", "evaluators": ["x"]}}},

@@ -51,7 +51,7 @@ def test_a_stranger_who_calls_its_spans_ours_is_judged() -> None:
     assert turn.turn.actual_output == "Buy now!"
 
 
-@pytest.mark.parametrize("change", ["span", "trace", "evaluation", "kind", "twice", "scope"])
+@pytest.mark.parametrize("change", ["span", "trace", "evaluation", "kind", "twice"])
 def test_a_signature_is_good_for_what_it_was_made_for(change: str) -> None:
     request = spans([scored()], service="judge", own=OWN)
     scope = request.resource_spans[0].scope_spans[0]
@@ -76,6 +76,13 @@ def test_a_signature_is_good_for_what_it_was_made_for(change: str) -> None:
         case _:
             scope.scope.name = "gen_ai"
     assert parse(request.SerializeToString(), "traces", "protobuf", own=OWN).self_emitted == 0
+
+
+def test_a_signature_is_good_in_every_scope() -> None:
+    """A judged span is written again in the scope that it came in."""
+    request = spans([scored()], service="judge", own=OWN)
+    request.resource_spans[0].scope_spans[0].scope.name = "gen_ai"
+    assert parse(request.SerializeToString(), "traces", "protobuf", own=OWN).self_emitted == 1
 
 
 @pytest.mark.parametrize("value", ["", "é", "\ud800".encode("utf-8", "replace").decode(), 7, "0" * 100_000])

@@ -74,7 +74,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     path.mkdir()
     files = {
         "brevity.py": EVALUATOR, "_lengths.py": "LIMIT = 5", "evaluators.py": "NOTHING = 1", "collector.py": DIALECT,
-        "webhook.py": EXPORTER, "people.py": REDACTOR, "judge.py": JUDGE,
+        "pager.py": EXPORTER, "people.py": REDACTOR, "judge.py": JUDGE,
     }  # fmt: skip
     for name, text in files.items():
         (path / name).write_text(text)
@@ -106,18 +106,18 @@ def test_every_kind_of_plugin_is_found_by_its_name(folder: Path) -> None:
     changes = {
         "judges": {"main": {"kind": "judge:Mine", "model": "m"}},
         "redact": {"detectors": ["patterns", "people:employees"]},
-        "export": {"webhook": {"url": "http://x"}, "prometheus": {}},
+        "export": {"pager": {"url": "http://x"}, "prometheus": {}},
         "evaluators": {"brief": {"kind": "brevity"}, "named": {"kind": "brevity:Brevity", "limit": 7}},
     }
     config = check(configuration(**changes), source)
     assert config.evaluators["brief"].evaluator.model_dump() == {"name": "brief", "threshold": None, "limit": 5}
     assert config.evaluators["named"].evaluator.kind == "brevity"
-    assert config.exporters["webhook"].model_dump() == {"url": "http://x"}
+    assert config.exporters["pager"].model_dump() == {"url": "http://x"}
     assert "acme" in {each.name for each in Dialects.installed().all}
     assert next(iter(plugins.redactor("people:employees")()("ask EMP12"))).kind == "EMPLOYEE"
     assert sys.modules["evaluators"] is evaluators, "a file of this name is not taken for ours"
     assert check(configuration(), source).evaluators["brief"], "opened once, used again"
-    assert "unknown key; did you mean 'url'?" in mistake(source, **changes | {"export": {"webhook": {"ulr": "x"}}})
+    assert "unknown key; did you mean 'url'?" in mistake(source, **changes | {"export": {"pager": {"ulr": "x"}}})
 
 
 def test_the_folder_is_beside_the_file_wherever_the_command_runs(
