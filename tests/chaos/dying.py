@@ -146,7 +146,7 @@ def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr:
     @asynccontextmanager
     async def dying_logs(settings: Any, **options: Any) -> AsyncGenerator[Logs]:
         async with open_logs(settings, **options) as logs:
-            yield Logs(*(DyingLog(each, death, written) for each in logs))
+            yield Logs(**{each.name: DyingLog(each, death, written) for each in logs})
 
     @asynccontextmanager
     async def dying_judges(*arguments: Any, **options: Any) -> AsyncGenerator[Mapping[str, Judge]]:

@@ -25,6 +25,7 @@ from click.testing import Result
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka_logs import fresh
 from made_up import Trace
+from otlp_destination import Destination
 from service import free_port
 from typer.testing import CliRunner
 
@@ -36,12 +37,13 @@ from collector.dead_letters import append_letters, letter_of, letters_in
 from collector.demo.judge import StandInJudge, serve_judge
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import Plan
-from collector.logs.log import Record, StoredRecord
+from collector.logs.log import Committed, Log, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.records.epochs import claim_record, stamped
 from collector.records.json import evaluation_from_json, turn_to_json
+from collector.records.judged_spans import EVALUATION, SPAN
 from collector.service.app import Running, running
-from collector.service.open_logs import NAMES, Logs
+from collector.service.open_logs import NAMES, Logs, names_of
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
 
@@ -279,6 +281,80 @@ async def test_to_kafka_between_partitions_and_back(tmp_path: Path, kafka_broker
         await move(homes, deployment, judge, kill=True)
 
 
+async def test_scores_that_wait_for_their_destination_go_out_on_their_spans_after_the_copy(tmp_path: Path) -> None:
+    """Also those that come after the copy: the spans that they belong to are remembered by the log alone."""
+    destination, port = Destination(), free_port()
+    deployment = Move(tmp_path, "http://127.0.0.1:9/v1")
+    more: dict[str, Any] = {
+        "judges": {},
+        "evaluators": {"short": {"kind": "length", "maximum": 100}},
+        "monitors": {"all": {"evaluators": ["short"]}},
+        "export": {"spans": {"otlp": {"endpoint": f"http://127.0.0.1:{port}"}}},
+    }
+    old, new = [
+        deployment.home(each, {"kind": "sqlite", "path": str(tmp_path / f"{each}.db")}, **more)
+        for each in ("old", "new")
+    ]
+    async with running(load(old), STAGES) as service:
+        await send_spans(service, range(1, 7))
+        log = service.logs.judged_spans
+        assert log is not None
+
+        async def all_wait() -> bool:
+            return len(await records_of(log)) == 12
+
+        await until(all_wait)
+        await asyncio.sleep(1.5)  # the exporter commits
+    result = await copied(old, new)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "judged_spans  12 records" in result.output
+    audited = await asyncio.to_thread(CliRunner().invoke, app, ["audit", "-c", str(new), "--drained"])
+    assert audited.exit_code == 1
+    assert "records of the judged_spans log are not read by judged_spans" in audited.output
+    async with destination.serve(port), running(load(new), STAGES):
+
+        async def all_are_out() -> bool:
+            return len({each.trace_id for each in destination.spans}) == 6
+
+        await until(all_are_out)
+        await asyncio.sleep(1.5)
+    assert all(any("short.score" in each.key for each in span.attributes) for span in destination.spans)
+    audited = await asyncio.to_thread(CliRunner().invoke, app, ["audit", "-c", str(new), "--drained"])
+    assert audited.exit_code == 0, audited.output
+
+
+async def test_remembered_spans_lie_with_their_evaluations_in_other_partitions() -> None:
+    """Two of ten spans are still remembered, and the evaluations of the last five are not out."""
+    source, target = [
+        Logs(**{name: MemoryLog(name, each) for name in names_of(linking=False, judged_spans=True)}) for each in (1, 3)
+    ]
+    log, copied_log = source.judged_spans, target.judged_spans
+    assert log is not None
+    assert copied_log is not None
+    for number in range(10):
+        await log.append([Record(b"trace %d" % number, b"span", SPAN)])
+    for number in range(10):
+        await log.append([Record(b"trace %d" % number, b"evaluation", EVALUATION)])
+    await log.set_committed("judged_spans", {0: Committed(8, 15)})
+    copying = LogCopy(Plan(()), TraceLimits(), (), source, target, 1_000.0)
+    await copying.run()
+    await copying.commit()
+    committed = await copied_log.committed("judged_spans")
+    replayed, unread = set[Any](), set[Any]()
+    for partition, state in committed.items():
+        for record in [each async for batch in copied_log.read(partition, 0) for each in batch]:
+            if state.low_watermark <= record.offset < state.offset:
+                replayed.add((record.key, record.value))
+            elif record.offset >= state.offset:
+                unread.add((record.key, record.value))
+    assert {(b"trace %d" % each, b"span") for each in (8, 9)} <= replayed
+    assert unread == {(b"trace %d" % each, b"evaluation") for each in range(5, 10)}
+
+
+async def records_of(log: Log) -> list[StoredRecord]:
+    return [each async for batch in log.read(0, 0) for each in batch]
+
+
 @pytest.mark.kafka
 async def test_positions_in_a_source_topic_go_along(tmp_path: Path, kafka_broker: Any) -> None:
     """Its groups are named by the prefix of the logs, which is another one afterwards."""
@@ -374,7 +450,7 @@ async def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 
 
 async def test_dead_letters_name_the_places_where_their_records_are_now() -> None:
-    source, target = [Logs(*(MemoryLog(name, partitions) for name in NAMES)) for partitions in (1, 3)]
+    source, target = [Logs(**{name: MemoryLog(name, partitions) for name in NAMES}) for partitions in (1, 3)]
     for number in range(30):
         await source.turns.append([Record(f"c{number}".encode(), b"turn %d" % number)])
     [record] = [each async for batch in source.turns.read(0, 17) for each in batch][:1]
@@ -397,7 +473,7 @@ async def test_dead_letters_name_the_places_where_their_records_are_now() -> Non
 
 
 async def test_what_a_former_owner_wrote_is_left_out_and_epochs_end() -> None:
-    source, target = [Logs(*(MemoryLog(name, 2) for name in NAMES)) for _ in range(2)]
+    source, target = [Logs(**{name: MemoryLog(name, 2) for name in NAMES}) for _ in range(2)]
     log = source.evaluations
     for epoch, owner in ((1, "a"), (2, "b")):
         await log.append([claim_record(owner, epoch, 0, 0)])

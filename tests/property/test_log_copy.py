@@ -72,7 +72,7 @@ class Deployment:
 
     def _logs(self, partitions: int) -> Logs:
         timing = ConsumerTiming(clock=lambda: self.now, batch_records=7)
-        return Logs(*(MemoryLog(name, partitions, timing=timing) for name in NAMES))
+        return Logs(**{name: MemoryLog(name, partitions, timing=timing) for name in NAMES})
 
     async def start(self) -> None:
         GATE[:] = [Gate()]

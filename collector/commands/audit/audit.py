@@ -26,6 +26,7 @@ from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import draws_by, read_sample_rates
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.transfer_records import START_HEADERS
+from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, LogError, LogUnavailable, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS, Fence
@@ -64,8 +65,9 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
         ConfigError: the logs cannot be read.
     """
     linking = config.settings.assemble.link is not None
-    await asyncio.to_thread(require_logs, config.settings.log, linking=linking)
-    async with open_logs(config.settings.log, linking=linking) as logs:
+    spans = "spans" in config.exporters
+    await asyncio.to_thread(require_logs, config.settings.log, linking=linking, judged_spans=spans)
+    async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as logs:
         try:
             result = await _audit(config, logs)
         except LogUnavailable as error:
@@ -75,7 +77,7 @@ async def audit(config: Config, say: Callable[[str], None], *, drained: bool = F
     return WRONG if problems else CLEAN
 
 
-def require_logs(settings: LogSettings, *, linking: bool) -> None:
+def require_logs(settings: LogSettings, *, linking: bool, judged_spans: bool = False) -> None:
     """See that the logs are there: opening them would make them."""
     if settings.kind == "memory":
         raise ConfigError("log.kind is memory, so the logs end with the process; set log.kind to sqlite or kafka")
@@ -84,7 +86,7 @@ def require_logs(settings: LogSettings, *, linking: bool) -> None:
     if settings.kafka is not None and settings.kind == "kafka":
         from collector.logs.kafka.topics import require_topics
 
-        topics = [f"{settings.kafka.prefix}.{name}" for name in names_of(linking=linking)]
+        topics = [f"{settings.kafka.prefix}.{name}" for name in names_of(linking=linking, judged_spans=judged_spans)]
         try:
             require_topics(settings_of_log(settings.kafka), topics)
         except LogError as error:
@@ -106,6 +108,8 @@ async def _audit(config: Config, logs: Logs) -> Audit:
     chain = [(logs.spans, "assemble"), (logs.turns, GROUP)]
     if logs.unlinked is not None:
         chain.insert(1, (logs.unlinked, "link"))
+    if logs.judged_spans is not None:
+        chain.insert(1, (logs.judged_spans, JUDGED_SPANS_GROUP))
     commits = {group: await log.committed(group) for log, group in chain}
     exporters = {group_of(name): await logs.evaluations.committed(group_of(name)) for name in config.exporters}
     contents = {log.name: await content_of(log) for log, _ in [*chain, (logs.evaluations, "")]}

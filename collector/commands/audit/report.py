@@ -70,6 +70,9 @@ def _lines(audit: Audit) -> Iterator[str]:
         yield f"due        {each.evaluator} of {each.monitor}: {each.due:,}{_balance(each)}"
     for each in audit.exports:
         yield f"exported   {each.group.removeprefix('export.')}: {plural(each.read, 'record')}{_behind(each)}"
+    for each in audit.readings:
+        if each.log == "judged_spans":
+            yield f"spans      {plural(records[each.log], 'record')} of spans and their scores{_behind(each)}"
     if audit.dead_letters:
         letters = [f"{number:,} of {stage} ({state})" for (stage, state), number in sorted(audit.dead_letters.items())]
         yield f"letters    {listed(letters)}"

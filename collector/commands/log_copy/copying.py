@@ -28,6 +28,7 @@ from collector.evaluate.recovery.sample_rate_notes import RATES_KEY
 from collector.evaluate.stage import GROUP
 from collector.evaluate.transfer.partition_transfer import PartitionTransfer, is_changed_beyond, read_transfer
 from collector.evaluate.transfer.transfer_records import TransferStart, is_transfer
+from collector.export.judged_spans.fold import GROUP as JUDGED_SPANS_GROUP
 from collector.export.stage import group_of
 from collector.logs.log import TICK, Committed, CopyableLog, Log, Record, StoredRecord
 from collector.page.stage import EVALUATIONS_GROUP, LABELS_GROUP, TURNS_GROUP
@@ -77,6 +78,7 @@ def groups_by_log(exporters: Collection[str]) -> dict[str, tuple[str, ...]]:
     return {
         "spans": ("assemble",),
         "unlinked": ("link",),
+        "judged_spans": (JUDGED_SPANS_GROUP,),
         "turns": (GROUP, TURNS_GROUP),
         "evaluations": (*map(group_of, sorted(exporters)), "watch", "page.watch", EVALUATIONS_GROUP),
         "labels": (LABELS_GROUP,),
@@ -128,13 +130,15 @@ class LogCopy:
             if log.name in self._target:
                 self._writers[log.name] = await LogWriter.open(log.partitions, self._target[log.name])
             elif sum(self._sources[log.name].ends.values()) > sum(self._sources[log.name].starts.values()):
-                raise ConfigError(f"the log {log.name} is not in the target: configure assemble.link there, too")
+                key = {"unlinked": "assemble.link", "judged_spans": "export.spans"}[log.name]
+                raise ConfigError(f"the log {log.name} is not in the target: configure {key} there, too")
         await self._notice_letters()
         await self._copy_definitions()
         await self._copy_spans()
         await self._copy_by_progress("unlinked")
         await self._copy_turns()
         await self._copy_by_progress("labels")
+        await self._copy_by_progress("judged_spans")
         await self._copy_letters()
         for writer in self._writers.values():
             await writer.flush()

@@ -17,17 +17,17 @@ from collector.service.open_logs import Logs, names_of, topic_configs
 
 
 @asynccontextmanager
-async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool) -> AsyncGenerator[Logs]:
+async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool, judged_spans: bool) -> AsyncGenerator[Logs]:
     """The logs of empty topics. Left without an error, a service may use them: that is the last step.
 
     Raises:
         ConfigError: the topics hold something that is not of an interrupted copy, or have other partitions.
     """
-    names = names_of(linking=linking)
+    names = names_of(linking=linking, judged_spans=judged_spans)
     topics = {name: f"{log.prefix}.{name}" for name in names}
     settings = settings_of_log(log)
     try:
-        every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True)]
+        every = [f"{log.prefix}.{name}" for name in names_of(linking=True, page=True, judged_spans=True)]
         before = await asyncio.to_thread(states, settings, every)
         if any(each.records for each in before.values()):
             await _require_unfinished(settings, topics, before, where)
@@ -45,7 +45,7 @@ async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool) -> A
     except LogError as error:
         raise ConfigError(f"{where}: log.kafka: {error}") from error
     try:
-        yield Logs(*(opened[name] for name in names))
+        yield Logs(**{name: opened[name] for name in names})
     finally:
         for each in opened.values():
             await each.close()

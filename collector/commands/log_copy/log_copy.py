@@ -38,9 +38,10 @@ async def copy_logs(config: Config, to: Config, say: Callable[[str], None]) -> i
         ConfigError: the source is in use, the target is not empty, or one of them cannot be read or written.
     """
     linking = config.settings.assemble.link is not None
-    await asyncio.to_thread(require_logs, config.settings.log, linking=linking)
+    spans = "spans" in config.exporters
+    await asyncio.to_thread(require_logs, config.settings.log, linking=linking, judged_spans=spans)
     _require_other(config, to)
-    async with open_logs(config.settings.log, linking=linking) as source:
+    async with open_logs(config.settings.log, linking=linking, judged_spans=spans) as source:
         await _require_unused(config, source)
         async with _target(to) as target:
             try:
@@ -94,13 +95,13 @@ def _require_other(config: Config, to: Config) -> None:
 
 
 def _target(to: Config) -> AbstractAsyncContextManager[Logs]:
-    linking = to.settings.assemble.link is not None
+    linking, spans = to.settings.assemble.link is not None, "spans" in to.exporters
     if to.settings.log.kind == "sqlite":
-        return sqlite_target(to.settings.log, to.source, linking=linking)
+        return sqlite_target(to.settings.log, to.source, linking=linking, judged_spans=spans)
     from collector.commands.log_copy.kafka_target import kafka_target
 
     assert to.settings.log.kafka is not None  # the configuration is checked
-    return kafka_target(to.settings.log.kafka, to.source, linking=linking)
+    return kafka_target(to.settings.log.kafka, to.source, linking=linking, judged_spans=spans)
 
 
 async def _require_unused(config: Config, logs: Logs) -> None:

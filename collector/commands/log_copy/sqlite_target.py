@@ -16,7 +16,9 @@ UNFINISHED = ".copy"
 
 
 @asynccontextmanager
-async def sqlite_target(settings: LogSettings, where: str, *, linking: bool) -> AsyncGenerator[Logs]:
+async def sqlite_target(
+    settings: LogSettings, where: str, *, linking: bool, judged_spans: bool
+) -> AsyncGenerator[Logs]:
     """The logs of a new file. Left without an error, it has its name: that is one step, and on the disk.
 
     Raises:
@@ -25,7 +27,8 @@ async def sqlite_target(settings: LogSettings, where: str, *, linking: bool) -> 
     path = Path(settings.path)
     unfinished = path.with_name(path.name + UNFINISHED)
     _begin(path, unfinished, where)
-    async with open_logs(settings.model_copy(update={"path": str(unfinished)}), linking=linking) as logs:
+    copied = settings.model_copy(update={"path": str(unfinished)})
+    async with open_logs(copied, linking=linking, judged_spans=judged_spans) as logs:
         yield logs
     _finish(path, unfinished, where)
 

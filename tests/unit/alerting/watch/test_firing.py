@@ -42,7 +42,7 @@ def configured(**evaluator: Any) -> Config:
 
 
 def logs() -> Logs:
-    return Logs(*(MemoryLog(name, partitions=1) for name in NAMES))
+    return Logs(**{name: MemoryLog(name, partitions=1) for name in NAMES})
 
 
 def process_of(config: Config, kept: Logs, telemetry: Telemetry, tasks: Tasks, stack: AsyncExitStack) -> Process:
