@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,11 @@ class Event:
     by: str
     at: float
 
+    @property
+    def answer(self) -> str:
+        """What a reference expects; of the kind `other` not what the turn answers."""
+        return f"{'answer' if self.kind == 'reference' else 'another'} {self.number}"
+
     def record(self, offset: int) -> StoredRecord:
         headers: Headers = ()
         key: bytes | None = f"c{self.number}".encode()
@@ -85,7 +91,7 @@ class Event:
                     "trace_id": f"{self.number:032x}",
                     "conversation_id": f"c{self.number}",
                 }
-                document = {self.by: ids[self.by], "expected_output": f"answer {self.number}"}
+                document = {self.by: ids[self.by], "expected_output": self.answer}
                 [made] = list(reference_records(reference_of(document, tenant=None), LOG))
                 value, headers = made.value, made.headers
         return StoredRecord(0, offset, self.at, key, value, headers)
@@ -162,7 +168,7 @@ def outcomes_of(service: Service) -> dict[str, tuple[str | None, str | None]]:
 
 events = st.builds(
     Event,
-    kind=st.sampled_from(["turn", "reference", "reference", "tick"]),
+    kind=st.sampled_from(["turn", "reference", "reference", "other", "tick"]),
     number=st.integers(0, TURNS - 1),
     by=st.sampled_from(["turn_id", "trace_id", "conversation_id"]),
     at=st.just(0.0),
@@ -178,16 +184,48 @@ def timed(steps: list[tuple[Event, float]]) -> list[Event]:
 
 
 def expected(stream: list[Event], number: int) -> tuple[str | None, str | None] | None:
-    """What becomes of the first copy of a turn, by the rule: a reference within the wait, before it or after it."""
-    came = next((each.at for each in stream if each.kind == "turn" and each.number == number), None)
+    """What becomes of the first copy of a turn, by the rule: a reference within the wait, before it or after it.
+
+    Of several before it the one whose last copy is the oldest, of several after it the first.
+    """
+    came = next((n for n, each in enumerate(stream) if each.kind == "turn" and each.number == number), None)
     if came is None:
         return None
-    references = [each.at for each in stream if each.kind == "reference" and each.number == number]
-    if any(abs(at - came) < WAIT for at in references):
-        return None, f"answer {number}"
+    before: dict[tuple[str, str], Event] = {}
+    for each in about(stream[:came], number):
+        before.pop((each.by, each.kind), None)
+        before[each.by, each.kind] = each
+    for each in (*before.values(), *about(stream[came:], number)):
+        if abs(each.at - stream[came].at) < WAIT:
+            return None, each.answer
     return "reference_missing: expected_output", None
 
 
+def about(stream: list[Event], number: int) -> list[Event]:
+    return [each for each in stream if each.kind in ("reference", "other") and each.number == number]
+
+
+AGAIN = [  # a reference that comes again before it is forgotten, and its turn only after the first copy would be
+    (Event("reference", 0, "conversation_id", 0.0), 0.0),
+    (Event("turn", 1, "turn_id", 0.0), 40.0),
+    (Event("reference", 0, "conversation_id", 0.0), 40.0),
+    (Event("turn", 0, "turn_id", 0.0), 40.0),
+]
+
+
+OTHERWISE = [  # the same, with another one between its copies that says it differently
+    (Event("reference", 0, "turn_id", 0.0), 0.0),
+    (Event("turn", 1, "turn_id", 0.0), 1.0),
+    (Event("other", 0, "trace_id", 0.0), 40.0),
+    (Event("reference", 0, "turn_id", 0.0), 40.0),
+    (Event("turn", 0, "turn_id", 0.0), 40.0),
+]
+
+
+@example(AGAIN, set[int]())
+@example(AGAIN, {3})
+@example(OTHERWISE, set[int]())
+@example(OTHERWISE, {3, 4})
 @given(st.lists(st.tuples(events, st.sampled_from([0.0, 1.0, 40.0, 101.0])), max_size=25), st.sets(st.integers(0, 25)))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_each_evaluation_is_made_once_by_the_rule_whatever_crashes(
@@ -244,6 +282,25 @@ def test_a_reference_of_another_tenant_is_for_nobody() -> None:
         service._make(at_once(service.state.apply(record)))
         assert len(service.ledger) == done
     assert orjson.loads(made.value)["tenant"] == ""
+
+
+def test_a_reference_that_comes_again_and_again_holds_back_nothing_and_is_forgotten_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("collector.evaluate.references.join.MOST_REFERENCES", 2)
+    service = Service()
+    for at, number in ((1000.0, 0), (1040.0, 1), (1080.0, 0)):
+        service.receive(Event("reference", number, "turn_id", at))
+    low = service.state.references.low_watermark
+    assert low is not None
+    assert (low.offset, service.state.references.due_at) == (1, 1140.0)
+    service.receive(Event("reference", 2, "turn_id", 1081.0))  # one too many
+    low = service.state.references.low_watermark
+    assert low is not None
+    assert (low.offset, service.state.references.due_at) == (2, 1180.0)
+    for number in (0, 1):
+        service.receive(Event("turn", number, "", 1170.0))
+    assert {name for name in outcomes_of(service) if "exact" in name} == {"exact t0"}
 
 
 class Stage:

@@ -1,8 +1,8 @@
 """The join of references with the evaluations that need them: state of a partition, without clock, log or judge.
 
 An evaluation whose evaluator needs what its subject lacks waits: until references have brought all of it, or until the
-log is `wait` later. A reference is remembered as long, for subjects that come after it. Both are a function of the
-records read: a replay from `low_watermark` makes the same.
+log is `wait` later. A reference is remembered as long, for subjects that come after it; one that comes again is
+remembered from then on. Both are a function of the records read: a replay from `low_watermark` makes the same.
 
 Time is that at which the log took the records, and not that of the turns: a turn that comes late has its wait, too.
 """
@@ -27,7 +27,8 @@ MISSING = "reference_missing"
 MOST_WAITING, MOST_WAITING_BYTES = 100_000, 256 << 20
 """Evaluations of one partition that wait, and bytes of their subjects; beyond that the oldest is given up."""
 MOST_REFERENCES, MOST_REFERENCE_BYTES = 100_000, 128 << 20
-"""References of one partition that are remembered, and their bytes; beyond that the oldest is forgotten."""
+"""References of one partition that are remembered, and their bytes; beyond that the one that came last longest ago is
+forgotten."""
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class _WaitingJob:
 
 @dataclass(slots=True)
 class _Remembered:
+    """A reference as it came last, with the record at `replay_point`, until a time (s of the log's time)."""
+
     reference: Reference
     replay_point: ReplayPoint
     until: float
@@ -158,7 +161,8 @@ class ReferenceJoin:
 
         `home` says whether this is the one copy that is counted.
         """
-        if reference.reference_id in self._remembered:
+        if (again := self._remembered.get(reference.reference_id)) is not None:
+            self._renew(again, point)
             if home:
                 self.outcomes.count_reference("duplicate")
             return
@@ -240,6 +244,14 @@ class ReferenceJoin:
         lacking = sorted(waiting.missing - provided_fields(waiting.references))
         reason = f"{MISSING}: {', '.join(each.removeprefix('attributes.') for each in lacking)}"
         return replace(_made(waiting), skip=reason, trigger_offset=offset, triggered_at=self._time)
+
+    def _renew(self, known: _Remembered, point: ReplayPoint) -> None:
+        """It came again: as if it came now, for whatever comes after it.
+
+        A replay that begins between the two copies knows only this one, so what is remembered may depend on it alone.
+        """
+        known.replay_point, known.until = point, self._time + self._memory
+        self._remembered.move_to_end(known.reference.reference_id)
 
     def _forget(self, name: str) -> None:
         known = self._remembered.pop(name)
