@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -144,17 +144,22 @@ async def service(folder: Path, config: dict[str, Any], *arguments: str) -> Asyn
         await process.stop()
 
 
-async def until_ledger(process: ServiceProcess, count: int, within: float = 60.0) -> list[Evaluation]:
-    """Wait until the ledger holds so many different evaluations; then all of it."""
+async def until_ledger(
+    process: ServiceProcess,
+    count: int,
+    within: float = 60.0,
+    of: Callable[[Sequence[Evaluation]], Sequence[Evaluation]] = list,
+) -> list[Evaluation]:
+    """Wait until the ledger holds so many different evaluations, of those that `of` counts; then all of it."""
     ledger: list[Evaluation] = []
     try:
         async with asyncio.timeout(within):
-            while len({each.evaluation_id for each in ledger}) < count:
+            while len({each.evaluation_id for each in of(ledger)}) < count:
                 await asyncio.sleep(0.1)
                 ledger = await process.ledger()
     except TimeoutError:
         said = process.stderr.read_text()[-3000:]
         raise AssertionError(
-            f"{len(ledger)} of {count} evaluations after {within} s; the service said: {said}"
+            f"{len(of(ledger))} of {count} evaluations after {within} s; the service said: {said}"
         ) from None
     return ledger

@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from payloads import WHOLE_WAY, exchanges, requests
 from service import ServiceProcess, until_ledger
-from test_whole_way import EVALUATORS, configuration
+from test_whole_way import CUT, EVALUATORS, configuration, of_whole_turns
 from topics import Topics
 
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 from evaluators.results import Evaluation
 
 EXPECTED = EVALUATORS * len(exchanges())
+WHOLE_TURNS = {
+    (trace, evaluator) for each in exchanges() for trace in each["trace_ids"][:1] for evaluator in ("exact", "helpful")
+}
+
+IN_TWO_SIGNALS = {
+    each["trace_ids"][0]
+    for each in exchanges(tuple(name for name in WHOLE_WAY if any("logs" in file for file, _ in requests(name))))
+}
+"""The traces with log records."""
 
 LATER_SEEDS = [pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3)]
 
@@ -56,7 +66,7 @@ async def killed_and_finished(process: ServiceProcess, chance: random.Random, *,
         await asyncio.sleep(chance.uniform(0.1, 2.0))
         await process.kill()
         await process.start()
-    await until_ledger(process, EXPECTED, within=within)
+    await until_ledger(process, EXPECTED, within=within, of=of_whole_turns)
     await asyncio.sleep(0.5)
     ledger = await process.ledger()
     assert await process.stop() == 0
@@ -64,10 +74,39 @@ async def killed_and_finished(process: ServiceProcess, chance: random.Random, *,
 
 
 def assert_everything_once(ledger: list[Evaluation]) -> None:
+    """Each whole turn once, and nothing twice; what a kill cut in two, or a slow start, is skipped beside it."""
     counted = Counter(each.evaluation_id for each in ledger)
-    assert len(counted) == EXPECTED
     assert counted.most_common(1)[0][1] == 1
     assert {each.outcome for each in ledger} == {"scored", "skipped"}
+    assert Counter((each.subject.trace_id, each.evaluator) for each in of_whole_turns(ledger)) == Counter(WHOLE_TURNS)
+    assert {each.subject.trace_id for each in of_cut_turns(ledger)} <= IN_TWO_SIGNALS
+
+
+async def test_a_trace_that_a_kill_cuts_in_two_is_judged_once_when_it_is_whole(tmp_path: Path) -> None:
+    """Its log records are there, it closes, and its spans come after the kill: as from two topics, one far behind."""
+    async with serve_judge() as url:
+        process = ServiceProcess(tmp_path, configuration(url))
+        await process.start()
+        await post(process, "logs")
+        await until_ledger(process, EVALUATORS, of=of_cut_turns)
+        await process.kill()
+        await process.start()
+        await post(process, "traces")
+        ledger = await until_ledger(process, EXPECTED, of=of_whole_turns)
+        await process.stop()
+    assert_everything_once(ledger)
+    assert {each.outcome for each in of_cut_turns(ledger)} == {"skipped"}
+
+
+async def post(process: ServiceProcess, signal: str) -> None:
+    for dialect in WHOLE_WAY:
+        for name, body in requests(dialect):
+            if signal in name:
+                assert await process.post(name, body) == 200
+
+
+def of_cut_turns(ledger: Sequence[Evaluation]) -> list[Evaluation]:
+    return [each for each in ledger if each.reason == CUT]
 
 
 async def test_requests_that_are_not_answered_are_sent_again_and_change_nothing(tmp_path: Path) -> None:
@@ -83,8 +122,8 @@ async def test_requests_that_are_not_answered_are_sent_again_and_change_nothing(
         for dialect in WHOLE_WAY:
             for name, body in requests(dialect):
                 assert await process.post(name, body) == 200
-        await until_ledger(process, EXPECTED)
+        await until_ledger(process, EXPECTED, of=of_whole_turns)
         await asyncio.sleep(2.0)
         ledger = await process.ledger()
         await process.stop()
-    assert len(ledger) == EXPECTED
+    assert_everything_once(ledger)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from evaluators.results import Evaluation
 EXCHANGES = exchanges()
 ANSWERED = [each for each in EXCHANGES if not each["failed"]]
 EVALUATORS = 2
+CUT = "incomplete: no_content"
 
 
 @pytest.fixture
@@ -48,13 +49,22 @@ def configuration(judge: str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def of_whole_turns(ledger: Sequence[Evaluation]) -> list[Evaluation]:
+    """Without those of turns that a trace closed with before everything of it had come.
+
+    Spans and log records come on two ways. Where one is `idle_timeout` behind the other, on a loaded machine or after a
+    kill, the first part is a turn without texts; it is skipped, and the whole turn comes when the trace closes again.
+    """
+    return [each for each in ledger if each.reason != CUT]
+
+
 def assert_each_exchange_judged_once(ledger: list[Evaluation]) -> None:
     assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
     scored = [each for each in ledger if each.evaluator == "helpful" and each.outcome == "scored"]
     assert sorted(each.subject.trace_id or "" for each in scored) == sorted(each["trace_ids"][0] for each in ANSWERED)
     conversations = {each["trace_ids"][0]: each["conversation_id"] for each in ANSWERED}
     assert {each.subject.trace_id: each.subject.conversation_id for each in scored} == conversations
-    skipped = [each for each in ledger if each.evaluator == "helpful" and each.outcome == "skipped"]
+    skipped = [each for each in of_whole_turns(ledger) if each.evaluator == "helpful" and each.outcome == "skipped"]
     assert len(skipped) == len(EXCHANGES) - len(ANSWERED)
     assert {each.reason for each in skipped} == {"application_error"}
 
@@ -64,8 +74,9 @@ async def judged_by_http(judge: str, folder: Path) -> list[Evaluation]:
         for dialect in WHOLE_WAY:
             for name, body in requests(dialect):
                 assert await process.post(name, body) == 200
-        ledger = await until_ledger(process, EVALUATORS * len(EXCHANGES))
-        assert 'evalstream_turns_total{monitor="all",outcome="sampled"} 25.0' in await process.metrics()
+        ledger = await until_ledger(process, EVALUATORS * len(EXCHANGES), of=of_whole_turns)
+        turns = float(len({each.subject.turn_id for each in ledger}))
+        assert f'evalstream_turns_total{{monitor="all",outcome="sampled"}} {turns}' in await process.metrics()
     return ledger
 
 
@@ -125,10 +136,14 @@ async def test_the_same_through_kafka_gives_the_same_evaluations(judge: str, tmp
     topics.produce_payloads(WHOLE_WAY)
     changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()]}}
     async with service(make(tmp_path / "kafka"), configuration(judge, **changes)) as process:
-        ledger = await until_ledger(process, EVALUATORS * len(EXCHANGES), within=90)
+        ledger = await until_ledger(process, EVALUATORS * len(EXCHANGES), within=90, of=of_whole_turns)
     assert_each_exchange_judged_once(ledger)
     by_http = await judged_by_http(judge, make(tmp_path / "http"))
-    assert {each.evaluation_id for each in ledger} == {each.evaluation_id for each in by_http}
+    assert ids(of_whole_turns(ledger)) == ids(of_whole_turns(by_http))
+
+
+def ids(ledger: Sequence[Evaluation]) -> set[str]:
+    return {each.evaluation_id for each in ledger}
 
 
 def make(folder: Path) -> Path:
