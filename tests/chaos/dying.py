@@ -157,7 +157,7 @@ def evalstream_dying_at(step: str, times: int, arguments: Sequence[str], stderr:
     async def dying_exporters(*arguments: Any) -> AsyncGenerator[Any]:
         async with open_exporters(*arguments) as exporters:
             for stage in exporters.stages:
-                stage._exporter = DyingExporter(stage._exporter, death)
+                stage.exporter = DyingExporter(stage.exporter, death)
             yield exporters
 
     real.open_logs, live.open_judges, real.open_exporters = dying_logs, dying_judges, dying_exporters

@@ -131,7 +131,9 @@ async def killed_at_each_step(folder: Path, log: dict[str, Any]) -> None:
         made = await until_made(logs.evaluations, turns)
         assert await asyncio.to_thread(last.stop) == 0, last.said()
         assert_each_once(await ledger(logs.evaluations), turns)
-        assert len({each.evaluator_version for each in made if each.evaluator == "helpful"}) > 3
+        assert len({each.evaluator_version for each in made if each.evaluator == "helpful"}) >= 3, (
+            "changes took effect between the kills"
+        )
         assert await problems_of(last.config) == []
 
 

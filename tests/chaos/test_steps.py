@@ -73,7 +73,7 @@ async def killed_at_each_step(folder: Path, log: dict[str, Any]) -> None:
     assert set(ledger.subjects) == {(evaluator, number) for evaluator in EVALUATORS for number in range(TURNS)}
     assert Counter(map(len, ledger.subjects.values())) == {1: len(EVALUATORS) * TURNS}, "each under one id"
     assert set(exports(workers[-1:])) == set(ledger.written)
-    again, in_flight, unexplained = repeated(kills, judge, ledger, JUDGED)
+    again, in_flight, unexplained = repeated(kills, [], judge, ledger, JUDGED)
     assert not unexplained
     assert await problems_of(workers[-1].config) == []
     assert 0 < again <= in_flight, "a kill after the judge's answer costs that question, and none costs more"
