@@ -424,6 +424,7 @@ async def test_trap_14_a_producer_that_gave_up_is_replaced(kafka_broker) -> None
 
 @pytest.mark.kafka
 @pytest.mark.long
+@pytest.mark.timeout(400)
 async def test_trap_15_waiting_for_a_broker_that_stands_still_costs_no_memory(own_broker) -> None:
     """Not documented: a poll span while a heartbeat was due, and what it waited with stayed until the broker answered."""
     got = Recorders()
@@ -438,7 +439,7 @@ async def test_trap_15_waiting_for_a_broker_that_stands_still_costs_no_memory(ow
             own_broker.go_on()
         assert left < 1_000, "a spinning poll leaves 10,000"
         await log.append(numbered(1, 2))
-        await got.until(lambda: len(got.delivered) == 2)
+        await got.until(lambda: len(got.delivered) == 2, patience=200.0)
 
 
 def _make_small(broker, topic: str) -> None:
