@@ -421,6 +421,16 @@ def early(kind: str, number: int) -> Event:
         (early("tick", 0), 26.0, "commit and crash"),
     ]
 )
+@example(  # a turn comes again; a replay from the reference on takes it for the first of a conversation
+    [
+        (early("part", 0), 1.0, ""),
+        (early("outcome", 0), 12.0, ""),
+        (early("part", 0), 1.0, ""),
+        (early("part", 0), 60.0, ""),
+        (early("part", 1), 1.0, ""),
+        (early("part", 0), 60.0, "commit and crash"),
+    ]
+)
 @given(steps_of_conversations)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_conversations_that_wait_are_judged_once_and_whole_whatever_crashes(

@@ -6,6 +6,10 @@ age, turns or bytes. A window that closed idle or by a turn's word waits for lat
 It is removed when `allowed_lateness` more has passed, so that turns which are late by up to that find the same windows
 as if they had come in order. Two windows of one id that a late turn connects are merged.
 
+A turn that comes twice, or too late, changes nothing but that: it defers the removal, as a turn does. A replay that
+begins before it, and behind what it repeats, takes it for a new one. What such a replay makes of a conversation means
+nothing, and must be gone when the conversation is: else it would take part in the next one of the same id.
+
 A window that closed at a limit is purged: its texts are released at once, only the ids of its turns remain to recognize
 duplicates, and later turns open a new window. Which turns come before a limit depends on the order of arrival.
 
@@ -94,11 +98,15 @@ class KeyedSessions:
         """Add the turn of the record at `replay_point`, at the partition's `time`; returns what closed by it, too."""
         conversation = self._conversations.get(conversation_id)
         windows = conversation.windows if conversation else []
-        if any(incoming.turn_id in window.turns for window in windows):
+        known = next((each for each in windows if incoming.turn_id in each.turns), None)
+        if known is not None:
+            known.needed_at = time
             return "duplicate", []
         at = incoming.packed.happened_at
         matching = [each for each in windows if self._fits(each, at)]
         if not matching and at + self._reach <= time:
+            if windows:
+                windows[-1].needed_at = time
             return "late", []
         if conversation is None:
             conversation = self._conversations[conversation_id] = ConversationWindows(
@@ -173,7 +181,7 @@ class KeyedSessions:
 
     def _deadline(self, window: SessionWindow) -> float:
         if window.closed:
-            return window.touched_at + self._reach + self._settings.allowed_lateness
+            return max(window.touched_at, window.needed_at) + self._reach + self._settings.allowed_lateness
         return max(
             window.touched_at,
             min(window.touched_at + self._settings.idle_gap, window.first_at + self._settings.max_age),

@@ -50,7 +50,8 @@ class WindowResult:
 class SessionWindow:
     """A session window: open, closed and waiting for late turns, or purged of its texts.
 
-    Times are seconds since the epoch. `touched_at` is the partition's time at the last turn, never before a turn's own.
+    Times are seconds since the epoch. `touched_at` is the partition's time at the last turn, never before a turn's own;
+    `needed_at` that at the last record which came to nothing here, and is a turn to a replay that begins before it.
     `missing_user_hashes` are hashes of user messages seen in histories but not yet received as turns.
     """
 
@@ -58,6 +59,7 @@ class SessionWindow:
     first_at: float
     last_at: float
     touched_at: float
+    needed_at: float = 0.0
     turns: dict[str, PackedTurn | None] = field(default_factory=dict[str, "PackedTurn | None"])
     size: int = 0
     newest: tuple[float, str] = (0.0, "")

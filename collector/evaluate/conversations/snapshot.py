@@ -30,6 +30,8 @@ _FIELDS = {
     "sealed": "purged", "revision": "revision",
 }  # fmt: skip
 """Attributes of a window by their keys in JSON, which are persisted and never change."""
+_NEEDED = "needed"
+"""The key of `needed_at`, which is there where it is newer than the last turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,22 @@ def snapshot_record(
 
 
 def _to_json(window: SessionWindow) -> dict[str, Any]:
-    return {key: getattr(window, name) for key, name in _FIELDS.items()} | {
-        "newest": window.newest,
-        "oldest": window.oldest,
-        "unheard": sorted(window.missing_user_hashes),
-        "told_at_first": sorted(window.hashes_before_first),
-        "closings": [tuple(each) for each in window.closed_revisions],
-        "turns": {
-            turn_id: None if packed is None else (*packed[:3], b64encode(packed.data).decode())
-            for turn_id, packed in window.turns.items()
-        },
-    }
+    needed = {_NEEDED: window.needed_at} if window.needed_at > window.touched_at else {}
+    return (
+        {key: getattr(window, name) for key, name in _FIELDS.items()}
+        | needed
+        | {
+            "newest": window.newest,
+            "oldest": window.oldest,
+            "unheard": sorted(window.missing_user_hashes),
+            "told_at_first": sorted(window.hashes_before_first),
+            "closings": [tuple(each) for each in window.closed_revisions],
+            "turns": {
+                turn_id: None if packed is None else (*packed[:3], b64encode(packed.data).decode())
+                for turn_id, packed in window.turns.items()
+            },
+        }
+    )
 
 
 def parse_snapshot(value: bytes) -> ConversationSnapshot:
@@ -88,6 +95,7 @@ def parse_snapshot(value: bytes) -> ConversationSnapshot:
 
 def _window(conversation_id: str, plain: dict[str, Any]) -> SessionWindow:
     window = SessionWindow(conversation_id, **{name: plain[key] for key, name in _FIELDS.items()})
+    window.needed_at = plain.get(_NEEDED, 0.0)
     window.newest = (plain["newest"][0], plain["newest"][1])
     window.oldest = (plain["oldest"][0], plain["oldest"][1])
     window.missing_user_hashes, window.hashes_before_first = (

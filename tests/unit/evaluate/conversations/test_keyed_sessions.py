@@ -3,6 +3,7 @@ from typing import Any
 from collector.evaluate.conversations.keyed_sessions import AddOutcome, KeyedSessions, SessionWindowSettings
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import WindowResult
+from collector.evaluate.conversations.snapshot import parse_snapshot, snapshot_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from evaluators.cases import Message, Turn
 
@@ -64,6 +65,19 @@ def test_a_turn_that_comes_twice_changes_nothing() -> None:
     assert len(seen.advance(11.0)) == 1
     assert seen.add("t", 50.0) == "duplicate"
     assert seen.advance(1000.0) == []
+
+
+def test_a_turn_that_comes_twice_defers_what_is_remembered_of_its_conversation() -> None:
+    """Else a replay that takes the second for the first would remember more than there is."""
+    seen = Seen()
+    seen.add("t1", 1.0)
+    assert len(seen.advance(11.0)) == 1
+    assert seen.add("t1", 50.0) == "duplicate"
+    assert (seen.advance(259.9), len(seen.conversations)) == ([], 1)
+    record = snapshot_record("m", *next(seen.conversations.items()), 2, 0)
+    [window] = parse_snapshot(record.value).windows
+    assert (window.touched_at, window.needed_at) == (1.0, 50.0)
+    assert (seen.advance(260.0), len(seen.conversations)) == ([], 0)
 
 
 def test_a_late_turn_reopens_as_the_next_revision_that_supersedes_the_last() -> None:
