@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol
@@ -27,6 +28,9 @@ from collector.logs.slewed_clock import SlewedClock
 
 TICK_PATIENCE = 10.0
 """Seconds after which a tick that was appended and has not been delivered counts as lost."""
+
+OPENING = Backoff(cap=1.0)
+"""How the opening of a fold is repeated: without end, as long as the partition is this process's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +113,17 @@ class PartitionFeed:
         self._backoff = Backoff(cap=min(1.0, timing.patience / 10), deadline=timing.patience, clock=timing.clock)
 
     async def run(self, open_fold: OpenFold) -> None:
-        """Feed until cancelled. The fold is closed on return, whatever the reason."""
-        async with open_fold(self.partition, self._committed) as fold:
+        """Feed until cancelled. The fold is closed on return, whatever the reason.
+
+        A fold reads logs to open. While they are unavailable it is opened again: what is fed has time, and a process
+        that ends instead takes all other partitions with it.
+        """
+        async with AsyncExitStack() as stack:
+            fold = await OPENING.repeat(
+                lambda: stack.enter_async_context(open_fold(self.partition, self._committed)),
+                LogUnavailable,
+                action=f"opening partition {self.partition}",
+            )
             self._fold = fold
             try:
                 while True:

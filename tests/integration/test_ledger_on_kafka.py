@@ -21,7 +21,7 @@ async def test_what_was_appended_without_an_answer_is_not_appended_again(own_bro
         await log.append([Record(b"before", b"{}", partition=0)])
         own_broker.pause()
         again = Record(b"evaluation", b"{}", partition=0)
-        writing = asyncio.create_task(append_with_retry(log, again, Backoff(cap=0.5), since=ledger.end_offset))
+        writing = asyncio.create_task(append_with_retry(log, again, backoff=Backoff(cap=0.5), since=ledger.end_offset))
         async with asyncio.timeout(60):
             while not any("writing to" in each.message for each in caplog.records):
                 await asyncio.sleep(0.05)

@@ -56,11 +56,10 @@ async def _require_unfinished(
     settings: KafkaSettings, topics: Mapping[str, str], before: Mapping[str, TopicState], where: str
 ) -> None:
     """See that what the topics hold is of a copy that was interrupted."""
-    problem = ConfigError(
-        f"{where}: log.kafka.prefix: topics of this name hold records already; use another prefix for the copy"
-    )
+    key = f"{where}: log.kafka.prefix"
+    problem = ConfigError(f"{key}: topics of this name hold records already; use another prefix for the copy")
     definitions = topics["definitions"]
-    if definitions not in before or all(each.timestamps == APPEND_TIME for each in before.values()):
+    if definitions not in before:
         raise problem
     opened = await KafkaLog.open(
         settings, {"definitions": definitions}, before[definitions].partitions,
@@ -72,6 +71,8 @@ async def _require_unfinished(
             raise problem
     finally:
         await log.close()
+    if all(each.timestamps == APPEND_TIME for each in before.values()):
+        raise ConfigError(f"{key}: topics of this name hold a whole copy already; use them, or another prefix")
 
 
 async def _was_begun_by_copy(log: Log) -> bool:
