@@ -89,7 +89,7 @@ class ExportContext:
     `confirm` waits until this process certainly is the one that exports. An exporter that tries again by itself calls
     it before each attempt: while the process stood still, another one may have taken over.
     `judged_spans` is the log in which spans and evaluations meet, where one is configured; `confirm_spans` is the same
-    for its consumer.
+    for its consumer. `page` is the address under which people reach evalstream's page, where it is known.
     """
 
     telemetry: Telemetry
@@ -99,6 +99,7 @@ class ExportContext:
     confirm: Confirm = certain
     judged_spans: Log | None = None
     confirm_spans: Confirm = certain
+    page: str | None = None
 
 
 @runtime_checkable

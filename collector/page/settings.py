@@ -17,6 +17,12 @@ class PageSettings(BaseModel):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8321, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s?#]+$",
+        description="Where people reach the page, like https://evalstream.example.com: scores that go to other "
+        "platforms link to it.",
+    )
     allowed_hosts: list[str] = Field(
         default_factory=list,
         description="Host names of the page, in addition to localhost; others are rejected.",

@@ -76,6 +76,7 @@ async def open_exporters(
         own=own,
         judged_spans=judged_spans,
         confirm_spans=partial(judged_spans.confirm, GROUP) if judged_spans is not None else certain,
+        page=config.settings.page.url if config.settings.page is not None else None,
     )
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from evaluation_samples import failed, of_conversation, scored, skipped
 from otlp_destination import Destination
-from platform_stub import PlatformStub
+from platform_stub import PlatformStub, opik_or_empty
 from prometheus_client import generate_latest
 
 from collector import plugins
@@ -34,7 +34,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.destination = Destination()
-        self.platform = PlatformStub()
+        self.platform = PlatformStub(respond=opik_or_empty)
         self.path = folder / "evaluations.jsonl"
         self.spans = MemoryLog("judged_spans", 1)
         self.context = ExportContext(telemetry=Telemetry(), evaluators=(WATCHED,), judged_spans=self.spans)
@@ -52,8 +52,8 @@ class World:
         secrets = dict.fromkeys(("public_key", "secret_key", "api_key"), "secret")
         wanted = plugins.load(plugins.EXPORTERS, name).Settings.model_fields
         address = {"endpoint": self.platform.endpoint} if "endpoint" in wanted else {}
-        if "project" in wanted:
-            address["project"] = "shop/desk"
+        for each in {"project", "project_id"} & set(wanted):
+            address[each] = "shop/desk"
         return address | {each: value for each, value in secrets.items() if each in wanted}
 
     async def seen(self, name: str) -> object:

@@ -13,8 +13,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hashed_env import hashed_python
 from made_up import Trace, chat
-from platforms_env import platforms_python
 from service import ServiceProcess, free_port
 
 TRACES = 12
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 @pytest.fixture(scope="session")
 def python() -> Path:
-    installed = platforms_python()
+    installed = hashed_python(Path(__file__).with_name("platforms.txt"))
     if installed is None:
         pytest.skip("the platforms cannot be installed here")
     return installed

@@ -27,6 +27,16 @@ def take(_call: Call) -> web.Response:
     return web.json_response({})
 
 
+OPIK_SPAN = "019df2dc-0a7b-70e1-9794-9816e49a8761"
+"""What Opik makes of the span of the samples, in a trace that began at 1,777,896,000,123 ms."""
+
+
+def opik_or_empty(call: Call) -> web.Response:
+    """Take everything; in the part of Opik, know the span of the samples."""
+    known = [{"id": OPIK_SPAN}] if call.path.startswith("/v1/private/spans?") and OPIK_SPAN[19:] in call.path else []
+    return web.json_response({"content": known})
+
+
 @dataclass
 class PlatformStub:
     """`answers` are given first, one a call; then `respond` decides."""
@@ -42,7 +52,7 @@ class PlatformStub:
 
     @property
     def posts(self) -> list[Call]:
-        return [each for each in self.calls if each.method == "POST"]
+        return [each for each in self.calls if each.method != "GET"]
 
     async def _take(self, request: web.Request) -> web.Response:
         call = Call(request.method, request.path_qs, dict(request.headers), await request.read())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from evaluation_samples import label, scored
-from readers_env import readers_python
+from hashed_env import hashed_python
 from typer.testing import CliRunner
 
 from collector.cli import app
@@ -184,7 +184,7 @@ rows = [(e.inputs["input"], e.metadata["actual_output"], (e.outputs or {}).get("
 @pytest.mark.long
 @pytest.mark.parametrize("form", sorted(READERS))
 def test_the_real_library_reads_it(form: str, world: Path) -> None:
-    python = readers_python()
+    python = hashed_python(Path(__file__).with_name("readers.txt"))
     if python is None:
         pytest.skip("the libraries cannot be installed here")
     assert run("--as", form, "--which", "sampled", "--no-diverse").exit_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import hmac
 import time
 import uuid
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from evaluation_samples import SPAN, START, TRACE, failed, of_conversation, scored, skipped
-from platform_stub import PlatformStub
+from platform_stub import OPIK_SPAN, PlatformStub, opik_or_empty
 
 from collector import plugins
 from collector.backoff import Backoff
@@ -24,6 +25,7 @@ from collector.errors import ConfigError
 from collector.export.exporter import ExportContext
 from collector.export.platforms.datadog import label_of
 from collector.export.platforms.langsmith import run_id
+from collector.export.platforms.opik import id_end
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROPS
 
@@ -34,6 +36,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "langsmith": {"api_key": "key"},
     "datadog": {"api_key": "key", "ml_app": "desk"},
     "weave": {"api_key": "key", "project": "shop/desk"},
+    "opik": {"api_key": "key", "project": "desk", "workspace": "shop"},
+    "braintrust": {"api_key": "key", "project_id": "p-1"},
     "webhook": {"secret": "whsec_" + base64.b64encode(b"k" * 24).decode()},
 }
 
@@ -43,6 +47,7 @@ class Platforms:
         self.stub = PlatformStub()
         self.telemetry = Telemetry()
         self.waits: list[float] = []
+        self.page: str | None = None
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -54,7 +59,8 @@ class Platforms:
         address = "url" if name == "webhook" else "endpoint"
         settings = plugin.Settings(**{address: self.stub.endpoint, **SETTINGS[name], **changes})
         backoff = Backoff(sleep=self._sleep, chance=lambda: 0.0)
-        async with plugin.open(settings, ExportContext(telemetry=self.telemetry), backoff=backoff) as exporter:
+        context = ExportContext(telemetry=self.telemetry, page=self.page)
+        async with plugin.open(settings, context, backoff=backoff) as exporter:
             yield exporter
 
     def dropped(self, name: str, reason: str) -> float:
@@ -64,6 +70,7 @@ class Platforms:
 @pytest.fixture
 async def platforms() -> AsyncIterator[Platforms]:
     made = Platforms()
+    made.stub.respond = opik_or_empty
     async with made.stub.serve():
         yield made
 
@@ -170,6 +177,63 @@ async def test_weave_feedback_on_the_call_that_it_made_of_the_span(platforms: Pl
     assert (first["feedback_type"], first["payload"]["score"]) == ("evalstream.answers_question", 0.75)
 
 
+async def test_opik_finds_the_span_by_the_end_of_its_id(platforms: Platforms) -> None:
+    await exported(platforms, "opik")
+    thread, look_up, turn = platforms.stub.calls
+    assert (thread.method, thread.path) == ("PUT", "/v1/private/traces/threads/feedback-scores")
+    assert thread.body["scores"][0]["thread_id"] == "visit-7"
+    assert look_up.method == "GET"
+    assert (turn.method, turn.path) == ("PUT", "/v1/private/spans/feedback-scores")
+    [score] = turn.body["scores"]
+    assert (score["id"], score["project_name"]) == (OPIK_SPAN, "desk")
+    assert (score["name"], score["value"], score["category_name"]) == ("answers_question", 0.75, "good")
+    assert (turn.headers["Authorization"], turn.headers["Comet-Workspace"]) == ("key", "shop")
+
+
+@pytest.mark.parametrize("span", [SPAN, "0000000000000001", "ffffffffffffffff"])
+def test_the_end_of_an_id_of_opiks(span: str) -> None:
+    """As its server makes a UUID: the time in front, version and variant over the hash."""
+    digest = hashlib.sha256(bytes.fromhex(span)).digest()
+    number = int.from_bytes((1_777_896_000_123).to_bytes(6, "big") + digest[:10], "big")
+    number = number & ~(0xF << 76) | 0x7 << 76
+    made = str(uuid.UUID(int=number & ~(0x3 << 62) | 0x2 << 62))
+    assert made.endswith(id_end(span))
+    assert span != SPAN or made == OPIK_SPAN
+
+
+async def test_opik_is_asked_again_for_a_span_that_it_does_not_have_yet(platforms: Platforms) -> None:
+    now = datetime.now(UTC)
+    platforms.stub.answers = [web.json_response({"content": []}), web.json_response({"content": [{"id": "other"}]})]
+    async with platforms.exporter("opik") as exporter:
+        assert await exporter.export([replace(scored(1), started_at=now, ended_at=now)]) == 0
+        assert platforms.waits == [2.0, 2.0]
+        platforms.stub.respond = lambda _call: web.json_response({"content": []})
+        assert await exporter.export([scored(2)]) == 1
+    assert platforms.dropped("opik", "no_trace") == 1
+
+
+async def test_braintrust_gets_score_spans_below_the_judged_one(platforms: Platforms) -> None:
+    [body] = await exported(platforms, "braintrust")
+    turn, conversation = body["events"]
+    assert platforms.stub.posts[0].path == "/v1/project_logs/p-1/insert"
+    assert turn["id"] == turn["span_id"] == f"{1:032x}"
+    assert (turn["root_span_id"], turn["span_parents"]) == (TRACE, [SPAN])
+    assert turn["scores"] == {"answers_question": 0.75}
+    assert turn["span_attributes"]["type"] == "score"
+    assert conversation["metadata"]["evalstream.conversation.id"] == "visit-7"
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+async def test_every_score_links_to_the_page_where_that_has_an_address(name: str, platforms: Platforms) -> None:
+    await exported(platforms, name)
+    assert not any(b"?evaluation=" in each.raw for each in platforms.stub.calls)
+    platforms.stub.calls.clear()
+    platforms.page = "https://evalstream.example.com/"
+    await exported(platforms, name)
+    link = f"https://evalstream.example.com/?evaluation={1:032x}".encode()
+    assert any(link in each.raw for each in platforms.stub.calls)
+
+
 async def test_the_webhook_gets_signed_cloud_events(platforms: Platforms) -> None:
     [body] = await exported(platforms, "webhook")
     assert [each["type"].rsplit(".", 1)[1] for each in body] == ["scored", "failed", "scored"]
@@ -207,7 +271,7 @@ async def test_every_platform_waits_for_one_that_is_busy_and_counts_what_it_refu
     async with platforms.exporter(name) as exporter:
         assert await exporter.export([scored()]) == 0
         assert platforms.waits[0] == 7.0
-        platforms.stub.respond = lambda call: web.Response(status=422 if call.method == "POST" else 200)
+        platforms.stub.respond = lambda call: web.Response(status=422) if call.method != "GET" else opik_or_empty(call)
         scores = 2 if name == "langfuse" else 1  # the number and the label
         assert await exporter.export([scored(5)]) == scores
         assert exporter.problem is None

@@ -48,8 +48,9 @@ class Datadog(WithoutLookUp):
 
     name = "datadog"
 
-    def __init__(self, settings: DatadogSettings) -> None:
+    def __init__(self, settings: DatadogSettings, page: str | None = None) -> None:
         self._settings = settings
+        self._page = page
         self.endpoint = settings.endpoint or f"https://api.{settings.site}"
 
     def headers(self) -> Mapping[str, SecretStr]:
@@ -75,7 +76,7 @@ class Datadog(WithoutLookUp):
             "score_value": evaluation.score,
             "assessment": None if evaluation.passed is None else "pass" if evaluation.passed else "fail",
             "reasoning": evaluation.explanation if self._settings.explanation else None,
-            "metadata": metadata_of(evaluation),
+            "metadata": metadata_of(evaluation, self._page),
             "tags": [
                 "source:otel",
                 f"evaluation_id:{evaluation.evaluation_id}",
@@ -102,6 +103,6 @@ class DatadogExporter(PlatformExporter):
     Settings: ClassVar[type[DatadogSettings]] = DatadogSettings
 
     @classmethod
-    def platform(cls, settings: DatadogSettings) -> Platform:
+    def platform(cls, settings: DatadogSettings, page: str | None) -> Platform:
         """Datadog with these settings."""
-        return Datadog(settings)
+        return Datadog(settings, page)

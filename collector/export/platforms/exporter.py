@@ -25,8 +25,8 @@ class PlatformExporter:
         self._sender = sender
 
     @classmethod
-    def platform(cls, settings: Any) -> Platform:
-        """The platform of these settings. Raises ConfigError."""
+    def platform(cls, settings: Any, page: str | None) -> Platform:
+        """The platform of these settings; `page` is the address of evalstream's page. Raises ConfigError."""
         raise NotImplementedError
 
     @classmethod
@@ -39,7 +39,7 @@ class PlatformExporter:
         Raises:
             ConfigError: the settings cannot work.
         """
-        platform = cls.platform(settings)
+        platform = cls.platform(settings, context.page)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=settings.timeout)) as session:
             sender = PlatformSender(
                 platform,

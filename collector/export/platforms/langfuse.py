@@ -50,8 +50,9 @@ class Langfuse(WithoutLookUp):
 
     name = "langfuse"
 
-    def __init__(self, settings: LangfuseSettings) -> None:
+    def __init__(self, settings: LangfuseSettings, page: str | None = None) -> None:
         self._settings = settings
+        self._page = page
         self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
@@ -85,7 +86,7 @@ class Langfuse(WithoutLookUp):
         comment = evaluation.explanation if self._settings.explanation else None
         common = {
             **(_place(evaluation) or {}),
-            "metadata": metadata_of(evaluation),
+            "metadata": metadata_of(evaluation, self._page),
             "environment": self._settings.environment,
             "timestamp": evaluation.time.isoformat(),  # an update needs the id and this
         }
@@ -118,6 +119,6 @@ class LangfuseExporter(PlatformExporter):
     Settings: ClassVar[type[LangfuseSettings]] = LangfuseSettings
 
     @classmethod
-    def platform(cls, settings: LangfuseSettings) -> Platform:
+    def platform(cls, settings: LangfuseSettings, page: str | None) -> Platform:
         """Langfuse with these settings."""
-        return Langfuse(settings)
+        return Langfuse(settings, page)

@@ -41,8 +41,9 @@ class LangSmith(WithoutLookUp):
 
     name = "langsmith"
 
-    def __init__(self, settings: LangSmithSettings) -> None:
+    def __init__(self, settings: LangSmithSettings, page: str | None = None) -> None:
         self._settings = settings
+        self._page = page
         self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
@@ -62,7 +63,7 @@ class LangSmith(WithoutLookUp):
         return status == 404 and b"un" in answer and b"not found" in answer.lower()
 
     def _feedback(self, evaluation: Evaluation) -> dict[str, Any]:
-        metadata = metadata_of(evaluation)
+        metadata = metadata_of(evaluation, self._page)
         session = conversation_id(evaluation.subject)
         if session is not None:
             metadata["evalstream.conversation.id"] = session
@@ -91,6 +92,6 @@ class LangSmithExporter(PlatformExporter):
     Settings: ClassVar[type[LangSmithSettings]] = LangSmithSettings
 
     @classmethod
-    def platform(cls, settings: LangSmithSettings) -> Platform:
+    def platform(cls, settings: LangSmithSettings, page: str | None) -> Platform:
         """LangSmith with these settings."""
-        return LangSmith(settings)
+        return LangSmith(settings, page)

@@ -40,8 +40,9 @@ class Mlflow(WithoutLookUp):
 
     name = "mlflow"
 
-    def __init__(self, settings: MlflowSettings) -> None:
+    def __init__(self, settings: MlflowSettings, page: str | None = None) -> None:
         self._settings = settings
+        self._page = page
         self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
@@ -70,10 +71,10 @@ class Mlflow(WithoutLookUp):
         [evaluation] = request.evaluations
         return _trace_path(evaluation)
 
-    def is_there(self, request: PlatformRequest, answer: bytes) -> bool:
-        """Whether one of them has the evaluation's id, which nothing else contains."""
+    def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
+        """None if one of them has the evaluation's id, which nothing else contains."""
         [evaluation] = request.evaluations
-        return evaluation.evaluation_id.encode() in answer
+        return None if evaluation.evaluation_id.encode() in answer else request
 
     def _assessment(self, evaluation: Evaluation) -> dict[str, Any]:
         judge = evaluation.judge.model if evaluation.judge else evaluation.evaluator
@@ -81,7 +82,7 @@ class Mlflow(WithoutLookUp):
         feedback: dict[str, Any] = {"value": evaluation.score}
         if evaluation.error is not None:
             feedback = {"error": {"error_code": evaluation.error.type, "error_message": evaluation.error.message}}
-        metadata = {name: str(value) for name, value in metadata_of(evaluation).items()}
+        metadata = {name: str(value) for name, value in metadata_of(evaluation, self._page).items()}
         if evaluation.label is not None:
             metadata["evalstream.label"] = evaluation.label
         session = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
@@ -119,6 +120,6 @@ class MlflowExporter(PlatformExporter):
     Settings: ClassVar[type[MlflowSettings]] = MlflowSettings
 
     @classmethod
-    def platform(cls, settings: MlflowSettings) -> Platform:
+    def platform(cls, settings: MlflowSettings, page: str | None) -> Platform:
         """MLflow with these settings."""
-        return Mlflow(settings)
+        return Mlflow(settings, page)

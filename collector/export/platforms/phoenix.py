@@ -40,8 +40,9 @@ class Phoenix(WithoutLookUp):
 
     name = "phoenix"
 
-    def __init__(self, settings: PhoenixSettings) -> None:
+    def __init__(self, settings: PhoenixSettings, page: str | None = None) -> None:
         self._settings = settings
+        self._page = page
         self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
@@ -78,7 +79,7 @@ class Phoenix(WithoutLookUp):
             "name": evaluation.evaluator,
             "annotator_kind": annotator_kind(evaluation),
             "result": {name: value for name, value in result.items() if value is not None},
-            "metadata": metadata_of(evaluation),
+            "metadata": metadata_of(evaluation, self._page),
             "identifier": evaluation.evaluation_id,
         }
 
@@ -96,6 +97,6 @@ class PhoenixExporter(PlatformExporter):
     Settings: ClassVar[type[PhoenixSettings]] = PhoenixSettings
 
     @classmethod
-    def platform(cls, settings: PhoenixSettings) -> Platform:
+    def platform(cls, settings: PhoenixSettings, page: str | None) -> Platform:
         """Phoenix with these settings."""
-        return Phoenix(settings)
+        return Phoenix(settings, page)

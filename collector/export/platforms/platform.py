@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+from urllib.parse import quote
 
 from pydantic import Field, SecretStr
 
 from collector.durations import Seconds
+from collector.errors import EvalstreamError
 from collector.export.exporter import ExporterSettings
 from evaluators.cases import Json
 from evaluators.results import Evaluation
@@ -36,12 +38,17 @@ class PlatformSettings(ExporterSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformRequest:
-    """One POST: where to, what, and the evaluations in it. `path` begins with a slash."""
+    """One request: where to, what, and the evaluations in it. `path` begins with a slash."""
 
     path: str
     body: Json
     evaluations: tuple[Evaluation, ...]
     content_type: str = "application/json"
+    method: Literal["POST", "PUT"] = "POST"
+
+
+class TraceMissing(EvalstreamError):
+    """The platform does not have the trace or span of an evaluation, as its answer says."""
 
 
 class Platform(Protocol):
@@ -71,11 +78,15 @@ class Platform(Protocol):
         ...
 
     def look_up(self, request: PlatformRequest) -> str | None:
-        """The path to GET to see whether the evaluation is there already; None where its id prevents a second one."""
+        """The path to GET before the request; None where the evaluation's id and the span's say all."""
         ...
 
-    def is_there(self, request: PlatformRequest, answer: bytes) -> bool:
-        """Whether the answer to `look_up` has it."""
+    def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
+        """What to send now that the answer to `look_up` is known; None if the platform has the evaluation already.
+
+        Raises:
+            TraceMissing: the platform does not have the trace or span.
+        """
         ...
 
 
@@ -102,14 +113,22 @@ class WithoutLookUp:
         del request
         return None
 
-    def is_there(self, request: PlatformRequest, answer: bytes) -> bool:
-        """Not asked."""
-        del request, answer
-        return False
+    def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
+        """The same: nothing was looked up."""
+        del answer
+        return request
 
 
-def metadata_of(evaluation: Evaluation) -> dict[str, Any]:
-    """Where a score comes from, for the platforms that keep an object beside it: ids, version, sampling, no texts."""
+def page_link(evaluation: Evaluation, page: str | None) -> str | None:
+    """The address of an evaluation on evalstream's page; None where the page has no address."""
+    return None if page is None else f"{page.rstrip('/')}/?evaluation={quote(evaluation.evaluation_id, safe='')}"
+
+
+def metadata_of(evaluation: Evaluation, page: str | None) -> dict[str, Any]:
+    """Where a score comes from, for the platforms that keep an object beside it: ids, version, sampling, no texts.
+
+    `page` is the address of evalstream's page, to which `evalstream.url` leads.
+    """
     known: dict[str, Any] = {
         "evalstream.evaluation.id": evaluation.evaluation_id,
         "evalstream.evaluator.version": evaluation.evaluator_version,
@@ -121,6 +140,7 @@ def metadata_of(evaluation: Evaluation) -> dict[str, Any]:
         "evalstream.sampling.probability": float(evaluation.sampling.probability),
         "evalstream.supersedes": list(evaluation.supersedes) or None,
         "evalstream.cost_usd": evaluation.cost_usd,
+        "evalstream.url": page_link(evaluation, page),
     }
     return {name: value for name, value in known.items() if value is not None}
 

@@ -14,7 +14,7 @@ import orjson
 from collector.backoff import Backoff
 from collector.export.exporter import ExportUnavailable
 from collector.export.otlp_client import retry_after
-from collector.export.platforms.platform import Platform, PlatformRequest
+from collector.export.platforms.platform import Platform, PlatformRequest, TraceMissing
 from collector.logs.log import Confirm
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import EXPORT_FAILURES
@@ -69,10 +69,13 @@ class PlatformSender:
             nonlocal give_up
             await self._confirm()
             try:
-                if await self._is_there(request):
+                known = await self._looked_up(request)
+                if known is None:
                     return 0
-                answer = await self._call("POST", request.path, request)
+                answer = await self._call(known.method, known.path, known)
                 return self._dropped("refused", self._platform.refused(answer))
+            except TraceMissing:
+                return self._without_trace(request)
             except _Rejection as error:
                 if len(request.evaluations) > 1 and (error.is_about_request or error.lacks_trace):
                     return await self._one_by_one(request)
@@ -101,14 +104,16 @@ class PlatformSender:
             raise ExportUnavailable("it does not have the trace yet", reason="no_trace", retry_after=_LOOK_AGAIN)
         return self._dropped("no_trace", 1)
 
-    async def _is_there(self, request: PlatformRequest) -> bool:
+    async def _looked_up(self, request: PlatformRequest) -> PlatformRequest | None:
         path = self._platform.look_up(request)
-        return path is not None and self._platform.is_there(request, await self._call("GET", path, request))
+        if path is None:
+            return request
+        return self._platform.after_look_up(request, await self._call("GET", path, request))
 
     async def _call(self, method: str, path: str, request: PlatformRequest) -> bytes:
         await self._rate()
         headers = {name: value.get_secret_value() for name, value in self._platform.headers().items()}
-        data = orjson.dumps(request.body) if method == "POST" else None
+        data = orjson.dumps(request.body) if method != "GET" else None
         signature = self._platform.signature(request, data or b"", self._clock())
         try:
             async with self._session.request(

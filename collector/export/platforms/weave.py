@@ -41,8 +41,9 @@ class Weave(WithoutLookUp):
 
     name = "weave"
 
-    def __init__(self, settings: WeaveSettings) -> None:
+    def __init__(self, settings: WeaveSettings, page: str | None = None) -> None:
         self._settings = settings
+        self._page = page
         self.endpoint = settings.endpoint
 
     def headers(self) -> Mapping[str, SecretStr]:
@@ -64,7 +65,7 @@ class Weave(WithoutLookUp):
             "explanation": evaluation.explanation if self._settings.explanation else None,
             "annotator_kind": annotator_kind(evaluation),
             "conversation_id": conversation_id(evaluation.subject),
-            **metadata_of(evaluation),
+            **metadata_of(evaluation, self._page),
         }
         return {
             "id": str(uuid.UUID(evaluation.evaluation_id)),
@@ -81,6 +82,6 @@ class WeaveExporter(PlatformExporter):
     Settings: ClassVar[type[WeaveSettings]] = WeaveSettings
 
     @classmethod
-    def platform(cls, settings: WeaveSettings) -> Platform:
+    def platform(cls, settings: WeaveSettings, page: str | None) -> Platform:
         """Weave with these settings."""
-        return Weave(settings)
+        return Weave(settings, page)

@@ -17,7 +17,14 @@ from pydantic import Field, SecretStr
 
 from collector.errors import ConfigError
 from collector.export.platforms.exporter import PlatformExporter
-from collector.export.platforms.platform import Platform, PlatformRequest, PlatformSettings, WithoutLookUp, chunks
+from collector.export.platforms.platform import (
+    Platform,
+    PlatformRequest,
+    PlatformSettings,
+    WithoutLookUp,
+    chunks,
+    page_link,
+)
 from evaluators.records import to_dict
 from evaluators.results import Evaluation
 
@@ -43,9 +50,10 @@ class Webhook(WithoutLookUp):
 
     name = "webhook"
 
-    def __init__(self, settings: WebhookSettings) -> None:
+    def __init__(self, settings: WebhookSettings, page: str | None = None) -> None:
         """Raises ConfigError where the secret is not what it seems."""
         self._settings = settings
+        self._page = page
         self.endpoint = settings.url
         self._key = None if settings.secret is None else _key(settings.secret.get_secret_value())
 
@@ -75,7 +83,7 @@ class Webhook(WithoutLookUp):
         data = to_dict(evaluation)
         if not self._settings.explanation:
             data.pop("explanation", None)
-        return {
+        event: dict[str, Any] = {
             "specversion": "1.0",
             "id": evaluation.evaluation_id,
             "source": self._settings.source,
@@ -85,6 +93,8 @@ class Webhook(WithoutLookUp):
             "datacontenttype": "application/json",
             "data": data,
         }
+        link = page_link(evaluation, self._page)
+        return event if link is None else {**event, "pageurl": link}
 
 
 def _key(secret: str) -> bytes:
@@ -102,6 +112,6 @@ class WebhookExporter(PlatformExporter):
     Settings: ClassVar[type[WebhookSettings]] = WebhookSettings
 
     @classmethod
-    def platform(cls, settings: WebhookSettings) -> Platform:
+    def platform(cls, settings: WebhookSettings, page: str | None) -> Platform:
         """The URL of these settings."""
-        return Webhook(settings)
+        return Webhook(settings, page)

@@ -1,0 +1,100 @@
+"""Braintrust: score spans below the judged span, as its own online scoring writes them.
+
+A trace that came by OpenTelemetry has its id in hex as `root_span_id`, a span its own as `span_id`; the rows have other
+ids, which nobody else knows, so nothing can be merged into them. A row with the id of an earlier one replaces it.
+Source: the OpenTelemetry part of its SDK, and `POST /v1/project_logs/{project_id}/insert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from pydantic import Field, SecretStr
+
+from collector.export.attributes import conversation_id
+from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.platform import (
+    Platform,
+    PlatformRequest,
+    PlatformSettings,
+    WithoutLookUp,
+    chunks,
+    metadata_of,
+    scored,
+)
+from evaluators.results import Evaluation
+
+_MOST = 100
+
+
+class BraintrustSettings(PlatformSettings):
+    """The section `export.braintrust`."""
+
+    endpoint: str = Field(
+        default="https://api.braintrust.dev",
+        pattern=r"^https?://",
+        description="Braintrust's API, or your data plane's.",
+    )
+    project_id: str = Field(min_length=1, description="The id of the project that has the traces.")
+    api_key: SecretStr = Field(description="Its API key, usually ${env:NAME}.")
+
+
+class Braintrust(WithoutLookUp):
+    """Braintrust's API."""
+
+    name = "braintrust"
+
+    def __init__(self, settings: BraintrustSettings, page: str | None = None) -> None:
+        self._settings = settings
+        self._page = page
+        self.endpoint = settings.endpoint
+        self._path = f"/v1/project_logs/{quote(settings.project_id, safe='')}/insert"
+
+    def headers(self) -> Mapping[str, SecretStr]:
+        """The bearer token."""
+        return {"Authorization": SecretStr(f"Bearer {self._settings.api_key.get_secret_value()}")}
+
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """Batches of rows; a conversation's is below the span of its last turn."""
+        placed = [each for each in scored(batch) if each.subject.trace_id and each.subject.span_id]
+        for piece in chunks(placed, _MOST):
+            yield PlatformRequest(
+                path=self._path, body={"events": [self._row(each) for each in piece]}, evaluations=piece
+            )
+
+    def _row(self, evaluation: Evaluation) -> dict[str, Any]:
+        subject = evaluation.subject
+        metadata = metadata_of(evaluation, self._page)
+        session = conversation_id(subject)
+        if session is not None:
+            metadata["evalstream.conversation.id"] = session
+        output = {
+            "score": evaluation.score,
+            "label": evaluation.label,
+            "reason": evaluation.explanation if self._settings.explanation else None,
+        }
+        return {
+            "id": evaluation.evaluation_id,
+            "span_id": evaluation.evaluation_id,
+            "root_span_id": subject.trace_id,
+            "span_parents": [subject.span_id],
+            "span_attributes": {"name": evaluation.evaluator, "type": "score", "purpose": "scorer"},
+            "created": evaluation.time.isoformat(),
+            "metrics": {"start": evaluation.started_at.timestamp(), "end": evaluation.ended_at.timestamp()},
+            "scores": {evaluation.evaluator: evaluation.score},
+            "output": {name: value for name, value in output.items() if value is not None},
+            "metadata": metadata,
+        }
+
+
+class BraintrustExporter(PlatformExporter):
+    """Writes score spans to Braintrust."""
+
+    Settings: ClassVar[type[BraintrustSettings]] = BraintrustSettings
+
+    @classmethod
+    def platform(cls, settings: BraintrustSettings, page: str | None) -> Platform:
+        """Braintrust with these settings."""
+        return Braintrust(settings, page)

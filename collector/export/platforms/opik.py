@@ -1,0 +1,165 @@
+"""Opik: feedback scores of spans and threads.
+
+A span that came by OpenTelemetry gets a UUID of version 7: the time (ms) of its trace, which Opik alone knows, then the
+first ten bytes of the SHA-256 of the span's id. So the span is looked up by the end of its UUID. A score replaces that
+of the same name and author. Source: its server's mapping of OpenTelemetry's ids, and its REST API,
+`PUT /v1/private/spans/feedback-scores` and the like.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, ClassVar, cast
+from urllib.parse import urlencode
+
+import orjson
+from pydantic import Field, SecretStr
+
+from collector.export.attributes import conversation_id
+from collector.export.platforms.exporter import PlatformExporter
+from collector.export.platforms.platform import (
+    Platform,
+    PlatformRequest,
+    PlatformSettings,
+    TraceMissing,
+    WithoutLookUp,
+    chunks,
+    page_link,
+    scored,
+)
+from evaluators.results import Evaluation
+
+_SPANS, _THREADS = "/v1/private/spans/feedback-scores", "/v1/private/traces/threads/feedback-scores"
+_MOST = 100
+_WITHIN = timedelta(days=7)
+"""How long before its evaluation a span may have begun; Opik reads no further back."""
+
+
+class OpikSettings(PlatformSettings):
+    """The section `export.opik`."""
+
+    endpoint: str = Field(
+        default="https://www.comet.com/opik/api",
+        pattern=r"^https?://",
+        description="Opik's API: http://host:5173/api where you run it yourself.",
+    )
+    project: str = Field(default="Default Project", min_length=1, description="The project that has the traces.")
+    workspace: str | None = Field(default=None, min_length=1, description="The workspace, in Comet's cloud.")
+    api_key: SecretStr | None = Field(default=None, description="Comet's API key, usually ${env:NAME}.")
+
+
+class Opik(WithoutLookUp):
+    """Opik's API."""
+
+    name = "opik"
+
+    def __init__(self, settings: OpikSettings, page: str | None = None) -> None:
+        self._settings = settings
+        self._page = page
+        self.endpoint = settings.endpoint
+
+    def headers(self) -> Mapping[str, SecretStr]:
+        """The key as it is, and the workspace."""
+        settings = self._settings
+        known = {} if settings.api_key is None else {"Authorization": settings.api_key}
+        return known if settings.workspace is None else {**known, "Comet-Workspace": SecretStr(settings.workspace)}
+
+    def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
+        """One request for each turn, as its span is looked up; conversations that have a thread in batches.
+
+        A conversation without one is a score of the span of its last turn.
+        """
+        threads = [each for each in scored(batch) if _thread(each) is not None]
+        for piece in chunks(threads, _MOST):
+            scores = [{"thread_id": _thread(each), **self._score(each)} for each in piece]
+            yield PlatformRequest(path=_THREADS, method="PUT", body={"scores": scores}, evaluations=piece)
+        for each in scored(batch):
+            if _thread(each) is None and each.subject.span_id:
+                body = {"scores": [self._score(each)]}
+                yield PlatformRequest(path=_SPANS, method="PUT", body=body, evaluations=(each,))
+
+    def lacks_trace(self, status: int, answer: bytes) -> bool:
+        """A 404 of Opik itself: the project comes with its first trace."""
+        return status == 404 and b"not found" in answer.lower() and answer.lstrip()[:1] == b"{"
+
+    def look_up(self, request: PlatformRequest) -> str | None:
+        """The project's spans whose id has the end that is known."""
+        if request.path == _THREADS:
+            return None
+        [evaluation] = request.evaluations
+        end = id_end(evaluation.subject.span_id or "")
+        query = {
+            "project_name": self._settings.project,
+            "filters": orjson.dumps(
+                [{"field": "id", "operator": "ends_with", "value": end, "type": "string"}]
+            ).decode(),
+            "from_time": (evaluation.ended_at - _WITHIN).isoformat().replace("+00:00", "Z"),
+            "size": "1",
+            "truncate": "true",
+        }
+        return f"/v1/private/spans?{urlencode(query)}"
+
+    def after_look_up(self, request: PlatformRequest, answer: bytes) -> PlatformRequest | None:
+        """The score, with Opik's own id of the span."""
+        if request.path == _THREADS:
+            return request
+        [evaluation] = request.evaluations
+        span = _span_in(answer, id_end(evaluation.subject.span_id or ""))
+        if span is None:
+            raise TraceMissing("no span of the project has its id")
+        return replace(request, body={"scores": [{"id": span, **self._score(evaluation)}]})
+
+    def _score(self, evaluation: Evaluation) -> dict[str, Any]:
+        link = page_link(evaluation, self._page)
+        words = [evaluation.explanation if self._settings.explanation else None, link]
+        known = {
+            "project_name": self._settings.project,
+            "name": evaluation.evaluator,
+            "value": evaluation.score,
+            "category_name": evaluation.label,
+            "reason": "\n".join(each for each in words if each) or None,
+            "source": "sdk",
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def id_end(span_id: str) -> str:
+    """The last 17 characters of the UUID that Opik makes of a span's id (hex): the part that no time changes.
+
+    In front of them stand the time, the version, and 12 further bits of the hash.
+    """
+    digest = hashlib.sha256(bytes.fromhex(span_id)).digest()[:10]
+    variant = bytes([digest[2] & 0x3F | 0x80])
+    tail = (variant + digest[3:]).hex()
+    return f"{tail[:4]}-{tail[4:]}"
+
+
+def _span_in(answer: bytes, end: str) -> str | None:
+    try:
+        parsed: Any = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        return None
+    content: Any = cast("dict[str, Any]", parsed).get("content") if isinstance(parsed, dict) else None
+    for each in cast("list[Any]", content) if isinstance(content, list) else []:
+        span: Any = cast("dict[str, Any]", each).get("id") if isinstance(each, dict) else None
+        if isinstance(span, str) and span.endswith(end):
+            return span
+    return None
+
+
+def _thread(evaluation: Evaluation) -> str | None:
+    return conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
+
+
+class OpikExporter(PlatformExporter):
+    """Writes feedback scores to Opik."""
+
+    Settings: ClassVar[type[OpikSettings]] = OpikSettings
+
+    @classmethod
+    def platform(cls, settings: OpikSettings, page: str | None) -> Platform:
+        """Opik with these settings."""
+        return Opik(settings, page)
