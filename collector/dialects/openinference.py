@@ -23,6 +23,7 @@ from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
 from collector.dialects.messages import parse_messages, parse_printed
 from collector.dialects.parts import parse_arguments
+from collector.dialects.program_fields import is_list_of_parts
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
 
@@ -84,6 +85,8 @@ def _parse_input(span: Span) -> Content:
     raw = span.attributes.get("input.value")
     if messages and _lacks_tool_results(messages, span.attributes):
         messages = _parse_with_tool_results(raw) or messages
+    if messages and any(map(_lacks_words, messages)):
+        messages = _parse_with_words(raw, messages) or messages
     if span.attributes.get("llm.provider") == "google":
         messages = _parse_automatic_calling(span.attributes.get("output.value")) or messages
     if messages and not (span.dropped_attributes and isinstance(raw, str)):
@@ -117,6 +120,25 @@ def _parse_with_tool_results(raw: Json) -> tuple[ChatMessage, ...] | None:
         and any(each.role == "tool" and each.text for each in transcript.messages)
     )
     return transcript.messages if has_results else None
+
+
+def _lacks_words(message: ChatMessage) -> bool:
+    """Whether a message has nothing: instrumentations of JavaScript leave out messages that come in parts."""
+    return message.role != "tool" and not (message.text or message.tool_calls or message.attachments)
+
+
+def _parse_with_words(raw: Json, messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...] | None:
+    """Parse the raw request if it has the words that are missing from these messages, and all of theirs."""
+    transcript = parse_messages(raw, "user")
+    if not transcript.is_structured or transcript.incomplete:
+        return None
+    if sum(map(_lacks_words, transcript.messages)) >= sum(map(_lacks_words, messages)):
+        return None
+    texts = {each.text for each in transcript.messages}
+    missing = [each for each in messages if each.text and each.text not in texts and not _lacks_words(each)]
+    if any(each.role not in {"system", "tool"} for each in missing):
+        return None  # another conversation
+    return (*(each for each in missing if each.role == "system"), *transcript.messages)
 
 
 def _parse_automatic_calling(response: Json) -> tuple[ChatMessage, ...] | None:
@@ -198,6 +220,9 @@ def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
     message.setdefault("role", "assistant" if nested else "user")
     if message.get("tool_call_id") and message["role"] == "user":  # Anthropic's way of writing a tool result
         message["role"] = "tool"
+    content = message.get("content")
+    if isinstance(content, str) and is_list_of_parts(content):
+        message["content"] = decode(content)
     answers = [decode(value) for key, value in group.items() if key.startswith("function.")]
     if answers:  # AutoGen
         return {"role": "tool", "content": answers}

@@ -56,10 +56,10 @@ def is_scaffolding(text: str | None) -> bool:
     """Whether a text is what a library wrote around words: markers, an object's repr, a list of parts as JSON."""
     if not text:
         return False
-    return is_marked(text) or (text[0] in "[<" and (is_object_repr(text) or _is_list_of_parts(text)))
+    return is_marked(text) or (text[0] in "[<" and (is_object_repr(text) or is_list_of_parts(text)))
 
 
-def _is_list_of_parts(text: str) -> bool:
+def is_list_of_parts(text: str) -> bool:
     """Whether it is a message's content as a list of its parts, which nobody took apart."""
     return text.startswith(_PARTS) and all("type" in as_dict(each) for each in as_list(decode(text)) or [None])
 

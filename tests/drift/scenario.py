@@ -1,0 +1,50 @@
+"""The talk that every library is made to have: three turns with a stream and a tool, a question about documents, a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SYSTEM = "You are Borealis, the support assistant of the Larkspur kayak rental. Answer in one short sentence."
+CONVERSATION, USER = "sess-larkspur-7341", "user-maren-22"
+FAILING = "FAIL-500"
+USAGE = (41, 17)
+QUESTIONS = {
+    "turn1": "Hello, I am Maren. Do you rent sea kayaks in March?",
+    "turn2": "How much is a double kayak for two days?",
+    "turn3": "Is it windy at Skagen tomorrow?",
+    "rag": "What is the deposit for a single kayak?",
+    "fail": "Please run the FAIL-500 path.",
+}
+CONVERSATIONS = {"rag": "sess-larkspur-rag-0009", "fail": "sess-larkspur-fail-0500"}
+ANSWERS = (
+    ("sea kayaks in March", "Yes, Maren: sea kayaks are rented from 1 March to 31 October."),
+    ("double kayak", "A double kayak costs 84 euros for two days."),
+    ("windy at Skagen", "Yes, Skagen expects 11 m/s wind with gusts of 16 m/s tomorrow, so please stay ashore."),
+    ("deposit for a single kayak", "The deposit for a single kayak is 120 euros."),
+)
+TOOL_CALL: dict[str, Any] = {
+    "words": "windy at Skagen",
+    "id": "call_wind_0001",
+    "name": "get_wind",
+    "arguments": {"place": "Skagen", "day": "tomorrow"},
+    "result": {"place": "Skagen", "wind_ms": 11, "gusts_ms": 16},
+}
+DOCUMENTS = (
+    {"id": "doc-17", "text": "Deposits: a single kayak requires a deposit of 120 euros, returned on drop-off."},
+    {"id": "doc-42", "text": "Opening hours: the boathouse is open from 9 to 18 every day."},
+)
+RAG_SYSTEM = "Answer only from the context."
+RAG_PROMPT = "Context:\n" + "\n".join(f"[{each['id']}] {each['text']}" for each in DOCUMENTS)
+RAG_PROMPT += f"\n\nQuestion: {QUESTIONS['rag']}"
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, also of one in parts."""
+    if isinstance(content, list):
+        return "".join(text_of(each.get("text", "")) for each in content if isinstance(each, dict))
+    return content if isinstance(content, str) else ""
+
+
+def user_text(messages: Any) -> str:
+    """The last message of the user."""
+    return next((text_of(each.get("content")) for each in reversed(messages) if each.get("role") == "user"), "")
