@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from evaluators.identity import evaluation_id_of
     from evaluators.judge import Judge, NoJudge, Prompt, Verdict
     from evaluators.judges.answer_cache import AnswerCache
+    from evaluators.judges.cascade import Cascade
     from evaluators.judges.decision_judge import DecisionJudge
     from evaluators.judges.definition_cache import DefinitionCache
     from evaluators.judges.divided import DividedJudge
@@ -115,6 +116,7 @@ __all__ = [
     "AttackResistance",
     "AttackSigns",
     "Bias",
+    "Cascade",
     "CitationSupport",
     "Citations",
     "Classifier",
@@ -262,6 +264,7 @@ _HOMES = {
     "Prompt": "judge",
     "Verdict": "judge",
     "AnswerCache": "judges.answer_cache",
+    "Cascade": "judges.cascade",
     "DecisionJudge": "judges.decision_judge",
     "DefinitionCache": "judges.definition_cache",
     "DividedJudge": "judges.divided",

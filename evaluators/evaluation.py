@@ -15,7 +15,9 @@ from evaluators.errors import EvaluationError, NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge, NoJudge
 from evaluators.judge_input import is_missing
-from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, jury_stamp
+from evaluators.judges.cascade import Cascade
+from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
+from evaluators.judges.members import members_of
 from evaluators.judges.metered import Metered
 from evaluators.judges.sighted import Sighted
 from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usage
@@ -77,7 +79,7 @@ async def evaluate(
     started = now()
     meters: list[Metered] = []
     try:
-        meters += [Metered(each) for each in (judge.judges if isinstance(judge, Jury) else (judge,))]
+        meters += [Metered(each) for each in members_of(judge)]
         outcome, stamp = await _evaluate(evaluator, case, judge, meters, skip_unseen)
         cost_usd = _sum_of([each.cost_usd for each in meters if each.has_questions])
     except Exception as error:  # noqa: BLE001 - a judge of somebody's own that breaks the port's promises
@@ -132,6 +134,8 @@ def check_judge(evaluator: Evaluator[Any], judge: object) -> None:
 async def _evaluate(
     evaluator: Evaluator[Any], case: Turn | Conversation, judge: Judge, meters: Sequence[Metered], skip_unseen: bool
 ) -> tuple[Outcome, JudgeStamp | None]:
+    if isinstance(judge, Cascade):
+        return await _cascaded(evaluator, case, judge, meters, skip_unseen)
     if not isinstance(judge, Jury):
         outcome = await _outcome(evaluator, case, meters[0], skip_unseen)
         return outcome, meters[0].stamp
@@ -140,7 +144,24 @@ async def _evaluate(
     outcomes = await asyncio.gather(*(_outcome(evaluator, case, each, skip_unseen) for each in meters))
     members = [MemberOutcome(each.model, outcome) for each, outcome in zip(meters, outcomes, strict=True)]
     stamps = [each.stamp for each in meters if each.stamp is not None]
-    return _labelled(evaluator, combine_outcomes(judge, evaluator, members)), jury_stamp(judge, stamps)
+    return _labelled(evaluator, combine_outcomes(judge, evaluator, members)), common_stamp(judge.model, stamps)
+
+
+async def _cascaded(
+    evaluator: Evaluator[Any], case: Turn | Conversation, cascade: Cascade, meters: Sequence[Metered], skip_unseen: bool
+) -> tuple[Outcome, JudgeStamp | None]:
+    """The first judge's outcome, or the second one's where it is asked."""
+    count = len(members_of(cascade.first))
+    outcome, stamp = await _evaluate(evaluator, case, cascade.first, meters[:count], skip_unseen)
+    if stamp is None:
+        return outcome, None  # nobody was asked, so there is nothing to doubt
+    step = cascade.escalation(evaluator, case, outcome)
+    if step is not None and step.asks:
+        outcome, _ = await _evaluate(evaluator, case, cascade.then, meters[count:], skip_unseen)
+    if step is not None and isinstance(outcome, Score):
+        outcome = replace(outcome, escalation=step)
+    stamps = [each.stamp for each in meters if each.stamp is not None]
+    return outcome, common_stamp(cascade.model, stamps)
 
 
 def _sum_of(costs: Sequence[float | None]) -> float | None:

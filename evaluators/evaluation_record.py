@@ -73,6 +73,7 @@ def _outcome(evaluator: Evaluator[Any], result: Result) -> dict[str, Any]:
                 "range": score.range,
                 "kept_mass": score.kept_mass,
                 "details": score.details,
+                "escalation": score.escalation,
             }
         case Skipped(reason=reason):
             return {"outcome": "skipped", "reason": reason}

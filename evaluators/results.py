@@ -19,6 +19,39 @@ as the first answer was cut off in it (weighted by token probabilities where the
 
 Status = Literal["scored", "skipped", "failed"]
 
+EscalationReason = Literal["sure", "share", "doubt", "unknown", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """How a cascade came to a score: what its first judge said, and whether and why the second one was asked.
+
+    Asked it was but for `sure`: by a draw (`share`), in `doubt`, where the first one does not say how sure it is
+    (`unknown`), or gave no verdict that can be read (`unreadable`). `probability` is that with which the second one is
+    asked of what is like this: 1 but for `sure` and `share`. `doubt` goes from 0 to 1; see `evaluators.Cascade`.
+    """
+
+    reason: EscalationReason
+    probability: float
+    first_score: float | None = None
+    doubt: float | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether the second judge was asked."""
+        return self.reason != "sure"
+
+    def corrected(self, score: float) -> float | None:
+        """The value whose mean is that of the second judge: x + (y - x) / π where it was drawn, else the score.
+
+        It may lie outside [0, 1]. None where nothing is drawn, so that the first judge's errors stay unknown.
+        """
+        if self.reason == "sure" and self.probability == 0.0:
+            return None
+        if self.reason == "share" and self.first_score is not None:
+            return self.first_score + (score - self.first_score) / self.probability
+        return score
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
@@ -27,6 +60,7 @@ class Score:
     `raw_score` is the number on the evaluator's own `range` (lowest, highest); `kept_mass` the share of token
     probability that lay on valid scores, where `method` is `logprobs` or `decision`. `probability` is that with which
     the evaluator itself went on to it, by a draw of its own: the evaluation's sampling probability is multiplied by it.
+    `escalation` is there where a cascade judged.
 
     Raises:
         ValueError: `value` is outside [0, 1] or not a number.
@@ -41,6 +75,7 @@ class Score:
     kept_mass: float | None = None
     details: Mapping[str, Json] = field(default_factory=dict[str, Json])
     probability: float = 1.0
+    escalation: Escalation | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.probability <= 1.0:
@@ -177,6 +212,7 @@ class Evaluation:
     ended_at: datetime
     happened_at: datetime | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    escalation: Escalation | None = None
 
     @property
     def time(self) -> datetime:

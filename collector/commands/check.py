@@ -17,6 +17,7 @@ from collector.config.packs import packs_of
 from collector.config.settings import (
     BoostSettings,
     BudgetSettings,
+    CascadeSettings,
     JudgeSettings,
     LinkSettings,
     LogSettings,
@@ -57,6 +58,8 @@ def report(config: Config) -> Iterator[str]:
     yield from _judges(config)
     for name, jury in settings.juries.items():
         yield f"jury       {name}: {jury.combine} of {listed(jury.judges)}"
+    for name, cascade in settings.cascades.items():
+        yield f"cascade    {name}: {_cascade(cascade)}"
     for name, monitor in settings.monitors.items():
         yield ""
         yield from _monitor(name, monitor, config)
@@ -175,6 +178,13 @@ def _judge(judge: JudgeSettings) -> str:
     if judge.api != "chat":
         where += f" (api {judge.api}: decides, cannot write)" if judge.decides else f" (api {judge.api})"
     return f"{judge.model} {where}, at most {plural(judge.concurrency, 'concurrent request')}{price}"
+
+
+def _cascade(cascade: CascadeSettings) -> str:
+    rest = f"and on {_share(cascade.share)} of the rest" if cascade.share else "and on nothing else"
+    mean = "the mean is corrected by those" if cascade.share else "so the errors of its mean stay unknown"
+    asks = f"{cascade.first}, then {cascade.then} where its doubt is above {cascade.doubt:g} {rest}: {mean}"
+    return f"{asks}; calls and prices below count both"
 
 
 def _has_key(judge: JudgeSettings) -> bool:

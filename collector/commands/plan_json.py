@@ -31,6 +31,7 @@ def plan_json(config: Config, counts: Counts | None) -> str:
         "log": settings.log.model_dump(mode="json"),
         "receive": settings.receive.model_dump(mode="json"),
         "judges": {name: _judge(each) for name, each in settings.judges.items()},
+        "cascades": {name: each.model_dump(mode="json") for name, each in settings.cascades.items()},
         "juries": {name: each.model_dump(mode="json") for name, each in settings.juries.items()},
         "monitors": {name: _monitor(name, each, config) for name, each in settings.monitors.items()},
         "budget": _budget(settings.evaluate.budget),

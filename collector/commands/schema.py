@@ -101,7 +101,8 @@ def _or_environment(value: Any) -> Any:
 
 
 _JUDGE = {
-    "description": "The name of one of `judges` or `juries`, or two of `judges`: one that writes, one that decides.",
+    "description": "The name of one of `judges`, `juries` or `cascades`, or two of `judges`: one that writes, one that "
+    "decides.",
     "anyOf": [
         {"type": "string"},
         {

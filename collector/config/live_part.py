@@ -15,7 +15,19 @@ from collector.config.loading import Config, check
 from collector.config.settings import Settings
 from collector.errors import ConfigError
 
-LIVE = ("judges", "juries", "evaluators", "monitors", "evaluate", "alerts", "golden", "canary", "traffic", "log_level")
+LIVE = (
+    "judges",
+    "juries",
+    "cascades",
+    "evaluators",
+    "monitors",
+    "evaluate",
+    "alerts",
+    "golden",
+    "canary",
+    "traffic",
+    "log_level",
+)
 """Sections that a running service takes."""
 LIVE_KEYS = ("receive.trust_tracestate",)
 """Keys of other sections that it takes, too."""

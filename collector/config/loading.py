@@ -11,6 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from collector import plugins
+from collector.config.cascades import cascade_mistakes
 from collector.config.error_sentences import error_sentences
 from collector.config.judge_pairs import JudgePair, pair_mistakes, pair_named
 from collector.config.packs import pack_mistakes
@@ -163,7 +164,7 @@ def _judge_of(
         if named is not None:
             mistakes.append(f"{where}.judge: this evaluator uses no judge; remove the key")
         return None
-    known = sorted({*settings.judges, *settings.juries})
+    known = settings.judge_names
     if isinstance(named, Mapping):
         two = cast("Mapping[object, object]", named)
         wrong = list(pair_mistakes(f"{where}.judge", two, settings.judges))
@@ -182,7 +183,7 @@ def _judge_of(
 
 def _writer_mistakes(where: str, evaluator: Evaluator[Any], judge: str, settings: Settings) -> Iterator[str]:
     """Where something has to be written and nobody who is named can, or two are named and nothing has to be."""
-    named = (*settings.judges, *settings.juries)
+    named = settings.judge_names
     pair = None if judge in named else pair_named(judge, settings.judges)
     if pair is not None and not evaluator.needs_writer:
         yield f"{where}.judge: nothing has to be written for this evaluator; write judge: {pair.decide}"
@@ -292,10 +293,10 @@ def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping
 
 def _name_mistakes(settings: Settings) -> Iterator[str]:
     """Names that have another meaning: "" is the budget of all, `none` labels evaluations without a judge."""
-    for section in ("judges", "juries", "monitors"):
+    for section in ("judges", "juries", "cascades", "monitors"):
         if "" in getattr(settings, section):
             yield f"{section}: a name is empty; write one"
-    for section in ("judges", "juries"):
+    for section in ("judges", "juries", "cascades"):
         if "none" in getattr(settings, section):
             yield f"{section}.none: metrics call evaluations without a judge so; choose another name"
 
@@ -407,6 +408,7 @@ def _whole_mistakes(settings: Settings) -> list[str]:
         mistakes.append("receive.otlp_grpc: the extra grpc is not installed: pip install 'evalstream[grpc]'")
     mistakes += _name_mistakes(settings)
     mistakes += _jury_mistakes(settings)
+    mistakes += cascade_mistakes(settings)
     mistakes += _note_mistakes(settings)
     mistakes += _source_mistakes(settings)
     mistakes += _trust_mistakes(settings)

@@ -11,7 +11,7 @@ import orjson
 from collector.config.loading import Config
 from collector.wording import listed
 
-_NAMED = ("judges", "juries", "evaluators", "monitors")
+_NAMED = ("judges", "juries", "cascades", "evaluators", "monitors")
 """Sections whose entries have names: each has a hash of its own."""
 _UNUSED_BY_THE_SERVICE = ("traffic",)
 

@@ -25,6 +25,7 @@ from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
+from evaluators.judges.cascade import DOUBT, SHARE
 from evaluators.packs.packed_prompt import MOST_QUESTIONS
 from evaluators.questions import deciding_model
 from evaluators.sight import Sight
@@ -580,6 +581,27 @@ class JurySettings(Section):
     )
 
 
+class CascadeSettings(Section):
+    """A cheap judge first, and a strong one where it is in doubt; an evaluator names it as its judge."""
+
+    first: str = Field(description="Who judges everything: a name from `judges` or `juries`.")
+    then: str = Field(description="Who judges again where `first` does not suffice: a name from `judges` or `juries`.")
+    doubt: float = Field(
+        default=DOUBT,
+        ge=0.0,
+        le=1.0,
+        description="The doubt beyond which `then` is asked: twice the standard deviation of the probabilities or "
+        "samples of `first`, a jury's range of scores. Where nothing says how sure it is, `then` is asked.",
+    )
+    share: float = Field(
+        default=SHARE,
+        ge=0.0,
+        le=1.0,
+        description="The share of what `first` is sure of that `then` judges all the same, drawn by the case's id: "
+        "with it the mean is corrected by the errors of `first`.",
+    )
+
+
 class UseSettings(Section):
     """An evaluator with a sample rate of its own."""
 
@@ -732,6 +754,7 @@ class Settings(Section):
     assemble: AssembleSettings = AssembleSettings()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     juries: dict[str, JurySettings] = Field(default_factory=dict)
+    cascades: dict[str, CascadeSettings] = Field(default_factory=dict)
     evaluators: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="How to score, by name: a kind, its keys, and its judge."
     )
@@ -756,9 +779,21 @@ class Settings(Section):
         senders = self.receive.otlp_http.auth if self.receive.otlp_http else None
         return self.page.auth or (senders.unnamed if senders else None) if self.page else None
 
+    @property
+    def judge_names(self) -> list[str]:
+        """What an evaluator may name as its judge; sorted."""
+        return sorted({*self.judges, *self.juries, *self.cascades})
+
     def members(self, judge: str) -> tuple[str, ...]:
-        """The judges behind a name that an evaluator gives: the jury's, the two of a pair, or the one."""
+        """The judges behind a name that an evaluator gives: those of the jury, cascade or pair, or the one."""
+        if judge in self.cascades:
+            cascade = self.cascades[judge]
+            return (*self._panel(cascade.first), *self._panel(cascade.then))
         if judge in self.juries:
-            return tuple(self.juries[judge].judges)
+            return self._panel(judge)
         pair = None if judge in self.judges else pair_named(judge, self.judges)
         return (judge,) if pair is None else (pair.decide, pair.extract)
+
+    def _panel(self, judge: str) -> tuple[str, ...]:
+        """The judges of a jury, or the one."""
+        return tuple(self.juries[judge].judges) if judge in self.juries else (judge,)

@@ -56,8 +56,10 @@ def _unused_names(config: Config) -> Iterator[str]:
     for name in sorted(set(config.evaluators) - used):
         yield f"no monitor uses the evaluator {name}, so it never runs"
     named = {each.judge for each in config.evaluators.values() if each.judge}
-    yield from (f"no evaluator uses the jury {name}" for name in sorted(set(settings.juries) - named))
-    members = {member for name in named | set(settings.juries) for member in settings.members(name)}
+    within = {part for each in settings.cascades.values() for part in (each.first, each.then)}
+    yield from (f"no evaluator uses the jury {name}" for name in sorted(set(settings.juries) - named - within))
+    yield from (f"no evaluator uses the cascade {name}" for name in sorted(set(settings.cascades) - named))
+    members = {member for name in named | set(settings.juries) | within for member in settings.members(name)}
     fallbacks = {each.fallback for each in settings.judges.values()}
     yield from (f"no evaluator asks the judge {name}" for name in sorted(set(settings.judges) - members - fallbacks))
 

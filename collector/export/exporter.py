@@ -68,7 +68,8 @@ class MonitoredEvaluator:
     """An evaluator that a monitor uses: whose evaluations will come.
 
     `labels` are those that they may have, where these are not pass and fail. `watched_labels` are those whose share is
-    watched, each with whether a smaller share is better.
+    watched, each with whether a smaller share is better. `cascade_share` is there where a cascade judges: the share of
+    what its first judge is sure of that the second one judges, too.
     """
 
     evaluator: str
@@ -79,6 +80,7 @@ class MonitoredEvaluator:
     lower_is_better: bool = False
     labels: tuple[str, ...] = ()
     watched_labels: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    cascade_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from collector.durations import Seconds
 from collector.errors import ConfigError
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
+from collector.export.corrected_sums import CorrectedSums
 from collector.export.estimator import EstimatorIncrements
 from collector.export.exporter import ExportContext, ExporterSettings, MonitoredEvaluator
 from collector.export.feedback import by_monitor
@@ -117,6 +118,7 @@ class PrometheusExporter:
         self._settings = settings
         self._telemetry = context.telemetry
         self._sums = BoundedSums(capacity=settings.max_conversations, memory=settings.conversation_window)
+        self._corrected = CorrectedSums(context.telemetry, self._sums)
         self._newest: dict[tuple[str, str], float] = {}
         self._models: dict[tuple[str, str], set[tuple[str, str | None]]] = {}
         self._created: list[str] = []
@@ -155,6 +157,7 @@ class PrometheusExporter:
                 _describe(self._telemetry, each, share_name(each.evaluator, label), lower=lower)
             for segment in self._created:
                 _create_series(self._telemetry, each, segment)
+                self._corrected.create(each, segment)
 
     async def export(self, batch: Sequence[Evaluation]) -> None:
         """Count the batch."""
@@ -213,6 +216,7 @@ class PrometheusExporter:
         trace = _exemplar(evaluation)
         self._telemetry.histogram(SCORE, *labels).observe(score, trace)
         grown = self._estimate(evaluation, score, labels)
+        self._corrected.count(evaluation, score, labels)
         self._record_success(evaluation.evaluator, evaluation.monitor, evaluation.ended_at.timestamp())
         self._count_label(evaluation, labels, grown)
         if evaluation.passed is not None:
@@ -284,6 +288,7 @@ class PrometheusExporter:
         self._telemetry.reserve("segment", segment)
         for each in self._evaluators:
             _create_series(self._telemetry, each, segment)
+            self._corrected.create(each, segment)
 
 
 def _reason(evaluation: Evaluation) -> str:

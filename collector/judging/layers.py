@@ -21,7 +21,7 @@ from evaluators.judges.answer_cache import AnswerCache
 from evaluators.judges.circuit_breaker import CircuitBreaker, CircuitBreakerJudge, QueueWhileOpen
 from evaluators.judges.definition_cache import AnswerStore, DefinitionCache
 from evaluators.judges.divided import DividedJudge
-from evaluators.judges.jury import Jury
+from evaluators.judges.members import with_members
 from evaluators.judges.rate_limited import EndpointLimiter, RateLimited
 from evaluators.judges.retrying import Retrying
 
@@ -88,12 +88,13 @@ def wrapped(judge: Judge, context: LayerContext, limits: EndpointLimits) -> Judg
 
 
 def without_answer_cache(judge: Judge) -> Judge:
-    """The judge, or those of a jury or a pair, behind the answer cache, where every question is asked."""
+    """The judge, or those of a jury, a cascade or a pair, behind the answer cache, where every question is asked."""
+    return with_members(judge, _behind_cache)
+
+
+def _behind_cache(judge: Judge) -> Judge:
     if isinstance(judge, DividedJudge):
-        return DividedJudge(without_answer_cache(judge.extract), without_answer_cache(judge.decide))
-    if isinstance(judge, Jury):
-        members = [without_answer_cache(each) for each in judge.judges]
-        return Jury(members, combine=judge.combine, quorum=judge.quorum)
+        return DividedJudge(_behind_cache(judge.extract), _behind_cache(judge.decide))
     return judge.inner if isinstance(judge, AnswerCache) else judge
 
 

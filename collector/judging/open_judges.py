@@ -1,4 +1,4 @@
-"""The judges of a configuration, opened: each with its layers, juries made of them."""
+"""The judges of a configuration, opened: each with its layers, juries and cascades made of them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from evaluators.judges.apis.decisions import DECISIONS
 from evaluators.judges.apis.responses import RESPONSES
 from evaluators.judges.apis.systemone import SYSTEMONE
 from evaluators.judges.apis.writing import bearer
+from evaluators.judges.cascade import Cascade
 from evaluators.judges.decision_judge import DecisionJudge
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.judges.divided import DividedJudge
@@ -91,7 +92,8 @@ async def open_judges(
             health.add(
                 "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
             )
-        yield judges | _juries(config, judges) | _pairs(config, judges)
+        panels = judges | _juries(config, judges)
+        yield panels | _cascades(config, panels) | _pairs(config, judges)
 
 
 def judges_in_use(config: Config) -> list[str]:
@@ -107,15 +109,26 @@ def _named(config: Config) -> set[str]:
 
 
 def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
-    juries = {name: each for name, each in config.settings.juries.items() if name in _named(config)}
+    cascades = [each for name, each in config.settings.cascades.items() if name in _named(config)]
+    named = _named(config) | {part for each in cascades for part in (each.first, each.then)}
+    juries = {name: each for name, each in config.settings.juries.items() if name in named}
     return {
         name: Jury([judges[each] for each in jury.judges], combine=jury.combine, quorum=jury.quorum)
         for name, jury in juries.items()
     }
 
 
+def _cascades(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
+    return {
+        name: Cascade(judges[each.first], judges[each.then], doubt=each.doubt, share=each.share)
+        for name, each in config.settings.cascades.items()
+        if name in _named(config)
+    }
+
+
 def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
-    pairs = {name: pair_named(name, judges) for name in _named(config) - judges.keys() - config.settings.juries.keys()}
+    others = _named(config) - set(config.settings.judge_names)
+    pairs = {name: pair_named(name, judges) for name in others}
     return {name: DividedJudge(judges[each.extract], judges[each.decide]) for name, each in pairs.items() if each}
 
 

@@ -120,6 +120,7 @@ async def serving_metrics(config: Config, telemetry: Telemetry, health: Health) 
 
 
 def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
+    cascades = config.settings.cascades
     for monitor in plan.monitors:
         shares = config.settings.monitors[monitor.name].alerts.shares
         for each in monitor.assignments:
@@ -133,6 +134,7 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
                     threshold=evaluator.threshold,
                     lower_is_better=evaluator.direction == "lower_is_better",
                     labels=evaluator.label_names,
+                    cascade_share=cascades[each.judge_name].share if each.judge_name in cascades else None,
                     watched_labels={
                         label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()
                     },

@@ -18,6 +18,7 @@ from collector.evaluate.sampling.trust import UpstreamTrust
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge
+from evaluators.judges.cascade import cascade_model
 from evaluators.judges.divided import divided_model
 from evaluators.judges.jury import jury_model
 from evaluators.packs.evaluate_pack import packed_version
@@ -50,7 +51,7 @@ class _UnaskedJudge(NoJudge):
 def build_unasked_plan(config: Config) -> Plan:
     """The plan with judges that cannot be asked: for whoever wants to know what is due, and not to judge it."""
     configured = {each.judge for each in config.evaluators.values() if each.judge}
-    names = {*config.settings.judges, *config.settings.juries, *configured}
+    names = {*config.settings.judge_names, *configured}
     return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names})
 
 
@@ -97,7 +98,7 @@ def build_assignment(
     configured = config.evaluators[use.name]
     members = config.settings.members(configured.judge) if configured.judge else ()
     judge_settings = [config.settings.judges[each] for each in members]
-    fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # a jury or a pair has no fallback
+    fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # of several judges none has one
     judge = judges[configured.judge] if configured.judge else NoJudge()
     alone = Assignment(
         evaluator=configured.evaluator,
@@ -152,8 +153,12 @@ def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
 
 
 def _model(config: Config, judge: str) -> str:
-    """The model of a judge, a jury or a pair by its name in the configuration."""
+    """The model of a judge, a jury, a cascade or a pair by its name in the configuration."""
     settings = config.settings
+    if judge in settings.cascades:
+        cascade = settings.cascades[judge]
+        first, then = _model(config, cascade.first), _model(config, cascade.then)
+        return cascade_model(first, then, cascade.doubt, cascade.share)
     if judge in settings.judges:
         return settings.judges[judge].identity
     models = [settings.judges[each].identity for each in settings.members(judge)]

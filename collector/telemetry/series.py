@@ -79,6 +79,36 @@ ESTIMATOR_CLIPPED = Series(
     "Weight left out of the sum of w, as its conversation would weigh more than 20 times the mean of the last 1,000.",
     _EVALUATION,
 )
+CORRECTED_WY = Series(
+    "evalstream_corrected_wy_total",
+    "counter",
+    "Of cascades: sum of w times (corrected score + shift). Over the estimator's w, less shift: the corrected mean.",
+    _EVALUATION,
+)
+CORRECTED_W2Y = Series(
+    "evalstream_corrected_w2y_total",
+    "counter",
+    "Of cascades: sum over conversations of (sum of w) times (sum of w times (corrected score + shift)).",
+    _EVALUATION,
+)
+CORRECTED_W2Y2 = Series(
+    "evalstream_corrected_w2y2_total",
+    "counter",
+    "Of cascades: sum over conversations of (sum of w times (corrected score + shift)) squared.",
+    _EVALUATION,
+)
+CORRECTED_SHIFT = Series(
+    "evalstream_corrected_shift",
+    "gauge",
+    "What is added to the corrected scores of a cascade, so that their sums never fall: 1 / share - 1.",
+    ("evaluator", "evaluator_version", "monitor"),
+)
+ESCALATIONS = Series(
+    "evalstream_escalations_total",
+    "counter",
+    "Evaluations by a cascade, by why its second judge was asked: share, doubt, unknown, unreadable; sure: it was not.",
+    ("evaluator", "monitor", "reason"),
+)
 EVIDENCE_W = Series(
     "evalstream_evidence_w_total",
     "counter",

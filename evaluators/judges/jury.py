@@ -95,12 +95,12 @@ def combine_outcomes(panel: Jury, evaluator: Evaluator[Any], opinions: Sequence[
     )
 
 
-def jury_stamp(panel: Jury, stamps: Sequence[JudgeStamp]) -> JudgeStamp | None:
-    """Which judges answered: the panel by its name; the prompt's hash, if all were asked the same."""
+def common_stamp(model: str, stamps: Sequence[JudgeStamp]) -> JudgeStamp | None:
+    """Which judges answered, by the name `model` of them all; the prompt's hash, if all were asked the same."""
     if not stamps:
         return None
     hashes = {stamp.prompt_hash for stamp in stamps}
-    return JudgeStamp(model=panel.model, prompt_hash=hashes.pop() if len(hashes) == 1 else None)
+    return JudgeStamp(model=model, prompt_hash=hashes.pop() if len(hashes) == 1 else None)
 
 
 def _value(combine: Combine, evaluator: Evaluator[Any], values: Sequence[float]) -> float:

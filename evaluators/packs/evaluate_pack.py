@@ -13,8 +13,8 @@ from evaluators.evaluation import Result, evaluate, utc_now
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge
-from evaluators.judges.jury import Jury
-from evaluators.packs.pack import Pack
+from evaluators.judges.members import members_of, with_members
+from evaluators.packs.pack import Pack, PackSeat
 from evaluators.packs.packed_prompt import PACK_PROMPTS
 from evaluators.prompts import load
 
@@ -35,20 +35,22 @@ def packed_version(evaluator: Evaluator[Any], model: str, pack: Sequence[Evaluat
 
 
 class SeatedJudges:
-    """One judge for each evaluator of a pack: a seat, or for a jury as many seats as it has judges."""
+    """One judge for each evaluator of a pack: a seat, or for a jury or a cascade as many seats as it has judges."""
 
     def __init__(self, judge: Judge, size: int) -> None:
-        members = judge.judges if isinstance(judge, Jury) else (judge,)
-        self._seats = list(zip(*(Pack(each, size).seats for each in members), strict=True))
-        self.judges: Sequence[Judge] = [
-            Jury(seats, combine=judge.combine, quorum=judge.quorum) if isinstance(judge, Jury) else seats[0]
-            for seats in self._seats
-        ]
+        self._seats = list(zip(*(Pack(each, size).seats for each in members_of(judge)), strict=True))
+        self.judges: Sequence[Judge] = [_seated(judge, seats) for seats in self._seats]
 
     def leave(self, number: int) -> None:
         """The evaluator with this number has ended."""
         for seat in self._seats[number]:
             seat.leave()
+
+
+def _seated(judge: Judge, seats: Sequence[PackSeat]) -> Judge:
+    """The judge with its members at their seats."""
+    following = iter(seats)
+    return with_members(judge, lambda _: next(following))
 
 
 async def run_pack(judge: Judge, runs: Sequence[Callable[[Judge], Awaitable[Result]]]) -> list[Result]:

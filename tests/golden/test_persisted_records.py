@@ -88,7 +88,7 @@ from collector.telemetry.registry import Telemetry
 from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.identity import retry_id
-from evaluators.results import Retry, Sampling
+from evaluators.results import Escalation, Retry, Sampling
 from evaluators.testing import ScriptedJudge, a_moment
 
 HERE = Path(__file__).parent / "persisted"
@@ -191,6 +191,9 @@ CASES: Mapping[str, Any] = {
     "evaluation: skipped turn": skipped(),
     "evaluation: failed turn": failed(),
     "evaluation: made again": scored(supersedes=("1" * 32,), retry=Retry(attempt=2, reason="judge_timeout")),
+    "evaluation: drawn by a cascade": scored(
+        escalation=Escalation(reason="share", probability=0.05, first_score=1.0, doubt=0.25)
+    ),
     "evaluation: scored conversation": of_conversation(supersedes=("1" * 32, "2" * 32), attributes={"closed_by": "idle"}),
     "evaluation: skipped conversation": of_conversation(
         **dict.fromkeys(("score", "label", "passed", "explanation", "method", "raw_score", "range", "kept_mass", "judge")),

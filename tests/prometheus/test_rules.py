@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from collector.alerting.rules.formats import FORMATS, text
 from collector.alerting.rules.generate import rules_hash, rules_of
 from collector.alerting.rules.targets import detector, targets
 from collector.config.loading import Config, check
+from collector.config.settings import CascadeSettings
 
 DAY = 1440
 EVERYTHING = ".+"
@@ -510,3 +512,31 @@ def test_where_lower_is_better_a_rise_is_bad():
         opposite = EstimatorSums(w, w - wy, w, w - wy, w - wy)
         for bet in up.bets:
             assert math.isclose(up.log_gain_bound(bet, sums), mirrored.log_gain_bound(bet, opposite), abs_tol=1e-12)
+
+
+def test_the_corrected_mean_of_a_cascade_and_its_error(tmp_path: Path):
+    """10 scores of weight 1 a minute with a corrected mean of 0.6 at a share of 0.1, so a shift of 9."""
+    plain = configured()
+    cascade = {"careful": CascadeSettings(first="main", then="other", share=0.1)}
+    config = replace(plain, settings=plain.settings.model_copy(update={"cascades": cascade}))
+    per_minute = {
+        "estimator_w": 10,
+        "estimator_w2": 20,
+        "corrected_wy": 96,
+        "corrected_w2y": 190,
+        "corrected_w2y2": 2000,
+    }
+    inputs = [series(f"evalstream_{name}_total", f"0+{rate}x120", **SERIES) for name, rate in per_minute.items()]
+    names = {key: value for key, value in SERIES.items() if key != "segment"}
+    inputs.append(series("evalstream_corrected_shift", "9x120", **names))
+    squares = 60 * (2000 - 2 * 9.6 * 190 + 9.6**2 * 20)
+    expected = {"evalstream:score_corrected_mean": 0.6, "evalstream:score_corrected_stderr": math.sqrt(squares) / 600}
+    values = [
+        {
+            "expr": f'abs({name}{{window="1h"}} - {value}) < bool 0.0001',
+            "eval_time": "100m",
+            "exp_samples": [{"labels": LABELS.replace("}", ',window="1h"}'), "value": 1}],
+        }
+        for name, value in expected.items()
+    ]
+    run(tmp_path, config, [{"inputs": inputs, "values": values}])

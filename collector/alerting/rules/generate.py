@@ -64,7 +64,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
                 target, detector(target, configured, alerts, segment_count(config)), alerts, timing, by
             )
     groups = (
-        *score_groups(configured, alerts, timing, by),
+        *score_groups(configured, alerts, timing, by, cascades=bool(config.settings.cascades)),
         delta_group(timing, by, drops),
         service_group([each for each in configured if each.label is None], alerts, timing, limited=_limited(config)),
         release_group(_compared(config), alerts, timing),

@@ -12,6 +12,10 @@ from collector.alerting.rules.states import MEMORY
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
 from collector.telemetry.series import (
+    CORRECTED_SHIFT,
+    CORRECTED_W2Y,
+    CORRECTED_W2Y2,
+    CORRECTED_WY,
     ESTIMATOR_CLIPPED,
     ESTIMATOR_W,
     ESTIMATOR_W2,
@@ -39,12 +43,13 @@ _MUCH_CLIPPED = 0.1
 
 
 def score_groups(
-    targets: Sequence[Target], alerts: AlertSettings, timing: Timing, by: Sequence[str]
+    targets: Sequence[Target], alerts: AlertSettings, timing: Timing, by: Sequence[str], *, cascades: bool = False
 ) -> Iterator[RuleGroup]:
-    """Means and pass shares of every window, and the alerts on them."""
+    """Means and pass shares of every window, and the alerts on them; corrected means where there are `cascades`."""
     rules: list[RecordingRule | AlertingRule] = [
         *_increases(timing, by),
         *_means(by),
+        *(_corrected_means(timing, by) if cascades else ()),
         *_pass_shares(targets, timing, by),
     ]
     rules += _overlaps(timing, by)
@@ -83,6 +88,20 @@ def _means(by: Sequence[str]) -> Iterator[RecordingRule]:
     clipped = series.ESTIMATOR_CLIPPED_INCREASE
     yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({sums['w']} + {clipped} > 0)")
     yield RecordingRule(series.SCORE_N_EFF, f"{sums['w']} ^ 2 / ({sums['w2']} > 0)")
+
+
+def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    """The means of cascades, corrected by what their second judges say, as in collector.export.corrected_sums."""
+    sums, of = series.CORRECTED_INCREASES, series.ESTIMATOR_INCREASES
+    for window, length in WINDOWS.items():
+        for key, counter in (("wy", CORRECTED_WY), ("w2y", CORRECTED_W2Y), ("w2y2", CORRECTED_W2Y2)):
+            increase = f"sum by ({', '.join(by)}) (increase({counter.name}[{timing.text(length)}]))"
+            yield RecordingRule(sums[key], increase, {"window": window})
+    shifted = f"{sums['wy']} / ({of['w']} > 0)"
+    shift = f"max by ({', '.join(series.BY)}) ({CORRECTED_SHIFT.name})"
+    yield RecordingRule(series.CORRECTED_MEAN, f"{shifted} - on ({', '.join(series.BY)}) group_left () {shift}")
+    squares = f"{sums['w2y2']} - 2 * ({shifted}) * {sums['w2y']} + ({shifted}) ^ 2 * {of['w2']}"
+    yield RecordingRule(series.CORRECTED_STDERR, f"sqrt(clamp_min({squares}, 0)) / ({of['w']} > 0)")
 
 
 def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:

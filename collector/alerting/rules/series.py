@@ -30,6 +30,17 @@ SCORE_SQUARES = "evalstream:score_squares"
 """Weighted squares by which a window's conversations differ from that mean. Label `window`."""
 SCORE_STDERR = "evalstream:score_stderr"
 """Standard error of that mean, conversations as clusters; no less than the day lets expect. Label `window`."""
+CORRECTED_INCREASES = {
+    "wy": "evalstream:corrected_wy:increase",
+    "w2y": "evalstream:corrected_w2y:increase",
+    "w2y2": "evalstream:corrected_w2y2:increase",
+}
+"""Growth of the corrected sums of cascades over a window. Label `window`."""
+CORRECTED_MEAN = "evalstream:score_corrected_mean"
+"""Mean that the second judge of a cascade would have given everything. Label `window`."""
+CORRECTED_STDERR = "evalstream:score_corrected_stderr"
+"""Standard error of that mean, conversations as clusters. Label `window`."""
+
 SCORE_N_EFF = "evalstream:score_n_eff"
 """How many equally weighted conversations would tell as much (Kish). Label `window`."""
 SCORE_CLIPPED = "evalstream:score_clipped_share"

@@ -211,7 +211,7 @@ def _names(selected: SelectedEvaluations, new: Config, options: ReplayOptions) -
 
 def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
     """The new configuration with these evaluators alone, and their judge where another is named."""
-    known = sorted({*new.settings.judges, *new.settings.juries})
+    known = new.settings.judge_names
     if judge is not None and judge not in known:
         raise ConfigError(f"{new.source}: --judge: {unknown('judge', judge, known)}")
     evaluators: dict[str, Configured] = {}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from collector.alerting.rules.model import AlertingRule, RecordingRule, duration
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.rules.write import render, write
 from collector.config.loading import Config, check
+from collector.config.settings import CascadeSettings
 from collector.errors import ConfigError
 from collector.telemetry import series as telemetry
 
@@ -113,10 +115,13 @@ def test_rules_name_only_series_that_exist():
 
 
 def test_every_name_of_the_list_of_series_is_recorded():
-    rules = rules_of(configured(objectives={"exact": 0.9}))
+    config = configured(objectives={"exact": 0.9})
+    cascades = {"careful": CascadeSettings(first="a", then="b")}
+    rules = rules_of(replace(config, settings=config.settings.model_copy(update={"cascades": cascades})))
     recorded = {rule.record for group in rules.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     named = [value for value in vars(series).values() if isinstance(value, str) and value.startswith("evalstream:")]
     named += [*series.EVIDENCE_DELTAS.values(), *series.ESTIMATOR_INCREASES.values()]
+    named += series.CORRECTED_INCREASES.values()
     assert set(named) == recorded
 
 

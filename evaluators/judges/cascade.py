@@ -1,0 +1,109 @@
+"""A cascade: a cheap judge first, and a strong one where the cheap one is in doubt, or is checked by a draw.
+
+With x the first judge's score and y the second one's, an evaluation's score is y where the second one was asked and x
+elsewhere. The mean of these scores has the errors of the first judge where it is sure. So of what it is sure of a share
+π is drawn for the second one all the same, by a hash of the case, and
+
+    z = x + (y - x) / π    where it was drawn, and the score elsewhere
+
+has the mean that the second judge would have had over everything: E[z] = x + π (y - x) / π = y. This is the difference
+estimator of survey sampling (Särndal, Swensson and Wretman 1992, 6.3), in two-phase inference with a model's
+predictions the one with λ = 1 (Angelopoulos et al. 2023). Why not choose by doubt alone: a judge that is sure and wrong
+is never asked about again, and the error of the mean stays unknown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.errors import JudgeRejected
+from evaluators.evaluator import Evaluator
+from evaluators.identity import conversation_id_of, turn_id_of
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.results import Escalation, Failure, Outcome, Score
+
+DOUBT, SHARE = 0.5, 0.05
+"""The doubt beyond which the second judge is asked, and the share of the rest for which it is, unless given."""
+
+_LARGEST_DEVIATION = 0.5
+"""The largest standard deviation of a number on 0..1."""
+_UNREADABLE = frozenset({"judge_reply_invalid", "judge_reply_truncated", "judge_refused"})
+"""Failures of the first judge at a question, not of its endpoint: another judge may do better."""
+
+
+def cascade_model(first: str, then: str, doubt: float, share: float) -> str:
+    """What two models are called as a cascade: like `gpt-5 where gpt-5-nano doubts (0.5, 0.05)`."""
+    return f"{then} where {first} doubts ({doubt:g}, {share:g})"
+
+
+class Cascade:
+    """Two judges; `evaluators.evaluate` asks `then` only where `first` does not suffice.
+
+    `first` makes the whole evaluation. Where its doubt is above `doubt`, or unknown, or its answer cannot be read,
+    `then` makes it again, and for a `share` of the others, too. Doubt goes from 0 to 1: twice the standard deviation of
+    the first judge's own probabilities or samples, or the range of a jury's scores. Either may be a jury. Where the
+    endpoint of `first` fails, so does the evaluation: an outage must not become a bill. Where `then` was asked and
+    gives no score, there is none.
+
+    Raises:
+        ValueError: `doubt` or `share` is outside [0, 1].
+    """
+
+    def __init__(self, first: Judge, then: Judge, *, doubt: float = DOUBT, share: float = SHARE) -> None:
+        for name, value in (("doubt", doubt), ("share", share)):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} lies between 0 and 1, not {value!r}")
+        self.first = first
+        self.then = then
+        self.doubt = doubt
+        self.share = share
+
+    @property
+    def model(self) -> str:
+        """See `cascade_model`."""
+        return cascade_model(self.first.model, self.then.model, self.doubt, self.share)
+
+    async def ask(
+        self,
+        prompt: Prompt,  # noqa: ARG002 - the port's signature
+        reply: type[R],  # noqa: ARG002
+        *,
+        logprobs: bool = False,  # noqa: ARG002
+        samples: int = 1,  # noqa: ARG002
+    ) -> Verdict[R]:
+        """Refuse: which of the two answers is decided by a whole evaluation."""
+        raise JudgeRejected("a cascade answers no single question: give it to evaluators.evaluate")
+
+    def escalation(self, evaluator: Evaluator[Any], case: Turn | Conversation, outcome: Outcome) -> Escalation | None:
+        """What follows from the first judge's outcome; None where that is the end, for there is no score by it."""
+        if isinstance(outcome, Failure) and outcome.type in _UNREADABLE:
+            return Escalation(reason="unreadable", probability=1.0)
+        if not isinstance(outcome, Score):
+            return None
+        first, doubt = outcome.value, doubt_of(outcome.details)
+        if doubt is None:
+            return Escalation(reason="unknown", probability=1.0, first_score=first)
+        if doubt > self.doubt:
+            return Escalation(reason="doubt", probability=1.0, first_score=first, doubt=doubt)
+        reason = "share" if _draw(evaluator.name, case) < self.share else "sure"
+        return Escalation(reason=reason, probability=self.share, first_score=first, doubt=doubt)
+
+
+def doubt_of(details: Mapping[str, Json]) -> float | None:
+    """How doubtful a score is, from 0 to 1, by its details; None where they do not say."""
+    known = [
+        details[name] / largest
+        for name, largest in (("uncertainty", _LARGEST_DEVIATION), ("disagreement", 1.0))
+        if isinstance(details.get(name), int | float)
+    ]
+    return min(1.0, max(known)) if known else None
+
+
+def _draw(name: str, case: Turn | Conversation) -> float:
+    """A number in [0, 1) by the case's id, independent of the draw by which the case was sampled."""
+    subject = turn_id_of(case) if isinstance(case, Turn) else conversation_id_of(case)
+    digest = hashlib.blake2b(f"cascade\x1f{name}\x1f{subject}".encode("utf-8", "replace"), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)

@@ -1,0 +1,26 @@
+"""The judges that a jury or a cascade is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evaluators.judge import Judge
+from evaluators.judges.cascade import Cascade
+from evaluators.judges.jury import Jury
+
+
+def members_of(judge: Judge) -> Sequence[Judge]:
+    """The judges that are asked: of a jury its judges, of a cascade those of the first and then of the second."""
+    if isinstance(judge, Cascade):
+        return (*members_of(judge.first), *members_of(judge.then))
+    return judge.judges if isinstance(judge, Jury) else (judge,)
+
+
+def with_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
+    """The same jury or cascade of other judges: each is what `change` makes of it, in the order of `members_of`."""
+    if isinstance(judge, Cascade):
+        first, then = with_members(judge.first, change), with_members(judge.then, change)
+        return Cascade(first, then, doubt=judge.doubt, share=judge.share)
+    if isinstance(judge, Jury):
+        return Jury([change(each) for each in judge.judges], combine=judge.combine, quorum=judge.quorum)
+    return change(judge)
