@@ -5,6 +5,8 @@ PYTHON ?= python3
 UV ?= $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 
 export UV_PYTHON_DOWNLOADS ?= never
+# Hundreds of processes that tests start read the same modules: compiled once, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test long nightly fuzz drift attack mutants chaos soak lint format dashboards docs reference model tools bench bench-compare
@@ -37,6 +39,7 @@ test: setup ## run the tests, a real Kafka broker among them (needs Java 17 and 
 
 long: setup ## run the tests that take minutes: processes and a broker killed at every step, replicas that come and go
 	.venv/bin/pytest -m long --numprocesses $(SIDE_BY_SIDE) --dist loadgroup $(ARGS)
+	FUZZ_CASES=130000 .venv/bin/pytest tests/hostile/test_fuzz.py $(ARGS)
 
 nightly: setup ## run the tests that take many minutes: months of alerts, freezes of a minute beyond the session
 	.venv/bin/pytest -m nightly --timeout 3600 $(ARGS)

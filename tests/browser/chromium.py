@@ -1,4 +1,4 @@
-"""A real browser for a test: Debian's chromium, without a head and without a network of its own."""
+"""A real browser for tests: Debian's chromium, without a head and without a network of its own."""
 
 from __future__ import annotations
 
@@ -48,34 +48,36 @@ class Tab:
         return getattr(self.page, name)
 
 
-@asynccontextmanager
-async def browsing(
-    url: str,
-    *,
-    width: int = 1360,
-    height: int = 900,
-    scheme: str = "light",
-    touch: bool = False,
-    ready: str = "body[data-ready]",
-    allow: str = "",
-) -> AsyncIterator[Tab]:
-    """Open an address and wait until it shows what is `ready`.
+class Chromium:
+    """A browser that runs. Its pages share nothing."""
 
-    On leaving, nothing may have gone wrong in it but what says `allow`.
-    """
-    need_chromium()
-    from playwright.async_api import async_playwright
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
 
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(PATH), args=list(FLAGS))
+    @asynccontextmanager
+    async def browsing(
+        self,
+        url: str,
+        *,
+        width: int = 1360,
+        height: int = 900,
+        scheme: str = "light",
+        touch: bool = False,
+        ready: str = "body[data-ready]",
+        allow: str = "",
+    ) -> AsyncIterator[Tab]:
+        """Open an address and wait until it shows what is `ready`.
+
+        On leaving, nothing may have gone wrong in it but what says `allow`.
+        """
+        context = await self._browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            has_touch=touch,
+            locale="en-GB",
+            timezone_id="UTC",
+        )
         try:
-            context = await browser.new_context(
-                viewport={"width": width, "height": height},
-                color_scheme=scheme,
-                has_touch=touch,
-                locale="en-GB",
-                timezone_id="UTC",
-            )
             context.set_default_timeout(8000)
             tab = Tab(await context.new_page())
             await tab.goto(url)
@@ -83,4 +85,25 @@ async def browsing(
             yield tab
             assert ([each for each in tab.wrong if not (allow and allow in each)], tab.foreign) == ([], [])
         finally:
+            await context.close()
+
+
+@asynccontextmanager
+async def running_chromium() -> AsyncIterator[Chromium]:
+    """A browser, which belongs to the event loop that starts it."""
+    need_chromium()
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(PATH), args=list(FLAGS))
+        try:
+            yield Chromium(browser)
+        finally:
             await browser.close()
+
+
+@asynccontextmanager
+async def browsing(url: str, **options: Any) -> AsyncIterator[Tab]:
+    """`Chromium.browsing` in a browser that is started for it."""
+    async with running_chromium() as chromium, chromium.browsing(url, **options) as tab:
+        yield tab

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import browsing, need_chromium
+from chromium import Chromium
 from playwright.async_api import expect
 from shown import a_busy_hour, showing
 
@@ -21,6 +21,8 @@ from collector.page.sources import AlertView, BudgetView, ConfigurationView, Dro
 from collector.service.page import with_links
 from evaluators.results import Retry
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
+
 PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
 HOSTILE = (
     '<img src=x onerror="window.broken = 1"><script>window.broken = 1</script>'
@@ -28,17 +30,12 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _browser() -> None:
-    need_chromium()
-
-
-async def test_shows_monitors_evaluations_and_figures_without_an_error() -> None:
+async def test_shows_monitors_evaluations_and_figures_without_an_error(chromium: Chromium) -> None:
     async with showing() as shown:
         turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "It depends.")
         await shown.put(shown.judged(turn, 0.1), shown.judged(turn, None, evaluator="grounded"))
         await shown.until_listed(2)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             assert await tab.locator(".track h3").all_inner_texts() == ["answers_question", "grounded"]
             assert await tab.locator("#rows a").count() == 2
             assert "Are you open on Sunday?" in await tab.locator("#rows a").first.inner_text()
@@ -46,8 +43,8 @@ async def test_shows_monitors_evaluations_and_figures_without_an_error() -> None
             assert "judge timeout" in await tab.locator("#funnel").inner_text()
 
 
-async def test_shows_new_evaluations_by_itself() -> None:
-    async with showing() as shown, browsing(shown.url()) as tab:
+async def test_shows_new_evaluations_by_itself(chromium: Chromium) -> None:
+    async with showing() as shown, chromium.browsing(shown.url()) as tab:
         assert await tab.locator("#nothing").is_visible()
         turn = await shown.put_turn("visit-1", "Do you rent cargo bikes?", "Yes, for 60 euros.")
         await shown.put(shown.judged(turn, 0.9))
@@ -55,12 +52,12 @@ async def test_shows_new_evaluations_by_itself() -> None:
         await tab.wait_for_selector(".track[data-key='helpdesk/answers_question'] .big:has-text('0.90')")
 
 
-async def test_the_list_stays_still_while_somebody_reads_in_it() -> None:
+async def test_the_list_stays_still_while_somebody_reads_in_it(chromium: Chromium) -> None:
     async with showing() as shown:
         first = await shown.put_turn("visit-1", "the first question", "An answer.")
         await shown.put(shown.judged(first, 0.4))
         await shown.until_listed(1)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             await tab.hover("#rows a")
             worse = await shown.put_turn("visit-2", "a worse one", "No answer.")
             await shown.put(shown.judged(worse, 0.0))
@@ -70,11 +67,11 @@ async def test_the_list_stays_still_while_somebody_reads_in_it() -> None:
             assert "a worse one" in await tab.locator("#rows a").first.inner_text()
 
 
-async def test_opens_a_conversation_as_the_user_saw_it_with_all_that_is_known_of_the_score() -> None:
+async def test_opens_a_conversation_as_the_user_saw_it_with_all_that_is_known_of_the_score(chromium: Chromium) -> None:
     settings = PageSettings(trace_link=TraceLinkSettings(kind="jaeger", url="http://127.0.0.1:16686"))
     async with showing(settings) as shown:
         await a_busy_hour(shown)
-        async with browsing(shown.url("?evaluator=answers_question")) as tab:
+        async with chromium.browsing(shown.url("?evaluator=answers_question")) as tab:
             await tab.locator("#rows a").first.click()
             await tab.wait_for_selector(".talk")
             detail = await tab.locator("#detail").inner_text()
@@ -90,13 +87,13 @@ async def test_opens_a_conversation_as_the_user_saw_it_with_all_that_is_known_of
             assert asked.splitlines()[-1] in await tab.locator("#rows a[aria-current]").inner_text()
 
 
-async def test_a_label_is_given_and_lies_in_the_log_with_the_judges_score_beside_it() -> None:
+async def test_a_label_is_given_and_lies_in_the_log_with_the_judges_score_beside_it(chromium: Chromium) -> None:
     async with showing() as shown:
         turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "No, on Sunday we are closed.")
         judged = shown.judged(turn, 0.2)
         await shown.put(judged)
         await shown.until_listed(1)
-        async with browsing(shown.url(f"?evaluation={judged.evaluation_id}")) as tab:
+        async with chromium.browsing(shown.url(f"?evaluation={judged.evaluation_id}")) as tab:
             await tab.click(".labelling button")
             assert "Say agree or disagree" in await tab.locator(".labelling .status").inner_text()
             await tab.click(".choice:has-text('Disagree')")
@@ -115,12 +112,12 @@ async def test_a_label_is_given_and_lies_in_the_log_with_the_judges_score_beside
         assert label.sampling.probability == 0.25
 
 
-async def test_a_failure_is_made_again_at_the_press_of_a_button() -> None:
+async def test_a_failure_is_made_again_at_the_press_of_a_button(chromium: Chromium) -> None:
     async with showing() as shown:
         failure = shown.judged(await shown.put_turn("visit-1", "Are you open on Sunday?", "No."), None)
         await shown.put(failure)
         await shown.until_listed(1)
-        async with browsing(shown.url(f"?evaluation={failure.evaluation_id}")) as tab:
+        async with chromium.browsing(shown.url(f"?evaluation={failure.evaluation_id}")) as tab:
             await tab.click("button:has-text('Make it again')")
             await tab.wait_for_selector(".again .status:has-text('Requested')")
             await tab.reload()
@@ -137,7 +134,7 @@ async def test_a_failure_is_made_again_at_the_press_of_a_button() -> None:
             await tab.wait_for_selector(".facts :text('2; the one before: judge_timeout')")
 
 
-async def test_hostile_text_is_only_text() -> None:
+async def test_hostile_text_is_only_text(chromium: Chromium) -> None:
     async with showing() as shown:
         turn = await shown.put_turn(
             f"visit {HOSTILE}", HOSTILE, HOSTILE, retrieval_context=(HOSTILE,), system_prompt=HOSTILE, error=HOSTILE
@@ -146,7 +143,7 @@ async def test_hostile_text_is_only_text() -> None:
             shown.judged(turn, 0.1, explanation=HOSTILE, evaluator=HOSTILE[:40], details={"masses": {HOSTILE: 1}})
         )
         await shown.until_listed(1)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             await tab.locator("#rows a").first.click()
             await tab.wait_for_selector(".talk")
             assert '<img src=x onerror="window.broken = 1">' in await tab.locator(".said[data-role=user]").inner_text()
@@ -154,13 +151,13 @@ async def test_hostile_text_is_only_text() -> None:
             assert await tab.evaluate("window.broken") is None
 
 
-async def test_everything_can_be_done_by_keyboard() -> None:
+async def test_everything_can_be_done_by_keyboard(chromium: Chromium) -> None:
     async with showing() as shown:
         for number in range(4):
             turn = await shown.put_turn(f"visit-{number}", f"question {number}", "An answer.")
             await shown.put(shown.judged(turn, number / 10))
         await shown.until_listed(4)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             press = tab.page.keyboard.press
             await press("j")
             await tab.wait_for_selector("#detail:has-text('question 0') .talk")
@@ -188,13 +185,13 @@ async def test_everything_can_be_done_by_keyboard() -> None:
         assert [label.score for label in await shown.labels()] == [1.0]
 
 
-async def test_the_address_holds_the_filters_and_what_is_open() -> None:
+async def test_the_address_holds_the_filters_and_what_is_open(chromium: Chromium) -> None:
     async with showing() as shown:
         good = await shown.put_turn("visit-1", "a good one", "Yes.")
         bad = await shown.put_turn("visit-2", "a bad one", "No.")
         await shown.put(shown.judged(good, 0.9), shown.judged(bad, 0.1), shown.judged(bad, 0.2, evaluator="grounded"))
         await shown.until_listed(3)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             await tab.select_option("select[name=evaluator]", "answers_question")
             await tab.select_option("select[name=outcome]", "missed")
             await tab.click("#ranges button[value='6h']")
@@ -206,18 +203,18 @@ async def test_the_address_holds_the_filters_and_what_is_open() -> None:
                 assert part in address
             await tab.go_back()
             await tab.wait_for_selector(".empty")
-        async with browsing(address) as tab:
+        async with chromium.browsing(address) as tab:
             await tab.wait_for_selector("#detail:has-text('a bad one') .talk")
             assert await tab.locator("#rows a").count() == 1
 
 
-async def test_text_that_is_hidden_does_not_reach_the_browser() -> None:
+async def test_text_that_is_hidden_does_not_reach_the_browser(chromium: Chromium) -> None:
     async with showing(PageSettings(show_text=False)) as shown:
         turn = await shown.put_turn("visit-1", "a secret question", "a secret answer")
         judged = shown.judged(turn, 0.1, explanation="the secret is told")
         await shown.put(judged)
         await shown.until_listed(1)
-        async with browsing(shown.url(f"?evaluation={judged.evaluation_id}")) as tab:
+        async with chromium.browsing(shown.url(f"?evaluation={judged.evaluation_id}")) as tab:
             await tab.wait_for_selector("#detail:has-text('Texts are hidden here')")
             assert "secret" not in await tab.content()
             for path in ("overview", "evaluations?q=secret", f"evaluations/{judged.evaluation_id}"):
@@ -226,12 +223,12 @@ async def test_text_that_is_hidden_does_not_reach_the_browser() -> None:
                 assert "secret" not in await answer.text()
 
 
-async def test_on_a_phone_nothing_is_wider_than_the_screen_and_an_evaluation_covers_it() -> None:
+async def test_on_a_phone_nothing_is_wider_than_the_screen_and_an_evaluation_covers_it(chromium: Chromium) -> None:
     async with showing() as shown:
         await a_busy_hour(shown)
         long = await shown.put_turn("x" * 300, "y" * 3000, "z" * 3000)
         await shown.put(shown.judged(long, 0.0, explanation="w" * 3000))
-        async with browsing(shown.url(), width=360, height=740, touch=True) as tab:
+        async with chromium.browsing(shown.url(), width=360, height=740, touch=True) as tab:
             wide = "document.documentElement.scrollWidth > innerWidth"
             assert not await tab.evaluate(wide)
             await tab.locator("#rows a").first.tap()
@@ -244,10 +241,10 @@ async def test_on_a_phone_nothing_is_wider_than_the_screen_and_an_evaluation_cov
             assert not await tab.locator("#detail").is_visible()
 
 
-async def test_nothing_moves_while_it_updates() -> None:
+async def test_nothing_moves_while_it_updates(chromium: Chromium) -> None:
     async with showing() as shown:
         await a_busy_hour(shown)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             places = "['#tracks', '#funnel', '#cost', '#rows', '#detail'].map(s => document.querySelector(s).getBoundingClientRect().top)"
             before = await tab.evaluate(places)
             await tab.hover("#rows a")
@@ -258,7 +255,7 @@ async def test_nothing_moves_while_it_updates() -> None:
             assert await tab.evaluate(places) == before
 
 
-async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are_some() -> None:
+async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are_some(chromium: Chromium) -> None:
     sources = Sources(
         alerts=lambda: [AlertView(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.", since=1.0)],
         budgets=lambda: [BudgetView(period="day", limit_usd=10.0, spent_usd=8.5)],
@@ -266,7 +263,7 @@ async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are
         dead_letters=lambda: [DropView(stage="assemble", reason="too_large", count=3)],
         traffic=lambda: [TrafficView(monitor="helpdesk", counts={"sampled": 40, "sampled_out": 360})],
     )  # fmt: skip
-    async with showing(sources=sources) as shown, browsing(shown.url()) as tab:
+    async with showing(sources=sources) as shown, chromium.browsing(shown.url()) as tab:
         assert "Mean fell by 0.2." in await tab.locator("#alerts").inner_text()
         assert "$8.50 of $10.00 in the last day" in await tab.locator("#cost").inner_text()
         assert (await tab.locator("#monitors-note").inner_text()).startswith("configuration 3 since ")
@@ -274,7 +271,7 @@ async def test_alerts_budgets_dead_letters_and_traffic_are_shown_where_there_are
         assert "400 turns matched" in await tab.locator("#funnel").inner_text()
 
 
-async def test_an_alert_leads_to_its_evaluations_its_runbook_and_its_dashboard() -> None:
+async def test_an_alert_leads_to_its_evaluations_its_runbook_and_its_dashboard(chromium: Chromium) -> None:
     alerts = AlertSettings(runbooks="http://127.0.0.1:1/books", dashboards="http://127.0.0.1:2/grafana")
     about = AlertView(name="QualityDropped", monitor="helpdesk", evaluator="grounded", summary="Mean fell by 0.2.")
     judge = AlertView(name="EvalstreamJudgeUnavailable", summary="judge main is unavailable")
@@ -283,7 +280,7 @@ async def test_an_alert_leads_to_its_evaluations_its_runbook_and_its_dashboard()
         turn = await shown.put_turn("visit-1", "Are you open on Sunday?", "It depends.")
         await shown.put(shown.judged(turn, 0.1), shown.judged(turn, 0.2, evaluator="grounded"))
         await shown.until_listed(2)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             boxes = tab.locator("#alerts .alert")
             assert await boxes.nth(0).locator("a[target=_blank]").evaluate_all(
                 "all => all.map((each) => each.href)"
@@ -303,14 +300,14 @@ async def test_an_alert_leads_to_its_evaluations_its_runbook_and_its_dashboard()
     assert (nowhere.runbook, nowhere.dashboard) == (None, None), "a path is no address"
 
 
-async def test_a_version_is_found_by_the_search_and_shown_with_its_environment() -> None:
+async def test_a_version_is_found_by_the_search_and_shown_with_its_environment(chromium: Chromium) -> None:
     async with showing() as shown:
         for version in ("1.41", "1.42"):
             turn = await shown.put_turn(f"visit-{version}", f"asked of {version}", "Yes.")
             attributes = {"service": "shop", "model": "m-7", "service_version": version, "environment": "canary"}
             await shown.put(shown.judged(turn, 0.9, attributes=attributes))
         await shown.until_listed(2)
-        async with browsing(shown.url()) as tab:
+        async with chromium.browsing(shown.url()) as tab:
             for wanted, count in (("service=shop", 2), ("m-7", 2), ("service_version=1.42", 1)):
                 await tab.fill("#filters input[name=q]", wanted)
                 await expect(tab.locator("#rows a")).to_have_count(count)
@@ -320,7 +317,7 @@ async def test_a_version_is_found_by_the_search_and_shown_with_its_environment()
                 assert text in re.sub(r"\s*\n\s*", "\n", facts), facts
 
 
-async def test_releases_are_shown_with_their_intervals() -> None:
+async def test_releases_are_shown_with_their_intervals(chromium: Chromium) -> None:
     known: dict[str, Any] = {
         "monitor": "helpdesk", "evaluator": "grounded", "attribute": "service_version", "within": "shop",
         "baseline": "1.41", "started": time.time() - 7200, "means": (0.81, 0.74), "conversations": (961.2, 402.0),
@@ -331,7 +328,7 @@ async def test_releases_are_shown_with_their_intervals() -> None:
     waiting = ReleaseView(**known, version="1.43", difference=None, low=None, high=None, method=None, state="waiting")
     async with showing(sources=Sources(releases=lambda: [worse, waiting])) as shown:
         for width in (1360, 400):
-            async with browsing(shown.url(), width=width) as tab:
+            async with chromium.browsing(shown.url(), width=width) as tab:
                 first, second = await tab.locator("#releases tbody tr").all_inner_texts()
                 for text in ("1.42", "after 1.41", "service version of shop", "961 conversations", "−0.071", "worse"):
                     assert text in first, first
@@ -339,7 +336,7 @@ async def test_releases_are_shown_with_their_intervals() -> None:
                 assert "too few scores" in second
                 assert await tab.evaluate(CONTRAST) == []
                 assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    async with showing(sources=Sources(releases=list)) as shown, browsing(shown.url()) as tab:
+    async with showing(sources=Sources(releases=list)) as shown, chromium.browsing(shown.url()) as tab:
         assert not await tab.locator("#releases").is_visible()
 
 
@@ -362,10 +359,10 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_every_text_has_contrast_and_every_control_a_name(scheme: str) -> None:
+async def test_every_text_has_contrast_and_every_control_a_name(chromium: Chromium, scheme: str) -> None:
     async with showing() as shown:
         await a_busy_hour(shown)
-        async with browsing(shown.url(), scheme=scheme) as tab:
+        async with chromium.browsing(shown.url(), scheme=scheme) as tab:
             await tab.locator("#rows a").first.click()
             await tab.wait_for_selector(".talk")
             assert await tab.evaluate(CONTRAST) == []
@@ -375,7 +372,7 @@ async def test_every_text_has_contrast_and_every_control_a_name(scheme: str) -> 
 
 
 @pytest.mark.parametrize(("name", "scheme", "height"), [("page", "light", 1240), ("evaluation-dark", "dark", 940)])
-async def test_pictures_of_it(name: str, scheme: str, height: int, tmp_path: Path) -> None:
+async def test_pictures_of_it(chromium: Chromium, name: str, scheme: str, height: int, tmp_path: Path) -> None:
     """With EVALSTREAM_PICTURES set they take the place of those in the repository."""
     sources = Sources(
         budgets=lambda: [BudgetView(monitor="helpdesk", period="day", limit_usd=4.0, spent_usd=1.42)],
@@ -384,7 +381,7 @@ async def test_pictures_of_it(name: str, scheme: str, height: int, tmp_path: Pat
     async with showing(sources=sources) as shown:
         shown.page.view.started -= 3600
         await a_busy_hour(shown)
-        async with browsing(shown.url("?evaluator=answers_question"), scheme=scheme, height=height) as tab:
+        async with chromium.browsing(shown.url("?evaluator=answers_question"), scheme=scheme, height=height) as tab:
             await tab.locator("#rows a").nth(2).click()
             await tab.wait_for_selector(".talk")
             await tab.evaluate("document.activeElement.blur()")

@@ -7,30 +7,27 @@ import os
 from pathlib import Path
 
 import pytest
-from chromium import browsing, need_chromium
+from chromium import Chromium
 from shown import ASKED, showing
 
 from collector.page.label_draw import LabelQueueSettings
 from collector.page.settings import PageSettings
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
 
 PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
 ALL = PageSettings(queue=LabelQueueSettings(random=1.0, twice=1.0))
 LABELS = 50
 
 
-@pytest.fixture(autouse=True)
-def _browser() -> None:
-    need_chromium()
-
-
-async def test_fifty_labels_by_keyboard_without_seeing_a_score_before() -> None:
+async def test_fifty_labels_by_keyboard_without_seeing_a_score_before(chromium: Chromium) -> None:
     async with showing(ALL) as shown:
         for number in range(LABELS):
             question, good, bad = ASKED[number % len(ASKED)]
             turn = await shown.put_turn(f"visit-{number}", question, good if number % 3 else bad)
             await shown.put(shown.judged(turn, 0.123 if number % 2 else 0.877, explanation=f"because of {number}"))
         await shown.until_listed(LABELS)
-        async with browsing(shown.url("queue")) as tab:
+        async with chromium.browsing(shown.url("queue")) as tab:
             assert "Say your name" in await tab.locator("#judge").inner_text()
             await tab.keyboard.type("ann")
             await tab.keyboard.press("Enter")
@@ -59,18 +56,18 @@ async def test_fifty_labels_by_keyboard_without_seeing_a_score_before() -> None:
         assert [each.state for each in labels if each.state] == ["retracted"]
 
 
-async def test_two_people_label_the_same_and_a_picked_label_is_not_of_the_queue() -> None:
+async def test_two_people_label_the_same_and_a_picked_label_is_not_of_the_queue(chromium: Chromium) -> None:
     async with showing(ALL) as shown:
         turns = [await shown.put_turn(f"visit-{n}", f"question {n}", "An answer.") for n in range(3)]
         judged = [shown.judged(turn, 0.2) for turn in turns]
         await shown.put(*judged)
         await shown.until_listed(3)
-        async with browsing(shown.url(f"?evaluation={judged[0].evaluation_id}")) as tab:
+        async with chromium.browsing(shown.url(f"?evaluation={judged[0].evaluation_id}")) as tab:
             await tab.click(".choice:has-text('Disagree')")
             await tab.click(".labelling button")
             await tab.wait_for_selector("#rows .opinion:has-text('✗')")
         for person in ("ann", "ben"):
-            async with browsing(shown.url("queue")) as tab:
+            async with chromium.browsing(shown.url("queue")) as tab:
                 await tab.fill("input[name=by]", person)
                 await tab.keyboard.press("Enter")
                 for _ in range(3):
@@ -86,14 +83,14 @@ async def test_two_people_label_the_same_and_a_picked_label_is_not_of_the_queue(
         assert len([each for each in await shown.labels() if each.label_probability is None]) == 1
 
 
-async def test_nothing_but_what_was_drawn_is_taken_and_texts_stay_hidden() -> None:
+async def test_nothing_but_what_was_drawn_is_taken_and_texts_stay_hidden(chromium: Chromium) -> None:
     none = PageSettings(queue=LabelQueueSettings(random=0.001, doubtful=0.0), show_text=False)
     async with showing(none) as shown:
         judged = shown.judged(await shown.put_turn("visit-1", "a question", "An answer."), 0.2)
         await shown.put(judged)
         await shown.until_listed(1)
         await asyncio.sleep(0)
-        async with browsing(shown.url("queue"), allow="409") as tab:
+        async with chromium.browsing(shown.url("queue"), allow="409") as tab:
             await tab.fill("input[name=by]", "ann")
             await tab.keyboard.press("Enter")
             await tab.wait_for_selector("#judge:has-text('texts are hidden')")

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from chromium import browsing, need_chromium
+from chromium import Chromium
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # where the browser runs
 
 APPLICATIONS = Path(__file__).parents[1] / "e2e" / "applications"
 ANSWER = "Penguins keep warm by dense feathers, a layer of fat, and by standing close together."
@@ -94,10 +96,9 @@ async def run_application(name: str, endpoint: str, model_url: str) -> None:
 
 
 @pytest.mark.parametrize("name", CAPTURE)
-async def test_a_conversation_appears_on_the_page_judged_within_seconds(name: str) -> None:
-    need_chromium()
+async def test_a_conversation_appears_on_the_page_judged_within_seconds(chromium: Chromium, name: str) -> None:
     assert len((APPLICATIONS / name).read_text().split("\n\n")[-1].splitlines()) <= 10
-    async with demo() as (otlp, page), model() as model_url, browsing(f"{page}?q=penguins&range=5m") as tab:
+    async with demo() as (otlp, page), model() as model_url, chromium.browsing(f"{page}?q=penguins&range=5m") as tab:
         await run_application(name, otlp, model_url)
         sent = time.monotonic()
         await tab.locator("#rows a", has_text="answers_question").click()

@@ -106,13 +106,14 @@ def worst(work: Callable[[str], object], texts: list[tuple[str, str, str]]) -> l
     return list(dict.fromkeys((*by_cost[:WORST], *by_growth[:WORST])))
 
 
+@pytest.mark.parametrize("longest", [LONG // 4, pytest.param(LONG, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", PATTERNS)
-def test_patterns(name):
+def test_patterns(name, longest):
     pattern = PATTERNS[name]
     work = use(name)
     texts = texts_for(pattern, SAMPLES) + [("", piece, "\x01") for piece in PIECES]
     for text in worst(work, texts):
-        growth = measure(work, text)
+        growth = measure(work, text, longest)
         assert growth.is_linear, f"{text}: {growth.short * 1e6:.3f} us per character, later {growth.long * 1e6:.3f}"
 
 

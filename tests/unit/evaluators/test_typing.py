@@ -64,7 +64,7 @@ def checked(folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long  # mypy reads every package that ours imports; pyright checks both in `make lint`
 @pytest.mark.timeout(300)
 def test_plug_ins_and_use_of_the_library(tmp_path: Path) -> None:
     for section in ("evaluator", "dialect", "exporter"):
