@@ -1,9 +1,13 @@
 """The join of feedback with what it is about: state of a partition of the labels log, without clock, log or judge.
 
 Feedback waits from when the log took it until its subject is judged and no nearer one can be expected, or until the
-wait is over. What became of it is one more record of its partition, after which the same feedback is known: it is
-neither joined again after a restart nor when it is sent again.
+wait is over. What became of it is one more record of its partition, its end, after which the same feedback is known: it
+is neither joined again after a restart nor when it is sent again.
+
+Its end is remembered for one more wait. If the feedback came again meanwhile, its end is written once more before it
+may be forgotten: a replay that begins behind the end and before the copy would take the copy for new feedback.
 """
+# Why not remember the end for as long as copies come: everything from it on would be read at each restart.
 
 from __future__ import annotations
 
@@ -33,13 +37,22 @@ class FeedbackScales:
 
 
 @dataclass(slots=True)
-class _Known:
-    """Feedback of which the log has a record at `offset`, since `time` (s); `entry` as long as it waits."""
+class _WaitingPiece:
+    """Feedback that the log took at `offset` and `time` (s)."""
+
+    entry: FeedbackEntry
+    offset: int
+    time: float
+    fits_since: float | None = None
+
+
+@dataclass(slots=True)
+class _End:
+    """The newest end of feedback, at `offset` or behind it, since `time` (s); `repeated` if it came again since."""
 
     offset: int
     time: float
-    entry: FeedbackEntry | None = None
-    fits_since: float | None = None
+    repeated: bool = False
 
 
 class FeedbackJoin:
@@ -49,8 +62,9 @@ class FeedbackJoin:
         self._scales = scales
         self._most = most
         self._most_known = most_known
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._waiting: dict[str, _Known] = {}
+        self._waiting: dict[str, _WaitingPiece] = {}  # both in the order of the offsets
+        self._ends: OrderedDict[str, _End] = OrderedDict()
+        self._ahead: set[str] = set()
         self._by_key: dict[str, dict[str, None]] = {}
         self._fits: dict[str, None] = {}
         self._new: dict[str, None] = {}
@@ -63,34 +77,41 @@ class FeedbackJoin:
     @property
     def low_watermark(self) -> int | None:
         """The oldest record that is needed to know what waits and what came before."""
-        return next((each.offset for each in self._known.values()), None)
+        oldest = [next(iter(each.values())).offset for each in (self._waiting, self._ends) if each]
+        return min(oldest, default=None)
 
     @property
     def new(self) -> list[FeedbackEntry]:
         """What came since the last `seek`."""
-        return [entry for name in self._new if (entry := self._waiting[name].entry) is not None]
+        return [self._waiting[name].entry for name in self._new]
+
+    def expect(self, feedback_id: str) -> None:
+        """The log has an end of a piece that is delivered later."""
+        self._ahead.add(feedback_id)
 
     def add(self, entry: FeedbackEntry, offset: int, time: float) -> bool:
         """The log took feedback at `time` (s); False if it is known."""
-        if entry.feedback_id in self._known:
+        if (end := self._ends.get(entry.feedback_id)) is not None:
+            end.repeated = True
+        if end is not None or entry.feedback_id in self._waiting or entry.feedback_id in self._ahead:
             return False
-        known = self._known[entry.feedback_id] = _Known(offset, time, entry)
-        self._waiting[entry.feedback_id] = known
+        self._waiting[entry.feedback_id] = _WaitingPiece(entry, offset, time)
         self._new[entry.feedback_id] = None
         for key in keys_of_entry(entry):
             self._by_key.setdefault(key, {})[entry.feedback_id] = None
         return True
 
     def close(self, feedback_id: str, offset: int, time: float) -> None:
-        """The log has what became of a piece."""
-        known = self._known.setdefault(feedback_id, _Known(offset, time))
-        entry, known.entry = known.entry, None
-        if entry is None:
+        """The log has an end of a piece, at `offset` or behind it."""
+        self._ahead.discard(feedback_id)
+        self._ends[feedback_id] = _End(offset, time)
+        self._ends.move_to_end(feedback_id)
+        waiting = self._waiting.pop(feedback_id, None)
+        if waiting is None:
             return
-        del self._waiting[feedback_id]
         self._fits.pop(feedback_id, None)
         self._new.pop(feedback_id, None)
-        for key in keys_of_entry(entry):
+        for key in keys_of_entry(waiting.entry):
             names = self._by_key[key]
             del names[feedback_id]
             if not names:
@@ -101,52 +122,63 @@ class FeedbackJoin:
         names = {name: None for key in keys if key in self._by_key for name in self._by_key[key]} | self._new
         self._new = {}
         for name in names:
-            known = self._waiting[name]
-            if known.entry is not None and known.fits_since is None and subjects.matches(known.entry).subjects:
-                known.fits_since = now
+            waiting = self._waiting[name]
+            if waiting.fits_since is None and subjects.matches(waiting.entry).subjects:
+                waiting.fits_since = now
                 self._fits[name] = None
 
     def due(self, subjects: JudgedSubjects, now: float) -> Iterator[JoinedFeedback]:
         """What is decided at `now` (s): `close` each once its record is in the log."""
         for name in list(self._fits):
-            known = self._waiting[name]
-            if known.entry is None or known.fits_since is None:
+            waiting = self._waiting[name]
+            if waiting.fits_since is None:
                 continue
-            matches = subjects.matches(known.entry)
+            matches = subjects.matches(waiting.entry)
             if not matches.subjects:  # forgotten meanwhile
-                known.fits_since = None
+                waiting.fits_since = None
                 del self._fits[name]
-            elif now - known.fits_since >= (SETTLE if matches.exact else SETTLE_NEARER):
-                yield self._joined(known, "joined", matches.subjects)
+            elif now - waiting.fits_since >= (SETTLE if matches.exact else SETTLE_NEARER):
+                yield self._joined(waiting, "joined", matches.subjects)
         crowd = len(self._waiting) - self._most
-        for number, known in enumerate(list(self._waiting.values())):
-            if known.fits_since is not None:
+        for number, waiting in enumerate(list(self._waiting.values())):
+            if waiting.fits_since is not None:
                 continue
-            if known.time + self._scales.wait <= now:
-                yield self._joined(known, "unmatched")
+            if waiting.time + self._scales.wait <= now:
+                yield self._joined(waiting, "unmatched")
             elif number < crowd:
-                yield self._joined(known, "crowded_out")
+                yield self._joined(waiting, "crowded_out")
             else:
                 break
 
+    def to_repeat(self, now: float) -> list[str]:
+        """What is to be forgotten and came again since its end: that is written once more, and it is closed with it."""
+        return [name for name in self._forgettable(now) if self._ends[name].repeated]
+
     def forget(self, now: float) -> None:
-        """Forget what is over, and as old as feedback may wait; and the oldest of what is over beyond the limit."""
-        while self._known:
-            name, oldest = next(iter(self._known.items()))
-            is_old = oldest.time + self._scales.wait <= now or len(self._known) > self._most_known
-            if oldest.entry is not None or not is_old:
+        """Forget ends that are as old as feedback may wait, and the oldest beyond the limit, of what came no more."""
+        for name in list(self._forgettable(now)):
+            if self._ends[name].repeated:
                 return
-            del self._known[name]
+            del self._ends[name]
+
+    def _forgettable(self, now: float) -> Iterator[str]:
+        excess = len(self._waiting) + len(self._ends) - self._most_known
+        waiting_since = next((each.offset for each in self._waiting.values()), None)
+        for number, (name, end) in enumerate(self._ends.items()):
+            if number >= excess and end.time + self._scales.wait > now:
+                return
+            if waiting_since is not None and waiting_since < end.offset:
+                return  # a replay reads it again, and what was forgotten would be known to it alone
+            yield name
 
     def _joined(
-        self, known: _Known, outcome: JoinOutcome, subjects: tuple[FeedbackSubject, ...] = ()
+        self, waiting: _WaitingPiece, outcome: JoinOutcome, subjects: tuple[FeedbackSubject, ...] = ()
     ) -> JoinedFeedback:
-        entry = known.entry
-        assert entry is not None
+        entry = waiting.entry
         return JoinedFeedback(
             entry=entry,
             outcome=outcome,
-            received_at=datetime.fromtimestamp(known.time, UTC),
+            received_at=datetime.fromtimestamp(waiting.time, UTC),
             subjects=subjects,
             score=entry.score(self._scales.scales.get(entry.name)),
             series=entry.name if entry.name in self._scales.scales else OTHER,

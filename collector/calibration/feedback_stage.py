@@ -21,11 +21,11 @@ from collector.records.epochs import Fence, fence_at
 from collector.records.feedback import (
     FeedbackEntry,
     JoinedFeedback,
+    ended_feedback,
     is_feedback,
-    is_joined_feedback,
     joined_record,
     parse_feedback_entry,
-    parse_joined_feedback,
+    repeated_record,
 )
 from collector.records.json import evaluation_from_json, label_to_json
 from collector.records.references import Reference, reference_records
@@ -78,7 +78,8 @@ class FeedbackStage:
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[FeedbackFold]:
         """Open the fold of a partition. What became of its feedback is read ahead, to the end of the log."""
         fold = FeedbackFold(FeedbackJoin(self._scales), partition, self._count)
-        async for batch in self._labels.read(partition, 0 if committed is None else committed.offset):
+        # From where the replay begins: a step may come before it has reached the end of what it has read.
+        async for batch in self._labels.read(partition, 0 if committed is None else committed.low_watermark):
             fold.read_ahead(batch)
         self._folds[partition] = fold
         try:
@@ -100,7 +101,8 @@ class FeedbackStage:
     async def step(self) -> None:
         """Join what can be joined now, and give up what has waited long enough. Raises LogUnavailable."""
         now = self._clock()
-        for fold in self._folds.values():
+        for partition, fold in list(self._folds.items()):
+            await self._repeat(partition, fold, now)
             fold.join.forget(now)
         if not any(each.join.waiting for each in self._folds.values()):
             return
@@ -111,6 +113,18 @@ class FeedbackStage:
             due = list(fold.join.due(self._subjects, now))
             for first in range(0, len(due), _BATCH):
                 await self._append(partition, fold, due[first : first + _BATCH])
+
+    async def _repeat(self, partition: int, fold: FeedbackFold, now: float) -> None:
+        """Write once more that feedback has ended which came again since and is to be forgotten."""
+        names = fold.join.to_repeat(now)
+        for first in range(0, len(names), _BATCH):
+            batch = names[first : first + _BATCH]
+            await self._labels.confirm(GROUP)
+            if self._folds.get(partition) is not fold:
+                return
+            await self._labels.append([repeated_record(each, partition) for each in batch])
+            for each in batch:
+                fold.join.close(each, fold.next_offset, now)
 
     async def _append(self, partition: int, fold: FeedbackFold, batch: Sequence[JoinedFeedback]) -> None:
         records: list[Record] = []
@@ -167,10 +181,10 @@ class FeedbackFold:
         return self.join.low_watermark
 
     def read_ahead(self, records: Sequence[StoredRecord]) -> None:
-        """Remember what became of feedback whose records are delivered later."""
+        """Remember of what feedback the end is delivered later."""
         for record in records:
-            if is_joined_feedback(record):
-                self._close(record)
+            if (name := ended_feedback(record)) is not None:
+                self.join.expect(name)
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Know again what waits."""
@@ -184,8 +198,8 @@ class FeedbackFold:
 
     def _take(self, record: StoredRecord, count: Callable[[str], None]) -> None:
         self.next_offset = record.offset + 1
-        if is_joined_feedback(record):
-            self._close(record)
+        if (name := ended_feedback(record)) is not None:
+            self.join.close(name, record.offset, record.timestamp)
         elif is_feedback(record):
             try:
                 entry = parse_feedback_entry(record.value)
@@ -194,13 +208,6 @@ class FeedbackFold:
                 return
             if not self.join.add(entry, record.offset, record.timestamp):
                 count("duplicate")
-
-    def _close(self, record: StoredRecord) -> None:
-        try:
-            joined = parse_joined_feedback(record.value)
-        except BadInput:
-            return
-        self.join.close(joined.entry.feedback_id, record.offset, record.timestamp)
 
 
 class _JudgedReader:

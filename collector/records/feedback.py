@@ -1,7 +1,8 @@
 """Feedback: what a user, an expert or a program says of a turn or a conversation, as JSON from outside and in the log.
 
 It is stored in the labels log twice: as it came, under the ids that its sender knows, and once more when it has joined
-what it is about, or when the wait for that is over. Both records have the same `feedback_id` and partition.
+what it is about, or when the wait for that is over. Both records have the same `feedback_id` and partition. Where it
+came again since, a third one says, a wait later, that it is over.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from evaluators.results import Sampling
 
 FEEDBACK_HEADERS: Headers = (("feedback", b"1"),)
 JOINED_HEADERS: Headers = (("feedback", b"joined"),)
-"""Those of feedback in the labels log, as it came and when it is joined: not a label."""
+REPEATED_HEADERS: Headers = (("feedback", b"repeated"),)
+"""Those of feedback in the labels log, as it came, when it is over, and when it came again since: not a label."""
 
 Source = Literal["user", "expert", "code"]
 JoinOutcome = Literal["joined", "unmatched", "crowded_out"]
@@ -212,6 +214,18 @@ def feedback_record(entry: FeedbackEntry) -> Record:
 def joined_record(joined: JoinedFeedback, partition: int) -> Record:
     """What became of it, for the partition that has it."""
     return Record(joined.entry.feedback_id.encode(), to_json(joined), JOINED_HEADERS, partition)
+
+
+def repeated_record(feedback_id: str, partition: int) -> Record:
+    """What says once more that feedback is over which came again; its key is its whole content."""
+    return Record(feedback_id.encode(), b"", REPEATED_HEADERS, partition)
+
+
+def ended_feedback(record: StoredRecord) -> str | None:
+    """The id of the feedback whose end a record of the labels log is; None if it is none."""
+    if record.headers[:1] not in (JOINED_HEADERS, REPEATED_HEADERS) or record.key is None:
+        return None
+    return record.key.decode()
 
 
 def parse_feedback_entry(value: bytes) -> FeedbackEntry:

@@ -64,11 +64,13 @@ from collector.records.epochs import claim_record, epoch_of, owner_of, stamped
 from collector.records.feedback import (
     FeedbackSubject,
     JoinedFeedback,
+    ended_feedback,
     feedback_of,
     feedback_record,
     joined_record,
     parse_feedback_entry,
     parse_joined_feedback,
+    repeated_record,
 )
 from collector.records.json import (
     conversation_from_json,
@@ -303,6 +305,17 @@ def test_what_a_failure_is_made_again_as() -> None:
     record = RetryRequest(failed(), Turn(turn_id="t2")).to_record(3)
     assert (record.headers, record.partition) == ((("retry", b"1"),), 3)
     assert record.headers == RETRY_HEADERS
+
+
+def test_what_feedback_is_in_the_labels_log() -> None:
+    record = repeated_record("95e842e6844e25a9fd5951b1981bb97e", 3)
+    assert (record.key, record.value, record.headers, record.partition) == (
+        b"95e842e6844e25a9fd5951b1981bb97e", b"", (("feedback", b"repeated"),), 3,
+    )  # fmt: skip
+    joined = joined_record(CASES["joined feedback"], 3)
+    assert (joined.key, joined.headers) == (record.key, (("feedback", b"joined"),))
+    assert feedback_record(FEEDBACK).headers == (("feedback", b"1"),)
+    assert ended_feedback(StoredRecord(3, 0, 0.0, record.key, record.value, record.headers)) == record.key.decode()
 
 
 @pytest.mark.parametrize("what", CASES)

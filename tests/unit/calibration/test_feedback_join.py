@@ -99,10 +99,30 @@ def test_it_joins_after_a_while_and_is_known_then() -> None:
     assert (joined.outcome, joined.score, joined.series) == ("joined", 0.75, "stars")
     assert joined.subjects[0].sampling.probability == 0.25
     join.close(joined.entry.feedback_id, 9, 200.0 + SETTLE)
-    assert (join.waiting, list(join.due(subjects, 1e4)), join.low_watermark) == (0, [], 7)
+    assert (join.waiting, list(join.due(subjects, 1e4)), join.low_watermark) == (0, [], 9)
     assert not join.add(entry(turn_id="t1", name="stars", value=4), 10, 300.0), "known, though it is over"
-    join.forget(100.0 + DAY)
+    assert join.to_repeat(205.0 + DAY - 1) == []
+    [name] = join.to_repeat(205.0 + DAY)
+    join.forget(205.0 + DAY)
+    assert join.low_watermark == 9, "it came again: a replay from behind 9 would take it for new"
+    join.close(name, 11, 205.0 + DAY)
+    join.forget(205.0 + DAY)
+    assert join.low_watermark == 11
+    join.forget(205.0 + 2 * DAY)
     assert (join.low_watermark, join.waiting, join._by_key) == (None, 0, {})
+
+
+def test_an_end_that_comes_later_in_the_log_counts_and_holds_back_nothing() -> None:
+    join = join_of()
+    other, one = entry(turn_id="t0"), entry(turn_id="t1")
+    join.expect(one.feedback_id)
+    assert join.add(other, 3, 1.0)
+    assert not join.add(one, 4, 2.0)
+    assert (join.waiting, join.low_watermark) == (1, 3)
+    join.close(one.feedback_id, 9, 3.0)
+    assert join.low_watermark == 3
+    join.close(other.feedback_id, 10, 4.0)
+    assert join.low_watermark == 9
 
 
 def test_in_a_trace_a_nearer_turn_may_follow() -> None:
