@@ -17,6 +17,7 @@ from collector.calibration.feedback_join import FeedbackJoin, FeedbackScales
 from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
+from collector.logs.offset_of_time import first_offset
 from collector.records.epochs import Fence, fence_at
 from collector.records.feedback import (
     FeedbackEntry,
@@ -129,9 +130,8 @@ class FeedbackStage:
     async def _append(self, partition: int, fold: FeedbackFold, batch: Sequence[JoinedFeedback]) -> None:
         records: list[Record] = []
         for each in batch:
-            label = await self._label_of(each)
-            if label is not None:
-                records.append(Record(label.evaluation_id.encode(), label_to_json(label)))
+            labels = await self._labels_of(each)
+            records += [Record(label.evaluation_id.encode(), label_to_json(label)) for label in labels]
         records += [joined_record(each, partition) for each in batch]
         await self._labels.confirm(GROUP)
         if self._folds.get(partition) is not fold:
@@ -141,13 +141,14 @@ class FeedbackStage:
             fold.join.close(each.entry.feedback_id, fold.next_offset, self._clock())
             self._count(each.outcome)
 
-    async def _label_of(self, joined: JoinedFeedback) -> Label | None:
-        """The label that an expert's feedback about an evaluation is; None if it is no such feedback."""
-        entry = joined.entry
-        if entry.source != "expert" or entry.evaluation_id is None or joined.outcome != "joined":
-            return None
-        evaluation = await self._evaluations.read(entry.evaluation_id)
-        return None if evaluation is None else _label(joined, evaluation)
+    async def _labels_of(self, joined: JoinedFeedback) -> list[Label]:
+        """The labels that an expert's feedback is: of the evaluation that it names, or of those by its evaluator."""
+        if joined.entry.source != "expert" or joined.outcome != "joined":
+            return []
+        ids = self._subjects.evaluations_named(joined.entry)
+        evaluations = [await self._evaluations.read(each) for each in ids]
+        labels = [_label(joined, each, number) for number, each in enumerate(evaluations) if each is not None]
+        return [each for each in labels if each is not None]
 
     async def _forward(self, entries: Sequence[FeedbackEntry]) -> None:
         """Give the evaluators that ask for it what they ask for; the same twice is one reference there."""
@@ -222,7 +223,7 @@ class _JudgedReader:
     async def read_new(self, since: float) -> set[str]:
         """Read on, the first time from what the log took at `since` (s); gives the keys of what is new."""
         if self._next is None:
-            starts = [await _first_offset(self._log, each, since) for each in range(self._log.partitions)]
+            starts = [await first_offset(self._log, each, since) for each in range(self._log.partitions)]
             self._fences = [await fence_at(self._log, each, start) for each, start in enumerate(starts)]
             self._next = starts
         keys: set[str] = set()
@@ -255,33 +256,17 @@ class _JudgedReader:
         return None
 
 
-async def _first_offset(log: Log, partition: int, since: float) -> int:
-    """An offset of a partition before which everything is older than `since` (s)."""
-    low, high = await log.start_offset(partition), await log.end_offset(partition)
-    while low < high:
-        middle = (low + high) // 2
-        record = await _record_at(log, partition, middle)
-        if record is None or record.timestamp >= since:
-            high = middle
-        else:
-            low = record.offset + 1
-    return low
+def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label | None:
+    """An expert's feedback as a label. Somebody picked the evaluation, so it has no probability.
 
-
-async def _record_at(log: Log, partition: int, offset: int) -> StoredRecord | None:
-    async for batch in log.read(partition, offset):
-        return batch[0]
-    return None
-
-
-def _label(joined: JoinedFeedback, evaluation: Evaluation) -> Label | None:
-    """An expert's feedback as a label. Somebody picked the evaluation, so it has no probability."""
+    `number` counts the evaluations that one piece of feedback is about: each label has an id of its own.
+    """
     entry = joined.entry
     opinion = entry.label if entry.label in ("agree", "disagree") else None
     if opinion is None and joined.score is None and not entry.comment:
         return None
     return Label(
-        label_id=entry.feedback_id,
+        label_id=entry.feedback_id if number == 0 else f"{entry.feedback_id}-{number}",
         evaluation_id=evaluation.evaluation_id,
         evaluator=evaluation.evaluator,
         evaluator_version=evaluation.evaluator_version,

@@ -28,11 +28,15 @@ class LogPlace(NamedTuple):
 
 @dataclass(slots=True)
 class _Judged:
-    """A subject of a monitor; `evaluations` counts those of it that are remembered."""
+    """A subject of a monitor.
+
+    `evaluations` counts those of it that are remembered, `by_evaluator` has the id of each evaluator's newest.
+    """
 
     subject: FeedbackSubject
     keys: dict[str, None] = field(default_factory=dict[str, None])
     evaluations: int = 0
+    by_evaluator: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class _RememberedEvaluation(NamedTuple):
@@ -62,6 +66,7 @@ class JudgedSubjects:
         judged = self._subjects.setdefault(key, _Judged(subject))
         judged.subject = subject  # the newest revision of a conversation
         judged.evaluations += 1
+        judged.by_evaluator[evaluation.evaluator] = evaluation.evaluation_id
         for name in _keys_of(evaluation):
             judged.keys[name] = None
             self._by_key.setdefault(name, {})[key] = None
@@ -92,6 +97,21 @@ class JudgedSubjects:
         subjects = tuple(each for _, of_monitor in nearest.values() for each in of_monitor)[:MOST_SUBJECTS]
         return Matches(subjects, exact=all(rank == _EXACT for rank, _ in nearest.values()))
 
+    def evaluations_named(self, entry: FeedbackEntry) -> tuple[str, ...]:
+        """The evaluations that an entry is about: the named one, or those by the evaluator that has the entry's name.
+
+        An evaluation by name needs a turn or a conversation that is exactly what the entry names, and no second one of
+        the same monitor: of a trace with several turns nobody knows which one is meant.
+        """
+        if entry.evaluation_id is not None:
+            return (entry.evaluation_id,) if any(True for _ in self._ranked(entry)) else ()
+        exact: dict[str, list[str]] = {}
+        for subject, rank in self._ranked(entry):
+            known = self._subjects[subject.monitor, subject.conversation_id, subject.turn_id].by_evaluator
+            if rank == _EXACT and entry.name in known:
+                exact.setdefault(subject.monitor, []).append(known[entry.name])
+        return tuple(ids[0] for ids in exact.values() if len(ids) == 1)
+
     def _ranked(self, entry: FeedbackEntry) -> Iterator[tuple[FeedbackSubject, int]]:
         if entry.evaluation_id is not None:
             remembered = self._evaluations.get(entry.evaluation_id)
@@ -108,8 +128,9 @@ class JudgedSubjects:
                 yield judged.subject, rank
 
     def _forget_oldest(self) -> None:
-        _, remembered = self._evaluations.popitem(last=False)
+        evaluation_id, remembered = self._evaluations.popitem(last=False)
         judged = self._subjects[remembered.key]
+        judged.by_evaluator = {name: each for name, each in judged.by_evaluator.items() if each != evaluation_id}
         judged.evaluations -= 1
         if judged.evaluations:
             return

@@ -57,6 +57,7 @@ class ExportStage:
         self._on_bad_record = on_bad_record
         self._confirm = confirm
         self._problem: str | None = None
+        self._open: set[int] = set()
 
     @property
     def problem(self) -> str | None:
@@ -89,8 +90,16 @@ class ExportStage:
     @asynccontextmanager
     async def open_fold(self, partition: int, committed: Committed | None) -> AsyncGenerator[ExportFold]:
         """Open the fold of a partition; it needs nothing of what was committed."""
-        del partition, committed
-        yield ExportFold(self)
+        del committed
+        self._open.add(partition)
+        try:
+            yield ExportFold(self)
+        finally:
+            self._open.discard(partition)
+
+    def owns(self, partition: int) -> bool:
+        """Whether this process exports a partition now: what one of several processes does belongs to the first."""
+        return partition in self._open
 
     async def deliver(self, batch: Sequence[Evaluation]) -> None:
         """Export a batch, with retries until the exporter has accepted it; count what was exported and what not."""

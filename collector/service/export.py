@@ -19,6 +19,7 @@ from collector.export.scrape import serve_metrics
 from collector.export.stage import ExportStage, group_of
 from collector.logs.log import Log, certain
 from collector.otlp.own_items import OwnItems
+from collector.service.corrections import start_correction_readers
 from collector.service.process import Apply, Process
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
@@ -93,7 +94,7 @@ async def open_exporters(
 
 
 def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> None:
-    """Consume the labels log for every exporter that takes feedback."""
+    """Consume the labels log for every exporter that takes feedback, and append to it what people correct elsewhere."""
     labels = process.logs.labels
     for stage in stages:
         if isinstance(stage.exporter, FeedbackExporter):
@@ -102,6 +103,7 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
             process.tasks.follow(
                 labels, export.group, process.guarded("export", export.group, labels, export.open_fold)
             )
+    start_correction_readers(process, stages)
 
 
 @asynccontextmanager

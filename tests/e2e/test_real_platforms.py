@@ -17,6 +17,11 @@ from hashed_env import hashed_python
 from made_up import Trace, chat
 from service import ServiceProcess, free_port
 
+from collector.config.settings import LogSettings
+from collector.records.json import label_from_json
+from collector.service.open_logs import open_logs
+from evaluators.results import Label
+
 TRACES = 12
 EVALUATORS = {"five": {"kind": "contains", "search_text": "five"}, "short": {"kind": "length", "maximum": 3}}
 
@@ -93,6 +98,25 @@ async def judged(folder: Path, export: dict[str, Any], sent: list[Trace], done: 
         await process.end()
 
 
+async def labels_after(folder: Path, export: dict[str, Any], within: float = 60.0) -> list[Label]:
+    """The labels in the log once a service that exports so has joined its first feedback."""
+    config = {"log": {"kind": "sqlite", "path": "evalstream.db"}, "evaluators": EVALUATORS, "export": export}
+    process = ServiceProcess(folder, {**config, "monitors": {"all": {"evaluators": list(EVALUATORS)}}})
+    joined = 'evalstream_feedback_total{outcome="joined"} 1.0'
+    try:
+        await process.start()
+        async with asyncio.timeout(within):
+            while joined not in await process.metrics():
+                await asyncio.sleep(0.5)
+        assert await process.stop() == 0
+    finally:
+        await process.end()
+    async with open_logs(LogSettings(kind="sqlite", path=str(folder / "evalstream.db"))) as logs:
+        partitions = range(logs.labels.partitions)
+        records = [each for number in partitions async for batch in logs.labels.read(number, 0) for each in batch]
+        return [label_from_json(each.value) for each in records if each.value and not each.headers]
+
+
 async def post(url: str, body: bytes, headers: dict[str, str]) -> None:
     headers = {"Content-Type": "application/x-protobuf", **headers}
     async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
@@ -135,6 +159,13 @@ async def test_phoenix(python: Path, tmp_path: Path) -> None:
 
         await judged(tmp_path, {"phoenix": {"endpoint": url}}, sent, done)
         written = await annotations()
+        said = {"span_id": span_ids(sent)[0], "name": "five", "annotator_kind": "HUMAN", "result": {"score": 0.0}}
+        async with aiohttp.ClientSession() as session:
+            answer = await session.post(f"{url}/v1/span_annotations?sync=true", json={"data": [said]})
+            assert answer.status == 200, await answer.text()
+        [label] = await labels_after(tmp_path, {"phoenix": {"endpoint": url, "corrections": "1s"}})
+    assert (label.evaluator, label.score, label.judge_score) == ("five", 0.0, 1.0)
+    assert label.subject.span_id == said["span_id"]
     counted = Counter((each["span_id"], each["name"]) for each in written)
     assert counted == {(span, name): 1 for span in span_ids(sent) for name in EVALUATORS}
     assert {each["annotator_kind"] for each in written} == {"CODE"}

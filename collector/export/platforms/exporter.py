@@ -10,6 +10,7 @@ import aiohttp
 
 from collector.backoff import Backoff
 from collector.export.exporter import ExportContext
+from collector.export.platforms.corrections import CorrectedPlatform, CorrectionReading
 from collector.export.platforms.platform import Platform, PlatformSettings
 from collector.export.platforms.sender import PlatformSender
 from evaluators.results import Evaluation
@@ -20,8 +21,9 @@ class PlatformExporter:
 
     Settings: ClassVar[Any] = PlatformSettings
 
-    def __init__(self, platform: Platform, sender: PlatformSender) -> None:
+    def __init__(self, platform: Platform, sender: PlatformSender, settings: Any) -> None:
         self._platform = platform
+        self._settings = settings
         self._sender = sender
 
     @classmethod
@@ -51,12 +53,20 @@ class PlatformExporter:
                 requests_per_minute=settings.requests_per_minute,
                 confirm=context.confirm,
             )
-            yield cls(platform, sender)
+            yield cls(platform, sender, settings)
 
     @property
     def problem(self) -> str | None:
         """Why the platform does not accept the request in hand; None if it does."""
         return self._sender.problem
+
+    @property
+    def corrections(self) -> CorrectionReading | None:
+        """How corrections that people make there are read; None if none are."""
+        platform, settings = self._platform, self._settings
+        if not isinstance(platform, CorrectedPlatform) or settings.corrections is None:
+            return None
+        return CorrectionReading(platform, self._sender.get, every=settings.corrections, back=settings.corrections_back)
 
     async def export(self, batch: Sequence[Evaluation]) -> int:
         """Write a batch; returns how many the platform refused for good. What it has no place for is left out."""

@@ -8,30 +8,39 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, cast
+from urllib.parse import parse_qsl, urlencode
 
 import orjson
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms.corrections import (
+    CorrectedPlatformSettings,
+    CorrectionPage,
+    iso,
+    object_in,
+    object_of,
+    objects_in,
+)
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
     Platform,
     PlatformRequest,
-    PlatformSettings,
     WithoutLookUp,
     chunks,
     metadata_of,
     scored,
 )
 from evaluators.cases import Json
-from evaluators.results import Evaluation
+from evaluators.results import Evaluation, Subject
 
 _PATH = "/api/public/scores"
 _MOST = 50
 
 
-class LangfuseSettings(PlatformSettings):
+class LangfuseSettings(CorrectedPlatformSettings):
     """The section `export.langfuse`."""
 
     endpoint: str = Field(
@@ -49,6 +58,7 @@ class Langfuse(WithoutLookUp):
     """Langfuse's API."""
 
     name = "langfuse"
+    asks_by_subject = False
 
     def __init__(self, settings: LangfuseSettings, page: str | None = None) -> None:
         self._settings = settings
@@ -82,6 +92,20 @@ class Langfuse(WithoutLookUp):
         rejected = cast("dict[str, Json]", parsed).get("rejected") if isinstance(parsed, dict) else None
         return rejected if isinstance(rejected, int) else 0
 
+    def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
+        """The scores that people gave; needs Langfuse's read API of version 3."""
+        del subjects
+        yield _corrections_path({"fromTimestamp": iso(since)})
+
+    def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
+        """Those of a page."""
+        parsed = object_of(answer)
+        found = [_correction(each) for each in objects_in(parsed, "data")]
+        cursor = object_in(parsed, "meta").get("cursor")
+        since = dict(parse_qsl(path.partition("?")[2])).get("fromTimestamp", "")
+        following = _corrections_path({"fromTimestamp": since, "cursor": cursor}) if isinstance(cursor, str) else None
+        return CorrectionPage([each for each in found if each is not None], following)
+
     def _scores(self, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
         comment = evaluation.explanation if self._settings.explanation else None
         common = {
@@ -95,6 +119,25 @@ class Langfuse(WithoutLookUp):
         if self._settings.labels and evaluation.label is not None:
             label = {"name": f"{evaluation.evaluator}.label", "value": evaluation.label, "dataType": "CATEGORICAL"}
             yield _known({"id": f"{evaluation.evaluation_id}-label", **common, **label})
+
+
+def _correction(score: dict[str, Any]) -> dict[str, Any] | None:
+    place = object_in(score, "subject")
+    kind, data_type, value = place.get("kind"), score.get("dataType"), score.get("value")
+    names = {"trace": "trace_id", "observation": "span_id", "session": "conversation_id"}
+    if not isinstance(kind, str) or kind not in names or data_type == "CORRECTION":
+        return None  # a score of an experiment, or a text that the application should have answered
+    about = {"trace_id": place.get("traceId"), names[kind]: place.get("id")}
+    form = "comment" if data_type == "TEXT" else "label" if isinstance(value, str) else "value"
+    return {
+        "comment": score.get("comment"),
+        form: value,
+        **about,
+        "id": score.get("id"),
+        "name": score.get("name"),
+        "author": score.get("authorUserId"),
+        "at": score.get("updatedAt"),
+    }
 
 
 def _known(values: dict[str, Any]) -> dict[str, Any]:
@@ -111,6 +154,11 @@ def _place(evaluation: Evaluation) -> dict[str, str] | None:
     if evaluation.scope == "conversation" or not subject.span_id:
         return {"traceId": subject.trace_id}
     return {"traceId": subject.trace_id, "observationId": subject.span_id}
+
+
+def _corrections_path(query: Mapping[str, str]) -> str:
+    wanted = {"source": "ANNOTATION", "fields": "details,subject,annotation", "limit": "100", **query}
+    return f"/api/public/v3/scores?{urlencode(wanted)}"
 
 
 class LangfuseExporter(PlatformExporter):

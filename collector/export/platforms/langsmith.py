@@ -9,24 +9,34 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms.corrections import (
+    CorrectedPlatformSettings,
+    CorrectionPage,
+    array_of,
+    iso,
+    object_in,
+)
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
     Platform,
     PlatformRequest,
-    PlatformSettings,
     WithoutLookUp,
     metadata_of,
     scored,
 )
-from evaluators.results import Evaluation
+from evaluators.results import Evaluation, Subject
+
+_MOST_READ = 100
 
 
-class LangSmithSettings(PlatformSettings):
+class LangSmithSettings(CorrectedPlatformSettings):
     """The section `export.langsmith`."""
 
     endpoint: str = Field(
@@ -40,6 +50,7 @@ class LangSmith(WithoutLookUp):
     """LangSmith's API."""
 
     name = "langsmith"
+    asks_by_subject = False
 
     def __init__(self, settings: LangSmithSettings, page: str | None = None) -> None:
         self._settings = settings
@@ -62,6 +73,21 @@ class LangSmith(WithoutLookUp):
         """A 404 of the feedback itself: the run is not there."""
         return status == 404 and b"un" in answer and b"not found" in answer.lower()
 
+    def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
+        """The feedback that people gave in its pages."""
+        del subjects
+        yield _corrections_path(iso(since), 0)
+
+    def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
+        """Those of a page, a hundred at most."""
+        feedback = array_of(answer)
+        query = dict(parse_qsl(path.partition("?")[2]))
+        following = _corrections_path(query["min_created_at"], int(query["offset"]) + _MOST_READ)
+        found = [_correction(each) for each in feedback]
+        return CorrectionPage(
+            [each for each in found if each is not None], following if len(feedback) == _MOST_READ else None
+        )
+
     def _feedback(self, evaluation: Evaluation) -> dict[str, Any]:
         metadata = metadata_of(evaluation, self._page)
         session = conversation_id(evaluation.subject)
@@ -79,6 +105,32 @@ class LangSmith(WithoutLookUp):
             "feedback_source": {"type": "model" if evaluation.judge else "api", "metadata": metadata},
         }
         return {name: value for name, value in known.items() if value is not None}
+
+
+def _corrections_path(since: str, offset: int) -> str:
+    query = {"source": "app", "min_created_at": since, "limit": str(_MOST_READ), "offset": str(offset)}
+    return f"/feedback?{urlencode(query)}"
+
+
+def _correction(feedback: dict[str, Any]) -> dict[str, Any] | None:
+    run, source = feedback.get("run_id"), object_in(feedback, "feedback_source")
+    try:
+        number = uuid.UUID(str(run)).int
+    except ValueError:
+        return None
+    if number >> 64:
+        return None  # a run that did not come by OpenTelemetry
+    value = feedback.get("value")
+    return {
+        "span_id": f"{number:016x}",
+        "id": feedback.get("id"),
+        "name": feedback.get("key"),
+        "value": feedback.get("score"),
+        "label": value if isinstance(value, str) else None,
+        "comment": feedback.get("comment"),
+        "author": source.get("user_name") or source.get("user_id"),
+        "at": feedback.get("modified_at"),
+    }
 
 
 def run_id(span_id: str) -> uuid.UUID:

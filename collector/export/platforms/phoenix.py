@@ -7,38 +7,48 @@ the same subject replaces it. Source: its OpenAPI schema, `POST /v1/span_annotat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl, quote, urlencode
 
 from pydantic import Field, SecretStr
 
 from collector.export.attributes import conversation_id
+from collector.export.platforms.corrections import (
+    CorrectedPlatformSettings,
+    CorrectionPage,
+    object_in,
+    object_of,
+    objects_in,
+)
 from collector.export.platforms.exporter import PlatformExporter
 from collector.export.platforms.platform import (
     Platform,
     PlatformRequest,
-    PlatformSettings,
     WithoutLookUp,
     annotator_kind,
     chunks,
     metadata_of,
     scored,
 )
-from evaluators.results import Evaluation
+from evaluators.results import Evaluation, Subject
 
 _MOST = 100
 
 
-class PhoenixSettings(PlatformSettings):
+class PhoenixSettings(CorrectedPlatformSettings):
     """The section `export.phoenix`."""
 
     endpoint: str = Field(default="http://127.0.0.1:6006", pattern=r"^https?://", description="Phoenix's address.")
     api_key: SecretStr | None = Field(default=None, description="Its API key, where it has authentication.")
+    project: str = Field(default="default", min_length=1, description="The project whose corrections are read.")
 
 
 class Phoenix(WithoutLookUp):
     """Phoenix's API."""
 
     name = "phoenix"
+    asks_by_subject = True
 
     def __init__(self, settings: PhoenixSettings, page: str | None = None) -> None:
         self._settings = settings
@@ -66,6 +76,39 @@ class Phoenix(WithoutLookUp):
         """A 404 that says of spans, traces or sessions that they do not exist; another one is not Phoenix's."""
         return status == 404 and b"do not exist" in answer
 
+    def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
+        """The annotations of what was judged: its API lists them by ids alone."""
+        del since
+        known: dict[str, dict[str, None]] = {"span": {}, "trace": {}, "session": {}}
+        for each in subjects:
+            for kind, name in ({"span": each.span_id} if each.turn_id else {"session": conversation_id(each)}).items():
+                if name:
+                    known[kind][name] = None
+            if each.trace_id:
+                known["trace"][each.trace_id] = None
+        for kind, names in known.items():
+            ids = list(names)
+            for first in range(0, len(ids), _MOST):
+                query = [(f"{kind}_ids", each) for each in ids[first : first + _MOST]]
+                yield self._corrections_path(kind, query)
+
+    def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
+        """Those that a person made; the page that follows, if there is one."""
+        parsed = object_of(answer)
+        location, _, query = path.partition("?")
+        kind = location.rpartition("/")[2].removesuffix("_annotations")
+        found = [_correction(each, kind) for each in objects_in(parsed, "data") if _is_persons(each)]
+        cursor = parsed.get("next_cursor")
+        following = None
+        if isinstance(cursor, str):
+            former = [each for each in parse_qsl(query) if each[0] not in ("cursor", "limit")]
+            following = self._corrections_path(kind, [*former, ("cursor", cursor)])
+        return CorrectionPage(found, following)
+
+    def _corrections_path(self, kind: str, query: Sequence[tuple[str, str]]) -> str:
+        project = quote(self._settings.project, safe="")
+        return f"/v1/projects/{project}/{kind}_annotations?{urlencode([*query, ('limit', '1000')])}"
+
     def _annotation(self, evaluation: Evaluation, kind: str) -> dict[str, Any]:
         subject = evaluation.subject
         ids = {"span": subject.span_id, "trace": subject.trace_id, "session": conversation_id(subject)}
@@ -82,6 +125,25 @@ class Phoenix(WithoutLookUp):
             "metadata": metadata_of(evaluation, self._page),
             "identifier": evaluation.evaluation_id,
         }
+
+
+def _is_persons(annotation: dict[str, Any]) -> bool:
+    ours = "evalstream.evaluation.id" in object_in(annotation, "metadata")
+    return annotation.get("annotator_kind") == "HUMAN" and not ours
+
+
+def _correction(annotation: dict[str, Any], kind: str) -> dict[str, Any]:
+    result, ids = object_in(annotation, "result"), {"session": "conversation_id"}
+    return {
+        ids.get(kind, f"{kind}_id"): annotation.get(f"{kind}_id"),
+        "id": annotation.get("id"),
+        "name": annotation.get("name"),
+        "value": result.get("score"),
+        "label": result.get("label"),
+        "comment": result.get("explanation"),
+        "author": annotation.get("user_id"),
+        "at": annotation.get("updated_at"),
+    }
 
 
 def _kind(evaluation: Evaluation) -> str | None:

@@ -93,6 +93,10 @@ class PlatformSender:
         self.problem = None
         return refused
 
+    async def get(self, path: str) -> bytes:
+        """Read something once. Raises ExportUnavailable."""
+        return await self._call("GET", path, PlatformRequest(path=path, body=None, evaluations=()))
+
     async def _one_by_one(self, request: PlatformRequest) -> int:
         """Some of the request cannot be taken: the others are."""
         singles = [single for each in request.evaluations for single in self._platform.requests([each])]

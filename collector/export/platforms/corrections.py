@@ -1,0 +1,140 @@
+"""The port of platforms on which people correct scores: what they say there comes back as feedback of experts.
+
+A person's score that has the name of an evaluator, on what that evaluator judged, is a label of its evaluation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+
+import orjson
+from pydantic import Field
+
+from collector.durations import Seconds
+from collector.export.platforms.platform import PlatformSettings
+from evaluators.results import Subject
+
+Document = dict[str, Any]
+"""One piece of feedback as `POST /v1/feedback` takes it."""
+
+MOST_PAGES = 500
+"""Pages of one reading; what lies behind them is read by no later one either."""
+_LONGEST = {"name": 100, "label": 200, "comment": 4000, "author": 80}
+
+
+class CorrectedPlatformSettings(PlatformSettings):
+    """What the sections of platforms have from which corrections are read."""
+
+    corrections: Seconds | None = Field(
+        default=None,
+        ge=1,
+        description="How often scores that people give there are read, to become labels; they are not, if left out.",
+    )
+    corrections_back: Seconds = Field(
+        default=86_400.0, gt=0, le=90 * 86_400.0, description="How far back each reading looks."
+    )
+
+
+class CorrectionPage(NamedTuple):
+    """The corrections of one answer, each with the platform's `id`, and the path of the answer that follows."""
+
+    corrections: list[Document]
+    following: str | None
+
+
+@runtime_checkable
+class CorrectedPlatform(Protocol):
+    """A platform from which corrections are read."""
+
+    name: str
+    asks_by_subject: bool
+    """Whether its API lists corrections only of subjects that are named."""
+
+    def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
+        """Where to GET what people said since a time, of these subjects where the API asks for their ids."""
+        ...
+
+    def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
+        """What the answer from a path has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionReading:
+    """Reads corrections `every` so many seconds, those of the last `back` seconds each time."""
+
+    platform: CorrectedPlatform
+    get: Callable[[str], Awaitable[bytes]]
+    every: float
+    back: float
+
+    async def read(self, since: datetime, subjects: Sequence[Subject]) -> list[Document]:
+        """What people said since a time, as feedback. Raises ExportUnavailable."""
+        documents: list[Document] = []
+        pages = 0
+        for first in self.platform.correction_paths(since, subjects):
+            path: str | None = first
+            while path is not None and pages < MOST_PAGES:
+                pages += 1
+                page = self.platform.corrections_in(path, await self.get(path))
+                documents += [as_feedback(each, self.platform.name) for each in page.corrections]
+                path = page.following
+        return documents
+
+
+def as_feedback(correction: Document, platform: str) -> Document:
+    """A correction as feedback: cut to what feedback may hold, with an id that changes when the person changes it."""
+    known = {name: value for name, value in correction.items() if value is not None and value != ""}
+    own = known.pop("id", None)
+    for name, most in _LONGEST.items():
+        if name in known:
+            known[name] = str(known[name])[:most]
+    if isinstance(known.get("value"), str) and "label" not in known:
+        known["label"] = known.pop("value")[: _LONGEST["label"]]
+    said = {name: value for name, value in known.items() if name != "at"}
+    digest = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    return {**known, "source": "expert", "feedback_id": f"{platform}:{own}:{digest}"}
+
+
+def iso(time: datetime) -> str:
+    """A time as the platforms read it."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def object_of(answer: bytes) -> Document:
+    """An answer that is an object; an empty one if it is none."""
+    parsed = _parsed(answer)
+    return cast("Document", parsed) if isinstance(parsed, dict) else {}
+
+
+def array_of(answer: bytes) -> list[Document]:
+    """The objects of an answer that is an array; none if it is none."""
+    return _objects(_parsed(answer))
+
+
+def objects_in(document: Mapping[str, Any], name: str) -> list[Document]:
+    """The objects of an array of a document; none if it has none."""
+    return _objects(document.get(name))
+
+
+def object_in(document: Mapping[str, Any], name: str) -> Document:
+    """An object of a document; an empty one if it has none."""
+    value = document.get(name)
+    return cast("Document", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Document]:
+    if not isinstance(value, list):
+        return []
+    return [cast("Document", each) for each in cast("list[object]", value) if isinstance(each, dict)]
+
+
+def _parsed(answer: bytes) -> object:
+    try:
+        return orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        return None
