@@ -21,7 +21,18 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 COMMANDS = {
     "Get started": ("demo", "init", "check", "schema"),
-    "Run the service": ("run", "rules", "dead-letters", "retry", "rejudge", "export", "audit", "trace", "log"),
+    "Run the service": (
+        "run",
+        "rules",
+        "dead-letters",
+        "retry",
+        "rejudge",
+        "export",
+        "parquet",
+        "audit",
+        "trace",
+        "log",
+    ),
     "Evaluate files and past traffic": (
         "normalize",
         "score",
@@ -681,6 +692,36 @@ def export(
         since=_parse_moment("--from", since), until=_parse_moment("--to", until), exporters=tuple(exporter or ())
     )
     raise typer.Exit(asyncio.run(export_again(_load(config), options, print)))
+
+
+@app.command()
+def parquet(
+    destination: Annotated[
+        str, typer.Argument(help="A directory, or the URL of a store like s3://bucket/prefix.", metavar="DESTINATION")
+    ],
+    config: ConfigFile = DEFAULT_CONFIG,
+    since: Annotated[
+        str, typer.Option("--from", help="The first day: a time (UTC), or a duration before now like 7d.")
+    ] = "2d",
+    until: Annotated[str | None, typer.Option("--to", help="The end, written in the same way; now.")] = None,
+    texts: Annotated[bool, typer.Option(help="Write judges' explanations and people's notes.")] = True,
+) -> None:
+    """Write evaluations and labels as Parquet files by day.
+
+    Whole days (UTC) are written, each file in place of the one before, so that it can run again and again, beside the
+    service. Needs the extra `parquet`. Status 1 if a day was left as the log has no longer all of it.
+    """
+    import asyncio
+
+    from collector.commands.parquet.parquet import ParquetOptions, write_parquet
+
+    options = ParquetOptions(
+        destination=destination,
+        since=_parse_moment("--from", since) or datetime.now(UTC),
+        until=_parse_moment("--to", until) or datetime.now(UTC),
+        texts=texts,
+    )
+    raise typer.Exit(asyncio.run(write_parquet(_load(config), options, print)))
 
 
 @app.command()

@@ -3,7 +3,7 @@
 A page is found by itself. `sh`: each `evalstream` command runs, in a folder of its own, against the stand-in judge.
 `yaml`: a piece of configuration, checked as a part of the README's. `json`: the content of a file that commands of the
 page read (`<!-- file: NAME -->`). `python`: runs, the blocks of a page one after the other. `promql`: promtool reads
-it. `<!-- not run: WHY -->` exempts a block.
+it. `sql`: DuckDB runs it (integration/test_parquet_command.py). `<!-- not run: WHY -->` exempts a block.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from collector.service.open_logs import open_logs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy" / "docs").glob("*.md"))]
-LANGUAGES = {"sh", "yaml", "json", "python", "promql", "toml"}
+LANGUAGES = {"sh", "yaml", "json", "python", "promql", "toml", "sql"}
 COVERED_ELSEWHERE = {
     "cases": "integration/test_cases_command.py",
     "compare": "integration/test_compare_command.py",
     "demo": "test_demo.py",
     "targets": "integration/test_targets_command.py",
     "diagnose": "integration/test_diagnose_command.py",
+    "parquet": "integration/test_parquet_command.py",
     "trace": "integration/test_trace_command.py",
 }
 BLOCK = re.compile(r"(?:<!-- (not run|file): ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

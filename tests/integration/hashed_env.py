@@ -26,7 +26,18 @@ def hashed_python(requirements: Path) -> Path | None:
         subprocess.run(
             [uv, "venv", "-q", "--clear", "--python", sys.executable, folder], check=True, capture_output=True
         )
-        install = [uv, "pip", "install", "-q", "--require-hashes", "--python", python, "-r", requirements]
+        install = [
+            uv,
+            "pip",
+            "install",
+            "-q",
+            "--require-hashes",
+            "--compile-bytecode",
+            "--python",
+            python,
+            "-r",
+            requirements,
+        ]
         subprocess.run(install, check=True, capture_output=True, timeout=600)
     except (OSError, subprocess.SubprocessError) as error:
         name = requirements.name

@@ -1,0 +1,180 @@
+"""The command: reads the evaluations and the labels log, a partition after the other, into the files of days.
+
+A day is that on which the log took a record, in UTC: log times never decrease, so a day that is over does not change,
+and today's file is replaced by a longer one each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+from collector.commands.parquet.columns import (
+    EVALUATION_COLUMNS,
+    LABEL_COLUMNS,
+    Columns,
+    evaluation_row,
+    label_row,
+)
+from collector.commands.parquet.day_files import DayFiles, DayWriter
+from collector.config.loading import Config
+from collector.errors import BadInput, ConfigError
+from collector.logs.log import Log, StoredRecord
+from collector.logs.offset_of_time import first_offset
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json, label_from_json
+from collector.service.open_logs import open_logs
+from collector.wording import plural
+
+DONE, PARTLY = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetOptions:
+    """The command's options: the days from that of `since` to that before `until` has passed. `texts`: explanations."""
+
+    destination: str
+    since: datetime
+    until: datetime
+    texts: bool = True
+
+
+@dataclass(slots=True)
+class _Written:
+    rows: int = 0
+    files: int = 0
+    unreadable: int = 0
+    left: int = 0
+
+
+Row = tuple[str, dict[str, Any]]
+"""The id of a record, which is in one row though the log may have it twice, and the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    name: str
+    columns: Columns
+    log: Log
+    records: Callable[[Log, int, int], AsyncIterator[StoredRecord]]
+    row: Callable[[StoredRecord], Row]
+
+
+async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[str], None]) -> int:
+    """Write the files of the days; the exit status: 1 if days were left as the log has no longer all of them.
+
+    Raises:
+        ConfigError: there is no log, pyarrow is not installed, or the destination cannot be written.
+    """
+    _check(config, options)
+    files = DayFiles(options.destination)
+    left = 0
+    async with open_logs(config.settings.log) as logs:
+        tables = (
+            _Table("evaluations", EVALUATION_COLUMNS, logs.evaluations, valid_evaluations, _evaluation(options)),
+            _Table("labels", LABEL_COLUMNS, logs.labels, _labels, _label(options)),
+        )
+        for table in tables:
+            written = _Written()
+            for partition in range(table.log.partitions):
+                await _write_partition(table, partition, files, options, written, say)
+            lost = f", {written.unreadable:,} could not be read" if written.unreadable else ""
+            say(f"{table.name}: {plural(written.rows, 'row')} in {plural(written.files, 'file')}{lost}")
+            left += written.left
+    return PARTLY if left else DONE
+
+
+def _check(config: Config, options: ParquetOptions) -> None:
+    log = config.settings.log
+    if log.kind == "memory":
+        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
+    if log.kind == "sqlite" and not Path(log.path).exists():
+        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+    if options.since >= options.until:
+        raise ConfigError("--from and --to: the window must begin before it ends")
+
+
+async def _write_partition(
+    table: _Table,
+    partition: int,
+    files: DayFiles,
+    options: ParquetOptions,
+    written: _Written,
+    say: Callable[[str], None],
+) -> None:
+    """Write the days of a partition, one file open at a time: its records are in the order of their days."""
+    begin = datetime.combine(options.since.astimezone(UTC).date(), time(), UTC)
+    start = await first_offset(table.log, partition, begin.timestamp())
+    torn = await _torn_day(table.log, partition, begin)
+    day: date | None = None
+    writer: DayWriter | None = None
+    seen: set[str] = set()
+    with ExitStack() as stack:
+        async for record in table.records(table.log, partition, start):
+            recorded = datetime.fromtimestamp(record.timestamp, UTC)
+            if recorded.date() > _last_day(options.until):
+                break
+            if recorded.date() != day:
+                stack.close()
+                day, writer = recorded.date(), None
+                path = files.path(table.name, day, partition)
+                if day == torn and files.exists(path):
+                    say(f"{path}: left as it is, for the log has no longer all of that day")
+                    written.left += 1
+                else:
+                    writer = stack.enter_context(files.writer(path, table.columns))
+                    written.files += 1
+            if writer is None:
+                continue
+            try:
+                name, row = table.row(record)
+            except BadInput:
+                written.unreadable += 1
+                continue
+            if name not in seen:
+                seen.add(name)
+                writer.add(row)
+                written.rows += 1
+
+
+def _last_day(until: datetime) -> date:
+    return (until.astimezone(UTC) - timedelta(microseconds=1)).date()
+
+
+async def _torn_day(log: Log, partition: int, begin: datetime) -> date | None:
+    """The day of which the log has lost the beginning to its retention; None if that lies before the window."""
+    start = await log.start_offset(partition)
+    if start == 0:
+        return None
+    async for batch in log.read(partition, start):
+        first = datetime.fromtimestamp(batch[0].timestamp, UTC)
+        return first.date() if first >= begin else None
+    return None
+
+
+async def _labels(log: Log, partition: int, start: int) -> AsyncIterator[StoredRecord]:
+    async for batch in log.read(partition, start):
+        for record in batch:
+            if not record.headers:  # else feedback
+                yield record
+
+
+def _evaluation(options: ParquetOptions) -> Callable[[StoredRecord], Row]:
+    def row(record: StoredRecord) -> Row:
+        evaluation = evaluation_from_json(record.value)
+        at = datetime.fromtimestamp(record.timestamp, UTC)
+        return evaluation.evaluation_id, evaluation_row(evaluation, at, texts=options.texts)
+
+    return row
+
+
+def _label(options: ParquetOptions) -> Callable[[StoredRecord], Row]:
+    def row(record: StoredRecord) -> Row:
+        label = label_from_json(record.value)
+        return label.label_id, label_row(label, datetime.fromtimestamp(record.timestamp, UTC), texts=options.texts)
+
+    return row

@@ -1,0 +1,268 @@
+"""`evalstream parquet`: what DuckDB reads is the ledger; days are replaced whole; the page's queries run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import pytest
+from evaluation_samples import failed, label, of_conversation, scored, skipped
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.commands.parquet import day_files
+from collector.commands.parquet.columns import EVALUATION_COLUMNS, LABEL_COLUMNS
+from collector.commands.parquet.parquet import DONE, PARTLY, ParquetOptions, write_parquet
+from collector.config.loading import Config, check
+from collector.errors import ConfigError
+from collector.logs.log import Record
+from collector.records.epochs import CONTROL_HEADERS
+from collector.records.json import evaluation_to_json, label_to_json
+from collector.service.open_logs import open_logs
+from evaluators.results import Escalation, Evaluation, Retry, Sampling
+
+PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "warehouse.md"
+DAY = datetime(2026, 5, 4, 10, tzinfo=UTC)
+ODD = {"model": "m-1", "tags": ["a", "b"], "quote'": 'say "ü"\n', "number": 3}
+LEDGER = [
+    scored(1, attributes=ODD, sampling=Sampling(probability=0.25, stratum="slow", upstream=0.5)),
+    skipped(2),
+    failed(3),
+    of_conversation(4, supersedes=(f"{9:032x}",), happened_at=DAY - timedelta(days=9)),
+    scored(6, escalation=Escalation(reason="share", probability=0.1, first_score=0.5, doubt=0.25)),
+    scored(5, retry=Retry(attempt=2, reason="judge_timeout"), details={"steps": [1, {"a": None}]}),
+]
+
+
+def record(evaluation: Evaluation, at: datetime) -> Record:
+    return Record(evaluation.subject.conversation_id.encode(), evaluation_to_json(evaluation), timestamp=at.timestamp())
+
+
+async def stored(folder: Path, *records: Record, labels: tuple[Record, ...] = ()) -> Config:
+    log = {"kind": "sqlite", "path": str(folder / "logs.db")}
+    config = check(
+        {"log": log, "evaluators": {"e": {"kind": "exact_match"}}, "monitors": {"all": {"evaluators": ["e"]}}}, "test"
+    )
+    async with open_logs(config.settings.log) as logs:
+        await logs.evaluations.append(records)
+        if labels:
+            await logs.labels.append(labels)
+    return config
+
+
+async def written(config: Config, folder: Path, **changes: Any) -> tuple[int, list[str]]:
+    lines: list[str] = []
+    values: dict[str, Any] = {"destination": str(folder), "since": DAY, "until": DAY + timedelta(days=30)}
+    return await write_parquet(config, ParquetOptions(**{**values, **changes}), lines.append), lines
+
+
+@contextmanager
+def database() -> Iterator[Any]:
+    connection = duckdb.connect()
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+    finally:
+        connection.close()
+
+
+def rows(folder: Path, table: str = "evaluations") -> list[dict[str, Any]]:
+    with database() as connection:
+        found = connection.sql(
+            f"SELECT * FROM read_parquet('{folder}/{table}/day=*/*.parquet', hive_partitioning = true)"
+        )
+        return found.to_arrow_table().to_pylist(maps_as_pydicts="strict")
+
+
+def test_every_field_of_an_evaluation_is_a_column_or_in_one() -> None:
+    flat = {"subject", "error", "range", "judge", "usage", "sampling", "retry", "escalation"}
+    assert {each for each in Evaluation.__dataclass_fields__ if each not in flat} <= set(EVALUATION_COLUMNS)
+    assert {"judge_calls", "stratum", "retry_reason", "range_high", "links"} <= set(EVALUATION_COLUMNS)
+    assert {"opinion", "note", "given_by", "label_probability", "retracted"} <= set(LABEL_COLUMNS)
+
+
+async def test_what_duckdb_reads_is_the_ledger(tmp_path: Path) -> None:
+    records = [record(each, DAY + timedelta(hours=number)) for number, each in enumerate(LEDGER)]
+    control = Record(b"visit-7", b"{}", CONTROL_HEADERS, timestamp=DAY.timestamp())
+    config = await stored(tmp_path, *records, control, records[0])
+    assert await written(config, tmp_path / "out") == (
+        DONE,
+        ["evaluations: 6 rows in 1 file", "labels: 0 rows in 0 files"],
+    )
+    found = {each["evaluation_id"]: each for each in rows(tmp_path / "out")}
+    assert sorted(found) == sorted(each.evaluation_id for each in LEDGER), "each once"
+    for number, each in enumerate(LEDGER):
+        row = found[each.evaluation_id]
+        plain = {name: row[name] for name in Evaluation.__dataclass_fields__ if name in row}
+        expected = {name: getattr(each, name) for name in plain} | {
+            "supersedes": list(each.supersedes),
+            "details": orjson.dumps(dict(each.details)).decode() if each.details else None,
+            "attributes": {
+                name: value if isinstance(value, str) else orjson.dumps(value).decode()
+                for name, value in each.attributes.items()
+            },
+        }
+        assert plain == expected
+        subject = {name: row[name] for name in ("conversation_id", "turn_id", "trace_id", "span_id", "revision")}
+        assert subject == {name: getattr(each.subject, name) for name in subject}
+        assert [tuple(pair) for pair in orjson.loads(row["links"] or "[]")] == list(each.subject.links)
+        assert (row["range_low"], row["range_high"]) == (each.range or (None, None))
+        assert row["error_type"] == (each.error.type if each.error else None)
+        assert row["judge_model"] == (each.judge.model if each.judge else None)
+        assert row["judge_calls"] == (each.usage.calls if each.usage else None)
+        assert (row["probability"], row["weight"]) == (each.sampling.probability, 1 / each.sampling.probability)
+        upstream = each.sampling.upstream
+        assert row["upstream_probability"] == (None if upstream == "unknown" else upstream)
+        escalation = each.escalation
+        told = [
+            row[name] for name in ("escalation_reason", "escalation_probability", "first_score", "escalation_doubt")
+        ]
+        assert told == (
+            [escalation.reason, escalation.probability, escalation.first_score, escalation.doubt]
+            if escalation
+            else [None] * 4
+        )
+        assert (row["retry_attempt"], row["time"]) == (each.retry.attempt if each.retry else None, each.time)
+        assert row["recorded_at"] == DAY + timedelta(hours=number)
+
+
+async def test_days_are_those_of_the_log_and_replaced_as_a_whole(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    config = await stored(tmp_path, *(record(scored(n), DAY + timedelta(hours=8 * n)) for n in range(1, 7)))
+    await written(config, out)
+    await written(config, out, since=DAY + timedelta(days=1))
+    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    assert [re.sub(r"-\d{3}", "", each) for each in files] == [
+        f"evaluations/day=2026-05-0{day}/evaluations.parquet" for day in (4, 5, 6)
+    ]
+    assert len(rows(out)) == 6
+    async with open_logs(config.settings.log) as logs:
+        await logs.evaluations.append([record(scored(7), DAY + timedelta(hours=60))])
+    assert (await written(config, out, since=DAY + timedelta(days=2)))[0] == DONE
+    assert len(rows(out)) == 7, "the last day is longer, the others are as they were"
+    assert (await written(config, tmp_path / "one", until=DAY + timedelta(hours=1)))[1][
+        0
+    ] == "evaluations: 1 row in 1 file"
+
+
+async def test_a_day_that_the_log_has_lost_a_part_of_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    hours = (1, 2, 3, 30, 31)
+    config = await stored(tmp_path, *(record(scored(n), DAY + timedelta(hours=n)) for n in hours))
+    await written(config, out)
+    async with open_logs(config.settings.log) as logs:
+        await logs.evaluations.truncate((DAY + timedelta(hours=2)).timestamp())
+        assert await logs.evaluations.start_offset(0) == 1
+    status, lines = await written(config, out)
+    assert status == PARTLY
+    assert "left as it is" in lines[0]
+    assert len(rows(out)) == 5, "nothing of the first day is lost"
+    assert (await written(config, tmp_path / "new"))[0] == DONE, (
+        "where there is no file yet, a part is better than none"
+    )
+
+
+async def test_labels_and_no_texts(tmp_path: Path) -> None:
+    given = label()
+    at = (DAY + timedelta(hours=5)).timestamp()
+    feedback = Record(b"f", b"{}", (("feedback", b"1"),), timestamp=at)
+    labels = (Record(given.evaluation_id.encode(), label_to_json(given), timestamp=at), feedback)
+    config = await stored(tmp_path, record(scored(1), DAY), labels=labels)
+    await written(config, tmp_path / "out")
+    [row] = rows(tmp_path / "out", "labels")
+    assert (row["opinion"], row["score"], row["judge_score"], row["given_by"]) == ("disagree", 0.2, 0.75, "ada")
+    assert (row["note"], row["retracted"], row["label_probability"]) == ("It names the wrong price.", False, None)
+    await written(config, tmp_path / "bare", texts=False)
+    [row], [evaluation] = rows(tmp_path / "bare", "labels"), rows(tmp_path / "bare")
+    assert (row["note"], evaluation["explanation"], evaluation["details"]) == (None, None, None)
+
+
+async def test_a_file_that_fails_half_way_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    config = await stored(tmp_path, *(record(scored(n), DAY) for n in range(1, 6)))
+    await written(config, out)
+    monkeypatch.setattr(day_files, "_ROWS", 2)
+    flush = day_files.DayWriter.flush
+
+    def fail(self: Any) -> None:
+        flush(self)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(day_files.DayWriter, "flush", fail)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        await written(config, out)
+    assert len(rows(out)) == 5
+
+
+async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heavy = Sampling(probability=0.25)
+    one = scored(1, score=1.0, attributes={"model": "m-1"}, sampling=heavy)
+    other = scored(2, score=0.0, attributes={"model": "m-2"}, sampling=Sampling())
+    other = replace(other, subject=replace(other.subject, conversation_id="visit-8"))
+    again = replace(scored(6, score=0.5, attributes={"model": "m-2"}), supersedes=(f"{7:032x}",), sampling=Sampling())
+    again = replace(again, subject=other.subject)
+    ledger = [one, other, again, scored(7, score=0.9), failed(3), skipped(4)]
+    at = DAY.timestamp()
+    labels = [
+        Record(b"1", label_to_json(each), timestamp=at)
+        for each in (label(score=0.4), label(label_id="2" * 32, score=0.8, given_at=DAY + timedelta(days=1)))
+    ]
+    config = await stored(tmp_path, *(record(each, DAY) for each in ledger), labels=tuple(labels))
+    await written(config, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"(?<!-->\n)^```sql\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 6, "the views and five questions"
+    with database() as connection:
+        connection.execute(blocks[0])
+        means, worst, costs, unscored, people = (connection.execute(each).fetchall() for each in blocks[1:])
+    [(evaluator, _, mean, error, conversations)] = means
+    assert (evaluator, conversations) == ("answers_question", 2)
+    assert mean == pytest.approx((4 * 1.0 + 0.0 + 0.5) / 6)
+    assert error == pytest.approx((2 * (4 - 4 * mean) ** 2) ** 0.5 / 6), "two clusters whose residues are opposite"
+    assert [(model, round(value, 9), judged) for _, model, value, _, judged in worst] == [("m-2", 0.25, 2)]
+    [(_, _, model, usd, _, each)] = costs
+    assert (model, usd, each) == ("judge-1", pytest.approx(0.002 * 5), pytest.approx(0.002))
+    assert sorted(row[1] for row in unscored) == ["failed", "skipped"]
+    [(_, picked, labelled, difference, agree)] = people
+    assert (picked, labelled, agree) == (True, 1, 0.0)
+    assert difference == pytest.approx(0.2), "the newest of the person"
+
+
+@pytest.fixture
+def service_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("evalstream.yaml").write_text(
+        "log: {kind: sqlite, path: logs.db}\nevaluators: {e: {kind: exact_match}}\nmonitors: {all: {evaluators: [e]}}\n"
+    )
+    return tmp_path
+
+
+def test_the_command_runs_and_says_what_is_wrong(service_folder: Path) -> None:
+    missing = CliRunner().invoke(app, ["parquet", "out"])
+    assert "no such file" in str(missing.exception) + missing.output
+    asyncio.run(stored(service_folder, record(scored(1), datetime.now(UTC))))
+    result = CliRunner().invoke(app, ["parquet", "out"])
+    assert (result.exit_code, result.output.splitlines()[0]) == (0, "evaluations: 1 row in 1 file")
+    result = CliRunner().invoke(app, ["parquet", "nope://key@host/x"])
+    assert result.exit_code != 0
+    assert "scheme nope" in str(result.exception) + result.output
+    assert "key@host" not in str(result.exception) + result.output, "an address may hold a key"
+
+
+def test_without_the_extra_a_sentence_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_name: str) -> Any:
+        raise ImportError
+
+    monkeypatch.setattr(day_files.importlib, "import_module", missing)
+    with pytest.raises(ConfigError, match=r"evalstream\[parquet\]"):
+        day_files.DayFiles("out")
