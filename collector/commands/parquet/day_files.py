@@ -51,7 +51,7 @@ class DayFiles:
 
     def exists(self, path: str) -> bool:
         """Whether a file is there. Raises ConfigError."""
-        with _told(path):
+        with _in_a_sentence(path):
             info: Any = self._fs.get_file_info(path)
             return bool(info.is_file)
 
@@ -62,7 +62,7 @@ class DayFiles:
         Raises:
             ConfigError: it cannot be written.
         """
-        with _told(path):
+        with _in_a_sentence(path):
             folder, _, name = path.rpartition("/")
             self._fs.create_dir(folder, recursive=True)
             target = f"{folder}/.{name}.part" if self._is_local else path  # a store shows a file when it is complete
@@ -111,7 +111,7 @@ class DayWriter:
 
 
 @contextmanager
-def _told(path: str) -> Generator[None]:
+def _in_a_sentence(path: str) -> Generator[None]:
     """Say in a sentence that a file cannot be written."""
     try:
         yield

@@ -95,8 +95,8 @@ def as_feedback(correction: Document, platform: str) -> Document:
             known[name] = str(known[name])[:most]
     if isinstance(known.get("value"), str) and "label" not in known:
         known["label"] = known.pop("value")[: _LONGEST["label"]]
-    said = {name: value for name, value in known.items() if name != "at"}
-    digest = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    content = {name: value for name, value in known.items() if name != "at"}
+    digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
     return {**known, "source": "expert", "feedback_id": f"{platform}:{own}:{digest}"}
 
 

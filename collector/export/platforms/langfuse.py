@@ -100,11 +100,11 @@ class Langfuse(WithoutLookUp):
     def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
         """Those of a page."""
         parsed = object_of(answer)
-        found = [_correction(each) for each in objects_in(parsed, "data")]
+        known = [_correction(each) for each in objects_in(parsed, "data")]
         cursor = object_in(parsed, "meta").get("cursor")
         since = dict(parse_qsl(path.partition("?")[2])).get("fromTimestamp", "")
         following = _corrections_path({"fromTimestamp": since, "cursor": cursor}) if isinstance(cursor, str) else None
-        return CorrectionPage([each for each in found if each is not None], following)
+        return CorrectionPage([each for each in known if each is not None], following)
 
     def _scores(self, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
         comment = evaluation.explanation if self._settings.explanation else None

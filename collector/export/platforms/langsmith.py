@@ -83,9 +83,9 @@ class LangSmith(WithoutLookUp):
         feedback = array_of(answer)
         query = dict(parse_qsl(path.partition("?")[2]))
         following = _corrections_path(query["min_created_at"], int(query["offset"]) + _MOST_READ)
-        found = [_correction(each) for each in feedback]
+        known = [_correction(each) for each in feedback]
         return CorrectionPage(
-            [each for each in found if each is not None], following if len(feedback) == _MOST_READ else None
+            [each for each in known if each is not None], following if len(feedback) == _MOST_READ else None
         )
 
     def _feedback(self, evaluation: Evaluation) -> dict[str, Any]:

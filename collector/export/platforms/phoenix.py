@@ -97,13 +97,13 @@ class Phoenix(WithoutLookUp):
         parsed = object_of(answer)
         location, _, query = path.partition("?")
         kind = location.rpartition("/")[2].removesuffix("_annotations")
-        found = [_correction(each, kind) for each in objects_in(parsed, "data") if _is_persons(each)]
+        corrections = [_correction(each, kind) for each in objects_in(parsed, "data") if _is_persons(each)]
         cursor = parsed.get("next_cursor")
         following = None
         if isinstance(cursor, str):
             former = [each for each in parse_qsl(query) if each[0] not in ("cursor", "limit")]
             following = self._corrections_path(kind, [*former, ("cursor", cursor)])
-        return CorrectionPage(found, following)
+        return CorrectionPage(corrections, following)
 
     def _corrections_path(self, kind: str, query: Sequence[tuple[str, str]]) -> str:
         project = quote(self._settings.project, safe="")
