@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -150,13 +151,19 @@ async def until_ledger(
     within: float = 60.0,
     of: Callable[[Sequence[Evaluation]], Sequence[Evaluation]] = list,
 ) -> list[Evaluation]:
-    """Wait until the ledger holds so many different evaluations, of those that `of` counts; then all of it."""
+    """Wait until the ledger holds so many different evaluations, of those that `of` counts; then all of it.
+
+    It waits four times as long as it reads: reading is work, above all from Kafka, and the service needs the machine.
+    """
     ledger: list[Evaluation] = []
+    took = 0.0
     try:
         async with asyncio.timeout(within):
             while len({each.evaluation_id for each in of(ledger)}) < count:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(min(1.0, max(0.1, 4 * took)))
+                started = time.monotonic()
                 ledger = await process.ledger()
+                took = time.monotonic() - started
     except TimeoutError:
         said = process.stderr.read_text()[-3000:]
         raise AssertionError(
