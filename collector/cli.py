@@ -39,6 +39,7 @@ COMMANDS = {
         "cases",
         "replay",
         "calibrate",
+        "judges",
         "labels",
         "diagnose",
         "compare",
@@ -406,6 +407,52 @@ def score(
         markdown=markdown,
     )
     raise typer.Exit(score_files(_load(config), options))
+
+
+@app.command()
+def judges(
+    file: Annotated[
+        Path,
+        typer.Option(help="Labelled cases: a turn or conversation a line, with `human` beside it.", readable=False),
+    ],
+    config: ConfigFile = DEFAULT_CONFIG,
+    evaluator: Annotated[str | None, typer.Option(help="The evaluator; the only one that asks a judge.")] = None,
+    judge: Annotated[
+        list[str] | None, typer.Option(help="A judge, jury or cascade to compare; repeatable. All judges by default.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, max=20, help="How often each judge judges each case.")] = 2,
+    margin: Annotated[
+        float, typer.Option(min=0, max=1, help="How much less than the best one a judge may agree with people.")
+    ] = 0.05,
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")] = 8,
+    max_usd: MaxUsd = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write evaluations to this JSONL file; resume from it.", readable=False),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write agreement over price as SVG.", readable=False)] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compare judges on labelled cases: which is enough.
+
+    Agreement with people, repeatability, price and time of each, with 95 % intervals, and the cheapest one that is not
+    worse than the best one by more than the margin. Status 1 if nothing could be scored, or at the spending limit.
+    """
+    from collector.commands.judges.judges import JudgesOptions, compare_judges
+
+    options = JudgesOptions(
+        file=file,
+        evaluator=evaluator,
+        judges=tuple(judge or ()),
+        repeat=repeat,
+        margin=margin,
+        concurrency=concurrency,
+        max_usd=max_usd,
+        output=output,
+        plot=plot,
+        json=json,
+    )
+    raise typer.Exit(compare_judges(_load(config), options))
 
 
 @app.command()

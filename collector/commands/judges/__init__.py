@@ -1,0 +1,1 @@
+"""`evalstream judges`: several judges on labelled cases."""

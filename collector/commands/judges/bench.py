@@ -1,0 +1,251 @@
+"""The figures of judges on labelled cases: agreement, repeatability, price, time; and which judge is enough. Pure.
+
+The loss of a judge in a case is the distance of its score from people's: 0 or 1 where these are verdicts (both on the
+same side of the threshold or not), else the difference of the scores. Agreement is 1 less its mean. All 95 % intervals
+are percentile bootstraps over conversations, 1,000 resamples, with a fixed seed.
+
+A judge is enough if it is not worse than the best one for sure by more than a margin: the upper end of the interval of
+the mean difference of their losses, over the cases that both scored, is at most the margin (a test of
+non-inferiority), and it scores at least 95 % of the cases. The best is the one with the least mean loss here, so its
+own mean flatters it a little, which makes it harder to be enough beside it.
+Of judges that agree with it in every case, too, one that is enough needs 3 / margin conversations.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, median
+from typing import Literal
+
+ANSWERING = 0.95
+"""Share of the cases that a judge must score to be enough."""
+_RESAMPLES = 1000
+_SEED = 7
+
+Choice = Literal["best", "enough", "open", "worse", "silent"]
+"""best: the least loss; enough: see above; open: the cases do not decide; worse: beyond the margin for sure; silent:
+scores too few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number with its 95 % interval; None where there are too few cases for one."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One evaluation of a case by a judge: its score or why there is none, US dollars (None: unknown), and seconds."""
+
+    score: float | None
+    error: str | None
+    cost_usd: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCase:
+    """A case with people's score, and the attempts of one judge at it. `cluster` is its conversation."""
+
+    case: str
+    cluster: str
+    human: float
+    attempts: Sequence[Attempt]
+
+    @property
+    def scores(self) -> list[float]:
+        """The scores there are."""
+        return [each.score for each in self.attempts if each.score is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossScale:
+    """How losses are computed: by verdicts at the threshold, or by the distance of scores."""
+
+    threshold: float = 0.5
+    verdicts: bool = True
+    lower_is_better: bool = False
+
+    def loss(self, judged: JudgedCase) -> float:
+        """The mean loss of a judge's attempts at a case that it has scored."""
+        return fmean(self._distance(each, judged.human) for each in judged.scores)
+
+    def _distance(self, score: float, human: float) -> float:
+        if not self.verdicts:
+            return abs(score - human)
+        return float(self._is_upper(score) != (human >= 0.5))
+
+    def alike(self, one: float, other: float) -> float:
+        """How alike two scores of one case are: 1 or 0 for verdicts, 1 less their distance else."""
+        if not self.verdicts:
+            return 1.0 - abs(one - other)
+        return float(self._is_upper(one) == self._is_upper(other))
+
+    def _is_upper(self, score: float) -> bool:
+        """Whether a score is above the threshold; on it, it passes."""
+        return score > self.threshold if self.lower_is_better else score >= self.threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeFigures:
+    """What one judge came to. Prices are US dollars for one evaluation, None where a price is unknown.
+
+    `behind` is by how much its mean loss is larger than the best one's. `repeatability` is how alike its scores of one
+    case are; None with a single attempt.
+    """
+
+    judge: str
+    model: str
+    cases: int
+    scored: int
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+    agreement: Figure | None = None
+    behind: Figure | None = None
+    repeatability: Figure | None = None
+    cost_usd: Figure | None = None
+    seconds: float | None = None
+    seconds_p95: float | None = None
+    choice: Choice = "silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """All judges, the one with the least loss first; and the name of the one to take, None if nothing was scored."""
+
+    evaluator: str
+    margin: float
+    figures: Sequence[JudgeFigures]
+    take: str | None
+
+
+def bench(
+    evaluator: str,
+    models: Mapping[str, str],
+    judged: Mapping[str, Sequence[JudgedCase]],
+    scale: LossScale,
+    margin: float,
+) -> Bench:
+    """The figures of judges by their names; `judged` has the same cases for each."""
+    losses = {name: {each.case: scale.loss(each) for each in cases if each.scores} for name, cases in judged.items()}
+    clusters = {each.case: each.cluster for cases in judged.values() for each in cases}
+    whole = [name for name in judged if len(losses[name]) >= ANSWERING * len(judged[name]) and losses[name]]
+    best = min(
+        whole or [name for name in judged if losses[name]], key=lambda name: fmean(losses[name].values()), default=None
+    )
+    figures = [_figures(name, models[name], cases, scale, losses[name], clusters) for name, cases in judged.items()]
+    compared = [_compared(each, losses, clusters, best, margin) for each in figures]
+    ordered = sorted(compared, key=lambda each: math.inf if each.agreement is None else -each.agreement.value)
+    return Bench(evaluator, margin, ordered, _take(ordered))
+
+
+def _figures(
+    name: str,
+    model: str,
+    cases: Sequence[JudgedCase],
+    scale: LossScale,
+    losses: Mapping[str, float],
+    clusters: Mapping[str, str],
+) -> JudgeFigures:
+    attempts = [attempt for each in cases for attempt in each.attempts]
+    alike = {
+        each.case: fmean(scale.alike(first, other) for n, first in enumerate(each.scores) for other in each.scores[:n])
+        for each in cases
+        if len(each.scores) > 1
+    }
+    costs = {each.case: fmean(attempt.cost_usd or 0.0 for attempt in each.attempts) for each in cases if each.attempts}
+    priced = any(each.cost_usd is not None for each in attempts)
+    times = sorted(each.seconds for each in attempts if each.score is not None)
+    return JudgeFigures(
+        judge=name,
+        model=model,
+        cases=len(cases),
+        scored=len(losses),
+        failures=dict(Counter(each.error for each in attempts if each.error is not None)),
+        agreement=mean_figure({case: 1.0 - loss for case, loss in losses.items()}, clusters, (0.0, 1.0)),
+        repeatability=mean_figure(alike, clusters, (0.0, 1.0)),
+        cost_usd=mean_figure(costs, clusters) if priced else None,
+        seconds=median(times) if times else None,
+        seconds_p95=times[min(len(times) - 1, math.ceil(0.95 * len(times)) - 1)] if times else None,
+    )
+
+
+def _compared(
+    of: JudgeFigures,
+    losses: Mapping[str, Mapping[str, float]],
+    clusters: Mapping[str, str],
+    best: str | None,
+    margin: float,
+) -> JudgeFigures:
+    """The figures with the judge's place beside the best one."""
+    if best is None or not losses[of.judge]:
+        return of
+    if of.judge == best:
+        return replace(of, behind=Figure(0.0, (0.0, 0.0)), choice="best")
+    both = losses[of.judge].keys() & losses[best].keys()
+    behind = mean_figure({case: losses[of.judge][case] - losses[best][case] for case in both}, clusters, (-1.0, 1.0))
+    if of.scored < ANSWERING * of.cases:
+        return replace(of, behind=behind, choice="silent")
+    return replace(of, behind=behind, choice=_choice(behind, margin))
+
+
+def _choice(behind: Figure | None, margin: float) -> Choice:
+    if behind is None or behind.interval is None:
+        return "open"
+    lowest, highest = behind.interval
+    if highest <= margin:
+        return "enough"
+    return "worse" if lowest > margin else "open"
+
+
+def _take(figures: Sequence[JudgeFigures]) -> str | None:
+    """The cheapest of the best and those that are enough; the fastest of these where no price is known."""
+    fit = [each for each in figures if each.choice in ("best", "enough")]
+    if not fit:
+        return None
+    if all(each.cost_usd is not None for each in fit):
+        return min(fit, key=lambda each: each.cost_usd.value if each.cost_usd else math.inf).judge
+    if all(each.cost_usd is None for each in fit):
+        return min(fit, key=lambda each: math.inf if each.seconds is None else each.seconds).judge
+    return next(
+        each.judge for each in fit if each.choice == "best"
+    )  # unpriced beside priced: nothing says which is cheaper
+
+
+def mean_figure(
+    values: Mapping[str, float], clusters: Mapping[str, str], bounds: tuple[float, float] | None = None
+) -> Figure | None:
+    """The mean of values by case, with the interval of a bootstrap over their clusters; None without values.
+
+    Where all values are the same there is nothing to resample. With `bounds`, between which values lie, the interval
+    then reaches 3 / n further: what was never seen in n may happen as often (Hanley and Lippman-Hand 1983).
+    """
+    if not values:
+        return None
+    sums: dict[str, tuple[float, int]] = {}
+    for case, value in values.items():
+        total, count = sums.get(clusters[case], (0.0, 0))
+        sums[clusters[case]] = (total + value, count + 1)
+    mean = fmean(values.values())
+    if len(sums) < 2:
+        return Figure(mean)
+    if min(values.values()) == max(values.values()):
+        unseen = 3.0 / len(sums)
+        lowest, highest = bounds or (mean, mean)
+        return Figure(mean, (max(lowest, mean - unseen), min(highest, mean + unseen)))
+    return Figure(mean, _interval(list(sums.values())))
+
+
+def _interval(sums: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    chance = random.Random(_SEED)
+    means = sorted(_ratio(chance.choices(sums, k=len(sums))) for _ in range(_RESAMPLES))
+    return means[int(0.025 * _RESAMPLES)], means[int(0.975 * _RESAMPLES)]
+
+
+def _ratio(sums: Sequence[tuple[float, int]]) -> float:
+    return math.fsum(total for total, _ in sums) / sum(count for _, count in sums)

@@ -1,0 +1,86 @@
+"""The figures of judges as a table with a conclusion, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import orjson
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from collector.commands.judges.bench import Bench, Figure, JudgeFigures
+from collector.wording import listed, plural
+
+_CHOICES = {"best": "best", "enough": "enough", "open": "not decided", "worse": "worse", "silent": "too few scores"}
+
+
+def as_json(result: Bench, cases: int) -> str:
+    """One JSON object."""
+    return orjson.dumps({"cases": cases, **asdict(result)}).decode() + "\n"
+
+
+def as_text(result: Bench, cases: int) -> str:
+    """A row for each judge, and what follows."""
+    console = Console()
+    with console.capture() as captured:
+        console.print(_table(result, cases))
+        for line in _conclusions(result):
+            console.print(line, highlight=False)
+    return captured.get()
+
+
+def _table(result: Bench, cases: int) -> Table:
+    table = Table(title=f"{result.evaluator}: {plural(cases, 'labelled case')}", box=box.SIMPLE_HEAD)
+    table.add_column("judge", overflow="fold")
+    for name in ("scored", "agreement", "behind", "repeats", "USD/1,000", "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for each in result.figures:
+        table.add_row(
+            each.judge,
+            f"{each.scored}/{each.cases}",
+            _figure(each.agreement),
+            _figure(each.behind),
+            "–" if each.repeatability is None else f"{each.repeatability.value:.3f}",
+            "–" if each.cost_usd is None else f"{1000 * each.cost_usd.value:.3g}",
+            "–" if each.seconds is None else f"{each.seconds:.2f} (p95 {each.seconds_p95 or 0.0:.2f})",
+            _CHOICES[each.choice],
+        )
+    return table
+
+
+def _figure(figure: Figure | None) -> str:
+    if figure is None:
+        return "–"
+    if figure.interval is None:
+        return f"{figure.value:.3f}"
+    lowest, highest = figure.interval
+    return f"{figure.value:.3f} ({lowest:.3f} … {highest:.3f})"
+
+
+def _conclusions(result: Bench) -> Iterator[str]:
+    for each in result.figures:
+        if each.failures:
+            reasons = (f"{count} {reason}" for reason, count in sorted(each.failures.items()))
+            yield f"{each.judge}: no score in some attempts: {', '.join(reasons)}"
+    if result.take is None:
+        return
+    chosen = next(each for each in result.figures if each.judge == result.take)
+    yield f"Take {chosen.judge}: {_why(chosen, result)}"
+    undecided = [each.judge for each in result.figures if each.choice == "open"]
+    if undecided:
+        yield f"These cases do not decide about {listed(undecided)}: label more, or allow a larger --margin."
+
+
+def _why(chosen: JudgeFigures, result: Bench) -> str:
+    best = next(each for each in result.figures if each.choice == "best")
+    if chosen is best:
+        return "it agrees with people best, and no cheaper one is proven to be enough."
+    behind = chosen.behind.interval[1] if chosen.behind is not None and chosen.behind.interval is not None else 0.0
+    price = ""
+    if chosen.cost_usd is not None and best.cost_usd is not None and best.cost_usd.value:
+        price = f", at {chosen.cost_usd.value / best.cost_usd.value:.0%} of its price"
+    at_most = f"at most {max(0.0, behind):.3f} behind {best.judge} (95 %; allowed {result.margin:g})"
+    return f"it is {at_most}{price}."

@@ -1,0 +1,170 @@
+"""`evalstream judges`: judges with planted errors on labelled cases, their figures, and which one is proposed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import orjson
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from collector.cli import app
+
+JUDGES = '''
+import random
+from evaluators.judge import Answer, Verdict
+from evaluators.results import Usage
+from evaluators.errors import JudgeReplyInvalid
+
+
+class Noisy:
+    """Wrong in a share of the cases, always the same ones, and in a share of the attempts."""
+
+    def __init__(self, model, wrong=0.0, wavering=0.0, usd=0.001, silent=0.0):
+        self.model, self.wrong, self.wavering, self.usd, self.silent = model, wrong, wavering, usd, silent
+        self.asked = 0
+
+    async def ask(self, prompt, reply, *, logprobs=False, samples=1):
+        self.asked += 1
+        text = prompt.material["actual_output"]
+        if random.Random(f"{self.model} silent {text}").random() < self.silent:
+            raise JudgeReplyInvalid("no JSON")
+        good = text.startswith("good")
+        good ^= random.Random(f"{self.model} {text}").random() < self.wrong
+        good ^= random.Random(f"{self.model} {text} {self.asked}").random() < self.wavering
+        made = reply.model_validate({"reason": "so", "score": 9 if good else 2})
+        return Verdict([Answer(made, "")], self.model, None, Usage(input_tokens=10, calls=1), self.usd)
+'''
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "noisy.py").write_text(JUDGES)
+    judge = {"kind": "noisy:Noisy"}
+    settings = {
+        "log": {"kind": "memory"},
+        "plugins": "./own",
+        "judges": {
+            "strong": {**judge, "model": "strong", "options": {"wrong": 0.02, "usd": 0.01}},
+            "mini": {**judge, "model": "mini", "options": {"wrong": 0.03, "usd": 0.001}},
+            "wild": {**judge, "model": "wild", "options": {"wrong": 0.3, "wavering": 0.2, "usd": 0.0001}},
+            "mute": {**judge, "model": "mute", "options": {"silent": 0.4, "usd": 0.00001}},
+        },
+        "evaluators": {
+            "helpful": {
+                "kind": "g_eval", "evaluation_steps": ["Look."], "evaluation_params": ["actual_output"],
+                "judge": "strong", "threshold": 0.5,
+            }
+        },
+        "monitors": {"all": {"evaluators": ["helpful"]}},
+    }  # fmt: skip
+    path = tmp_path / "evalstream.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    chance = random.Random(5)
+    path = tmp_path / "labels.jsonl"
+    rows = []
+    for number in range(120):
+        good = chance.random() < 0.6
+        answer = f"{'good' if good else 'bad'} answer {number}"
+        rows.append(
+            {"turn_id": f"t{number}", "input": "?", "actual_output": answer, "human": good, "evaluator": "helpful"}
+        )
+    rows.append({"input": "?", "actual_output": "not labelled yet", "human": None})
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    return path
+
+
+def run(config: Path, cases: Path, *arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, ["judges", "-c", str(config), "--file", str(cases), *arguments])
+    assert result.exit_code == status, result.output + repr(result.exception)
+    return result.stdout
+
+
+def test_the_cheapest_judge_that_is_enough_is_proposed(config: Path, cases: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "judges.svg"
+    found = orjson.loads(run(config, cases, "--json", "--margin", "0.1", "--plot", str(picture)))
+    by_name = {each["judge"]: each for each in found["figures"]}
+    assert found["cases"] == 120
+    assert found["take"] == "mini"
+    assert {name: each["choice"] for name, each in by_name.items()} == {
+        "strong": "best", "mini": "enough", "wild": "worse", "mute": "silent",
+    }  # fmt: skip
+    for name, wrong in (("strong", 0.02), ("mini", 0.03)):
+        value, (lowest, highest) = by_name[name]["agreement"].values()
+        assert lowest <= 1 - wrong <= highest
+        assert value == pytest.approx(1 - wrong, abs=0.03)
+        assert by_name[name]["repeatability"]["value"] == 1.0
+    assert by_name["wild"]["repeatability"]["value"] == pytest.approx(1 - 2 * 0.2 * 0.8, abs=0.08)
+    assert by_name["strong"]["cost_usd"]["value"] == pytest.approx(0.01)
+    assert 50 <= by_name["mute"]["scored"] <= 90
+    assert by_name["mute"]["failures"] == {"judge_reply_invalid": 2 * (120 - by_name["mute"]["scored"])}
+    root = ET.fromstring(picture.read_text())
+    assert {"strong", "mini", "wild", "mute"} <= {each.text for each in root.iter() if each.text}
+
+
+def test_the_table_says_what_follows(config: Path, cases: Path) -> None:
+    text = run(config, cases, "--judge", "strong", "--judge", "mini", "--repeat", "1", "--margin", "0.1")
+    assert "helpful: 120 labelled cases" in text
+    assert "Take mini: it is at most" in text
+    assert "at 10% of its" in text
+
+
+def test_few_cases_decide_nothing(config: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.jsonl"
+    rows = [{"input": "?", "actual_output": f"good {n}", "human": "pass"} for n in range(4)]
+    rows += [{"input": "?", "actual_output": f"bad {n}", "human": "fail"} for n in range(4)]
+    few.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    text = run(config, few, "--judge", "strong", "--judge", "mini")
+    assert "These cases do not decide about" in text
+
+
+def test_a_run_is_taken_up_where_it_ended(config: Path, cases: Path, tmp_path: Path) -> None:
+    output = tmp_path / "runs.jsonl"
+    arguments = ("--judge", "strong", "--judge", "mini", "--repeat", "1", "--output", str(output), "--json")
+    first = run(config, cases, *arguments)
+    lines = output.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 240
+    output.write_bytes(b"".join(lines[:150]))
+    again = run(config, cases, *arguments)
+    assert len(output.read_bytes().splitlines()) == 240
+    without_time = [
+        [{k: v for k, v in each.items() if not k.startswith("seconds")} for each in orjson.loads(made)["figures"]]
+        for made in (first, again)
+    ]
+    assert without_time[0] == without_time[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "sentence"),
+    [
+        ([{"input": "?", "actual_output": "x"}], (), "has no label; write `human` beside the case"),
+        ([{"input": "?", "human": True}], (), "has nothing to judge"),
+        ([{"input": "?", "actual_output": "x", "human": 7}], (), "human is a number from 0 to 1"),
+        (
+            [{"input": "?", "actual_output": "x", "human": True}],
+            ("--judge", "nobody"),
+            "--judge: unknown judge 'nobody'",
+        ),
+        ([{"input": "?", "actual_output": "x", "human": True}], ("--judge", "mini"), "there is nothing to compare"),
+        ([{"input": "?", "actual_output": "x", "human": True}], ("--max-usd", "1"), "the price of judge"),
+        ([{"turns": [{"input": "?", "actual_output": "x"}], "human": True}], (), "helpful scores a turn"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    config: Path, tmp_path: Path, rows: list[object], arguments: tuple[str, ...], sentence: str
+) -> None:
+    path = tmp_path / "wrong.jsonl"
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    result = CliRunner().invoke(app, ["judges", "-c", str(config), "--file", str(path), *arguments])
+    assert result.exit_code != 0
+    assert sentence in str(result.exception)
