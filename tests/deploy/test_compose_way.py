@@ -102,6 +102,7 @@ async def _shown(port: int, token: str | None) -> int | None:
         return None if answer.status == 401 else len((await answer.json())["rows"])
 
 
+@pytest.mark.long  # each part is tested by itself: the Collector's topics, the whole way from topics, the files of compose
 async def test_scores_of_what_applications_send(own_broker: Broker, tmp_path: Path):
     metrics, scores, page = free_ports(3)
     expected = exchanges(DIALECTS)

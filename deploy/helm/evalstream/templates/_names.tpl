@@ -46,6 +46,6 @@ the names of a Deployment's pods, which never come again, it would wait for nobo
 {{- define "evalstream.startConfig" -}}
 {{- $config := include "evalstream.config" . | fromYaml }}
 {{- $watcher := dig "alerts" "watcher" dict $config }}
-{{- toYaml (omit $config "judges" "juries" "evaluators" "monitors" "evaluate" "alerts" "golden" "canary" "traffic" "log_level") }}
+{{- toYaml (omit $config "judges" "juries" "evaluators" "monitors" "evaluate" "alerts" "golden" "canary" "cascades" "traffic" "log_level") }}
 {{ toYaml $watcher }}
 {{- end }}
