@@ -106,11 +106,11 @@ def _say(error: object, status: int) -> int:
     return status
 
 
-def _load(path: Path) -> Config:
+def _load(path: Path, *, complete: bool = True) -> Config:
     """Read a configuration; keys with an old name are warned about on stderr."""
     from collector.config.loading import load
 
-    config = load(path)
+    config = load(path, complete=complete)
     for warning in config.warnings:
         print(f"evalstream: {config.source}: warning: {warning}", file=sys.stderr)
     return config
@@ -288,7 +288,9 @@ def normalize(
     json: Annotated[bool, typer.Option("--json", help="With --explain: JSON, one object per trace.")] = False,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="The configuration, for its `assemble` section.", readable=False),
+        typer.Option(
+            "--config", "-c", help="The configuration, for its sections `assemble` and `dialects`.", readable=False
+        ),
     ] = None,
 ) -> None:
     """Print the turns in OTLP files as JSON lines.
@@ -296,10 +298,19 @@ def normalize(
     They are assembled as in the service: these are the turns that it would evaluate.
     """
     from collector.commands.normalize import main as normalize_files
+    from collector.config.dialects import NO_DIALECTS
     from collector.config.settings import AssembleSettings
 
-    settings = _load(config).settings.assemble if config else AssembleSettings()
-    status = normalize_files(paths, sys.stdout, sys.stderr, settings=settings, explained=explain, as_json=json)
+    settings = _load(config, complete=False).settings if config else None
+    status = normalize_files(
+        paths,
+        sys.stdout,
+        sys.stderr,
+        settings=settings.assemble if settings else AssembleSettings(),
+        dialects=settings.dialects if settings else NO_DIALECTS,
+        explained=explain,
+        as_json=json,
+    )
     raise typer.Exit(status)
 
 

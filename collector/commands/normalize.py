@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TextIO, cast
@@ -14,6 +14,7 @@ import orjson
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import explain, format_lines
 from collector.assemble.trace import Assembler
+from collector.config.dialects import NO_DIALECTS, DialectSettings
 from collector.config.settings import AssembleSettings
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput, ConfigError
@@ -43,6 +44,7 @@ def main(
     err: TextIO,
     *,
     settings: AssembleSettings = AssembleSettings(),  # noqa: B008 - a frozen value
+    dialects: Mapping[str, DialectSettings] = NO_DIALECTS,
     explained: bool = False,
     as_json: bool = False,
 ) -> int:
@@ -53,7 +55,7 @@ def main(
     0: done, with a notice to `err` if the files have no turns; 2: a file does not exist or has other content.
     """
     try:
-        assembler = build_assembler(settings)
+        assembler = build_assembler(settings, dialects)
         if explained:
             lines = _explain(paths, assembler, as_json=as_json)
         else:

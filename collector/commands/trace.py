@@ -109,7 +109,9 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
         superseded_by=sorted({each.evaluation_id for each in later}),
         turns=turns,
         spans=spans,
-        explained=explain(trace_id, pieces, build_assembler(config.settings.assemble)) if pieces else None,
+        explained=explain(trace_id, pieces, build_assembler(config.settings.assemble, config.settings.dialects))
+        if pieces
+        else None,
         places={
             each: (await logs.evaluations.committed(group_of(each))).get(copies[0].partition)
             for each in config.settings.export

@@ -50,16 +50,16 @@ class Config:
     """What the paths of plug-ins are relative to."""
 
 
-def load(path: Path, environment: Mapping[str, str] | None = None) -> Config:
-    """Read and check a configuration file.
+def load(path: Path, environment: Mapping[str, str] | None = None, *, complete: bool = True) -> Config:
+    """Read and check a configuration file; one that is not `complete` may lack monitors, for commands without any.
 
     Raises:
         ConfigError: with one line per mistake: file, path in it, what to write instead.
     """
-    return check(read(path, environment), str(path))
+    return check(read(path, environment), str(path), complete=complete)
 
 
-def check(values: dict[str, Any], source: str, *, folder: Path | None = None) -> Config:
+def check(values: dict[str, Any], source: str, *, folder: Path | None = None, complete: bool = True) -> Config:
     """Check a configuration given as plain values; `source` is what errors call it.
 
     Plug-ins are in a folder relative to `folder`, or else to that of `source`.
@@ -89,7 +89,7 @@ def check(values: dict[str, Any], source: str, *, folder: Path | None = None) ->
         if (checked := _exporter(name, definition, mistakes)) is not None
     }
     mistakes += _embedding_mistakes(settings, evaluators)
-    mistakes += _whole_mistakes(settings)
+    mistakes += _whole_mistakes(settings, complete=complete)
     mistakes += port_mistakes(settings, exporters)
     if mistakes:
         raise _error(source, mistakes)
@@ -387,9 +387,10 @@ def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]
             yield f"evaluators.{name}.judge: a model of embeddings answers no questions; name a judge that writes"
 
 
-def _whole_mistakes(settings: Settings) -> list[str]:
-    mistakes: list[str] = []
-    if not settings.monitors:
+def _whole_mistakes(settings: Settings, *, complete: bool) -> list[str]:
+    installed = settings.dialects.keys() & set(plugins.names(plugins.DIALECTS))
+    mistakes = [f"dialects.{each}: is the name of an installed dialect; choose another" for each in sorted(installed)]
+    if complete and not settings.monitors:
         mistakes.append("monitors: is empty, so nothing would be evaluated; define a monitor with its evaluators")
     for name, judge in settings.judges.items():
         if judge.fallback is not None and (judge.fallback not in settings.judges or judge.fallback == name):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from collector.config.alerts import AlertSettings, GoldenSettings, MonitorAlertSettings
+from collector.config.dialects import DialectSettings
 from collector.config.endpoints import checked_endpoint
 from collector.config.feedback import FeedbackSettings
 from collector.config.judge_pairs import pair_named
@@ -175,6 +176,7 @@ class LinkSettings(Section):
     )
 
 
+DialectName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 AttributeName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
 AttributeKey = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -752,6 +754,11 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     receive: ReceiveSettings = ReceiveSettings(otlp_http=OtlpHttpSettings())
     assemble: AssembleSettings = AssembleSettings()
+    dialects: dict[DialectName, DialectSettings] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="Dialects of one's own, by name: where a library that evalstream does not know has what.",
+    )
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     juries: dict[str, JurySettings] = Field(default_factory=dict)
     cascades: dict[str, CascadeSettings] = Field(default_factory=dict)

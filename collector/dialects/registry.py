@@ -42,13 +42,13 @@ class Dialects:
         """The names of events with content that readers parse, on spans or as log records."""
 
     @classmethod
-    def installed(cls) -> Dialects:
-        """Load every dialect that has an entry point.
+    def installed(cls, others: Iterable[Dialect] = ()) -> Dialects:
+        """Load every dialect that has an entry point, and add others.
 
         Raises:
             ConfigError: one cannot be loaded, or is not a Dialect.
         """
-        return cls(_load(name) for name in names(DIALECTS))
+        return cls([*others, *(_load(name) for name in names(DIALECTS))])
 
     def _register(self, dialect: Dialect, bit: int) -> None:
         for name in dialect.evidence:

@@ -13,7 +13,7 @@ def start_assemble(process: Process) -> None:
     settings, logs, telemetry = process.config.settings.assemble, process.logs, process.telemetry
     dead_letters = process.resources.dead_letters("assemble", logs.spans.name, logs)
     stage = AssembleStage(
-        build_assembler(settings),
+        build_assembler(settings, process.config.settings.dialects),
         build_router(settings, logs.turns, logs.unlinked),
         trace_limits(settings),
         telemetry=telemetry,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from collector.assemble.application_attributes import ApplicationAttributes
@@ -10,6 +10,7 @@ from collector.assemble.attachments import MediaLimits
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.trace import Assembler
+from collector.config.dialects import NO_DIALECTS, DialectSettings, build_dialects
 from collector.config.settings import AssembleSettings, LinkSettings
 from collector.dialects.registry import Dialects
 from collector.link.conversation_linker import ConversationLinker
@@ -18,13 +19,15 @@ from collector.logs.log import Log
 from evaluators.cases import Turn
 
 
-def build_assembler(settings: AssembleSettings) -> Assembler:
-    """The assembler with every dialect that is installed."""
+def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSettings] = NO_DIALECTS) -> Assembler:
+    """The assembler with every dialect that is installed, and those of the configuration before them."""
     where = settings.identity
     identity = IdentityLookup(where.conversation, where.user, where.ignore)
     application = ApplicationAttributes(settings.declared_attributes)
     media = MediaLimits(settings.attachments.stored_bytes)
-    return Assembler(Dialects.installed(), identity, application, media, agent_runs=settings.agent_runs)
+    return Assembler(
+        Dialects.installed(build_dialects(dialects)), identity, application, media, agent_runs=settings.agent_runs
+    )
 
 
 def trace_limits(settings: AssembleSettings) -> TraceLimits:

@@ -115,7 +115,7 @@ def limit_message(made: RunResult, max_usd: float | None, output: Path | None) -
 def turns_in(paths: Sequence[str], config: Config) -> Iterator[Turn]:
     """The turns of files, directories and globs; `-` is standard input, read like a .jsonl file."""
     settings = config.settings.assemble
-    for turn in link_turns(_unlinked(paths, build_assembler(settings)), settings):
+    for turn in link_turns(_unlinked(paths, build_assembler(settings, config.settings.dialects)), settings):
         yield with_declared(turn, settings.declared_attributes)
 
 

@@ -1,0 +1,109 @@
+"""Dialects of one's own: where a library that evalstream does not know has question and answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from collector.config.section import Section
+from collector.dialects.configured import ConfiguredKind, DialectMapping, Places, SpanMatch, make_dialect
+from collector.dialects.dialect import Dialect
+from collector.dialects.places import parse_place
+
+PlaceText = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+PlaceList = PlaceText | list[PlaceText]
+
+
+class MatchSettings(Section):
+    """Which spans are read; all that is written has to hold."""
+
+    scope: str = Field(default="", max_length=300, description="How the instrumentation scope's name begins.")
+    span: str = Field(
+        default="", max_length=300, description="The span's name; with * at its end, how the name begins."
+    )
+    attributes: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        max_length=16,
+        description="Attributes that the span has, with their values as text; '*' for any value.",
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not (self.scope or self.span or self.attributes):
+            raise ValueError("matches every span; write a scope, a span or attributes")
+        return self
+
+
+class DialectSettings(Section):
+    """A dialect of one's own. Places: an attribute, `attribute{path.in[0].json}`, `attribute.[-1].name`,
+    `event:NAME:attribute`, `log:NAME:body`, each perhaps with ` =~ PATTERN`; a list means the first that has a value.
+    """
+
+    match: MatchSettings
+    kind: ConfiguredKind = Field(
+        default="model",
+        description="What the spans are: model, one call of a model; agent, what a user talks to, around model calls; "
+        "tool; retrieval.",
+    )
+    input: PlaceList = Field(
+        default_factory=list[str],
+        description="The user's question, or all messages of the request in any usual shape. Of a tool its arguments, "
+        "of a retrieval the query.",
+    )
+    output: PlaceList = Field(
+        default_factory=list[str], description="The answer. Of a tool its result, of a retrieval the documents."
+    )
+    system: PlaceList = Field(default_factory=list[str], description="The system prompt.")
+    tools: PlaceList = Field(
+        default_factory=list[str],
+        description="The tools that were called: a list with name, arguments and perhaps result. Of a tool its name.",
+    )
+    conversation: PlaceList = Field(default_factory=list[str], description="The conversation's id.")
+    user: PlaceList = Field(default_factory=list[str], description="The user's id.")
+    model: PlaceList = Field(default_factory=list[str], description="The model's name.")
+
+    @field_validator("input", "output", "system", "tools", "conversation", "user", "model")
+    @classmethod
+    def _places(cls, value: PlaceList) -> PlaceList:
+        for each in value if isinstance(value, list) else [value]:
+            parse_place(each)
+        return value
+
+    @model_validator(mode="after")
+    def _reads_something(self) -> Self:
+        if not (self.input or self.output):
+            raise ValueError("reads nothing; write input, output or both")
+        return self
+
+
+NO_DIALECTS: Mapping[str, DialectSettings] = MappingProxyType({})
+
+
+def build_dialects(dialects: Mapping[str, DialectSettings]) -> Iterable[Dialect]:
+    """The dialects of a configuration."""
+    return [make_dialect(_map(name, settings)) for name, settings in dialects.items()]
+
+
+def _map(name: str, settings: DialectSettings) -> DialectMapping:
+    match = SpanMatch(scope=settings.match.scope, span=settings.match.span, attributes=dict(settings.match.attributes))
+    return DialectMapping(
+        name=name,
+        kind=settings.kind,
+        match=match,
+        input=_parse(settings.input),
+        output=_parse(settings.output),
+        system=_parse(settings.system),
+        tools=_parse(settings.tools),
+        conversation=_parse(settings.conversation),
+        user=_parse(settings.user),
+        model=_parse(settings.model),
+    )
+
+
+def _parse(places: PlaceList) -> Places:
+    return tuple(map(parse_place, places if isinstance(places, list) else [places]))
