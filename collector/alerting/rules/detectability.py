@@ -137,7 +137,8 @@ def evaluations_until_page(
     of: DropDetector, gap: float, page: float, model: DelayModel, *, clustered: bool = False, binary: bool = False
 ) -> float:
     """Evaluations after a mean has fallen `gap` beyond its target until something pages, in a share of all cases."""
-    return model.of_variance(of, page) * _variance(of, clustered=clustered, binary=binary) / gap**2 + model.fixed
+    variance = _variance(of, clustered=clustered, binary=binary)
+    return model.of_variance(of, page) * variance / gap**2 + _fixed(model, clustered=clustered)
 
 
 def smallest_detectable_drop(
@@ -147,10 +148,15 @@ def smallest_detectable_drop(
 
     Infinite where there are too few. `binary`: scores are 0 or 1, with all the variance that a mean allows.
     """
-    left = evaluations - NINE_OF_TEN.fixed
+    left = evaluations - _fixed(NINE_OF_TEN, clustered=clustered)
     if left <= 0.0:
         return math.inf
     return math.sqrt(NINE_OF_TEN.of_variance(of, page) * _variance(of, clustered=clustered, binary=binary) / left)
+
+
+def _fixed(model: DelayModel, *, clustered: bool) -> float:
+    """What no fall is large enough to save; a window needs so many conversations, not turns."""
+    return model.fixed * (CLUSTERING if clustered else 1.0)
 
 
 def _variance(of: DropDetector, *, clustered: bool, binary: bool) -> float:
