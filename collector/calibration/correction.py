@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+_FLAT = 1e-15
+"""Variance below which a judge's scores are all the same."""
+
 
 class WeightedScore(NamedTuple):
     """A judge's score, and how many subjects of the traffic it stands for: 1 / its sampling probability."""
@@ -41,20 +44,76 @@ def corrected(labelled: Sequence[LabelledScore], unlabelled: Sequence[WeightedSc
     """The power-tuned prediction-powered mean (PPI++, Angelopoulos et al. 2023), of weighted samples.
 
     `labelled` is a random part of the sample whose scores `unlabelled` holds. Never wider, with enough labels (200),
-    than people alone.
+    than people alone. A ratio of weighted sums, and a power that the same labels choose, have a bias of the order of
+    1 / labels, which unequal weights make larger; the delete-one jackknife takes it away, and gives the part of the
+    error that is the labels' (Quenouille 1956; Tukey 1958). Of the bias it takes away the share that nobody labelled.
     """
-    judges = [WeightedScore(each.judge, each.weight) for each in labelled]
-    humans = [WeightedScore(each.human, each.weight) for each in labelled]
-    spread = _covariance(judges, judges) + (_covariance(unlabelled, unlabelled) if unlabelled else 0.0)
-    power = 0.0
-    if unlabelled and spread > 0:
-        power = min(1.0, max(0.0, _covariance(judges, humans) / spread))
-    rest = [WeightedScore(each.human - power * each.judge, each.weight) for each in labelled]
-    mean, variance = weighted_mean(rest), _covariance(rest, rest)
-    if unlabelled:
-        mean += power * weighted_mean(unlabelled)
-        variance += power**2 * _covariance(unlabelled, unlabelled)
-    return Estimate(mean, math.sqrt(variance), power)
+    fixed = _Unlabelled.of(unlabelled)
+    sums = _LabelledSums.of(labelled)
+    mean, power = sums.estimate(fixed)
+    number = len(labelled)
+    if number > 2:
+        parts = [sums.without(each).estimate(fixed)[0] for each in labelled]
+        middle = math.fsum(parts) / number
+        variance = (number - 1) / number * math.fsum((each - middle) ** 2 for each in parts)
+        left = max(0.0, 1.0 - number / len(unlabelled)) if unlabelled else 1.0  # what all have labelled has no bias
+        mean -= left * (number - 1) * (middle - mean)
+    else:
+        rest = [WeightedScore(each.human - power * each.judge, each.weight) for each in labelled]
+        variance = _covariance(rest, rest)
+    return Estimate(mean, math.sqrt(variance + power**2 * fixed.variance), power)
+
+
+class _Unlabelled(NamedTuple):
+    """The mean of all the judge's scores, and its variance; no scores are a mean of 0 that counts for nothing."""
+
+    mean: float
+    variance: float
+    there: bool
+
+    @classmethod
+    def of(cls, scores: Sequence[WeightedScore]) -> _Unlabelled:
+        if not scores:
+            return cls(0.0, 0.0, there=False)
+        return cls(weighted_mean(scores), _covariance(scores, scores), there=True)
+
+
+class _LabelledSums(NamedTuple):
+    """Sums over labels with weights w, of the judge's x and the person's y, around about their middle."""
+
+    origin: tuple[float, float]
+    w: float
+    wx: float
+    wy: float
+    w2: float
+    w2x: float
+    w2y: float
+    w2xx: float
+    w2xy: float
+
+    @classmethod
+    def of(cls, labelled: Sequence[LabelledScore]) -> _LabelledSums:
+        first = labelled[0]
+        terms = [cls._terms(each, (first.judge, first.human)) for each in labelled]
+        return cls((first.judge, first.human), *(math.fsum(each) for each in zip(*terms, strict=True)))
+
+    @staticmethod
+    def _terms(label: LabelledScore, origin: tuple[float, float]) -> tuple[float, ...]:
+        w, x, y = label.weight, label.judge - origin[0], label.human - origin[1]
+        return w, w * x, w * y, w * w, w * w * x, w * w * y, w * w * x * x, w * w * x * y
+
+    def without(self, label: LabelledScore) -> _LabelledSums:
+        """The sums of the other labels."""
+        terms = self._terms(label, self.origin)
+        return _LabelledSums(self.origin, *(all_ - own for all_, own in zip(self[1:], terms, strict=True)))
+
+    def estimate(self, unlabelled: _Unlabelled) -> tuple[float, float]:
+        """The corrected mean and its power."""
+        x, y = self.wx / self.w, self.wy / self.w
+        spread = (self.w2xx - 2 * x * self.w2x + x * x * self.w2) / self.w**2 + unlabelled.variance
+        shared = (self.w2xy - x * self.w2y - y * self.w2x + x * y * self.w2) / self.w**2
+        power = min(1.0, max(0.0, shared / spread)) if unlabelled.there and spread > _FLAT else 0.0
+        return self.origin[1] + y + power * (unlabelled.mean - self.origin[0] - x), power
 
 
 def _covariance(ones: Sequence[WeightedScore], others: Sequence[WeightedScore]) -> float:
