@@ -15,6 +15,7 @@ from evaluators.errors import EvaluationError, NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge, NoJudge
 from evaluators.judge_input import is_missing
+from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import Cascade
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
 from evaluators.judges.members import members_of
@@ -75,6 +76,8 @@ async def evaluate(
         TypeError: the case is not of the evaluator's scope, or an argument is not what its name says.
     """
     _check_arguments(evaluator, case, judge)
+    if isinstance(judge, Audited):
+        return await evaluate_audited(evaluator, case, judge, case, now=now, skip_unseen=skip_unseen)
     judge = NoJudge() if judge is None else judge
     started = now()
     meters: list[Metered] = []
@@ -91,6 +94,43 @@ async def evaluate(
         cost_usd=cost_usd,
         started_at=started,
         ended_at=now(),
+    )
+
+
+async def evaluate_audited(
+    evaluator: Evaluator[Any],
+    case: Turn | Conversation,
+    judge: Audited,
+    audited_case: Turn | Conversation,
+    *,
+    now: Callable[[], datetime] = utc_now,
+    skip_unseen: bool = False,
+) -> Result:
+    """Evaluate a case, and again by the auditor if it is drawn for an audit and has a score.
+
+    `audited_case` is the same case as the auditor may see it. The result is the first evaluation's, with what both
+    cost, and the audit in the score's details: its `score` (or the `reason` why it has none), the `probability` of the
+    draw, the `model`, and the `version` of who made it. See `evaluate`.
+    """
+    first = await evaluate(evaluator, case, judge.judge, now=now, skip_unseen=skip_unseen)
+    if not isinstance(first.outcome, Score) or not judge.audits(evaluator, case):
+        return first
+    second = await evaluate(judge.evaluator or evaluator, audited_case, judge.auditor, now=now, skip_unseen=skip_unseen)
+    audit: dict[str, Json] = {"probability": judge.share, "model": judge.auditor.model}
+    audit["version"] = judge.audit_version(evaluator)
+    match second.outcome:
+        case Score():
+            audit["score"] = second.outcome.value
+        case Skipped():
+            audit["reason"] = second.outcome.reason.partition(":")[0]
+        case Failure():
+            audit["reason"] = second.outcome.type
+    return replace(
+        first,
+        outcome=replace(first.outcome, details={**first.outcome.details, "audit": audit}),
+        usage=second.usage if first.usage is None else first.usage + (second.usage or Usage()),
+        cost_usd=_sum_of([each.cost_usd for each in (first, second) if each.usage is not None]),
+        ended_at=second.ended_at,
     )
 
 

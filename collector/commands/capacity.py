@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from collector.config.loading import Config
+from collector.config.loading import Config, judges_of
 from collector.config.settings import JudgeSettings, TrafficSettings, UseSettings
 from collector.wording import plural
 
@@ -132,8 +132,13 @@ def _judges(config: Config, traffic: TrafficSettings, uses: list[tuple[UseSettin
     rates: dict[str, float] = {}
     for use, rate in uses:
         judge = config.evaluators[use.name].judge
-        for member in config.settings.members(judge) if judge else ():
-            rates[member] = rates.get(member, 0.0) + rate
+        audit = config.evaluators[use.name].audit
+        named = [(judge, rate)] if judge else []
+        if audit is not None:
+            named.append((judges_of(use.name, config.evaluators)[-1], rate * audit.share))
+        for name, its_rate in named:
+            for member in config.settings.members(name):
+                rates[member] = rates.get(member, 0.0) + its_rate
     for name, rate in rates.items():
         yield JudgeNeed(
             judge=name,

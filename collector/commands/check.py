@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from collector.alerting.rules.detectability import alert_lines
 from collector.commands.capacity import capacity_lines
 from collector.config.attribute_names import receives_ready_made
-from collector.config.loading import Config
+from collector.config.audits import AuditSettings
+from collector.config.loading import Config, judges_of
 from collector.config.packs import packs_of
 from collector.config.settings import (
     BoostSettings,
@@ -26,6 +27,7 @@ from collector.config.settings import (
 )
 from collector.config.unused_keys import unused_notes
 from collector.evaluate.references.subject import referenced_fields
+from collector.export.audited_sums import FEWEST_AUDITS
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.case_notes import case_notes
@@ -215,12 +217,23 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         yield f"           - {each} ({evaluator.kind}): {when}, {by}{threshold}{own}"
         if evaluator.label_names:
             yield f"             labels: {', '.join(evaluator.label_names)}"
+        if configured.audit is not None:
+            yield f"             {_audit(configured.audit, monitor.sample if use.sample is None else use.sample)}"
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
     yield from (f"           {line}" for line in _packs(monitor, config))
     calls = judge_calls(monitor, config)
     yield from (f"           {line}" for line in (*_boosts(monitor.boost, config), *_budget(monitor.budget)))
     yield f"           ≈ {plural(round(1000 * calls), 'judge call')} per 1,000 matching turns"
+
+
+def _audit(audit: AuditSettings, rate: float) -> str:
+    """Who audits, and how many matching turns bring the audits that a corrected mean needs."""
+    fewest = FEWEST_AUDITS / (rate * audit.share)
+    return (
+        f"audit: {_share(audit.share)} again by {audit.judge or audit.evaluator}; means, targets and drops are by the "
+        f"audits, with what the rest says; the first after about {fewest:,.0f} conversations, ± half as much after 4 ×"
+    )
 
 
 def _packs(monitor: MonitorSettings, config: Config) -> Iterator[str]:
@@ -238,10 +251,15 @@ def judge_calls(monitor: MonitorSettings, config: Config) -> float:
     rates: dict[object, float] = {}
     for use in monitor.uses:
         configured = config.evaluators[use.name]
-        if configured.judge is None or configured.evaluator.scope != "turn":
+        if not judges_of(use.name, config.evaluators) or configured.evaluator.scope != "turn":
             continue
         rate = monitor.sample if use.sample is None else use.sample
-        calls = rate * configured.evaluator.rounds * len(config.settings.members(configured.judge))
+        members = config.settings.members(configured.judge) if configured.judge else ()
+        calls = rate * configured.evaluator.rounds * len(members)
+        if configured.audit is not None:
+            auditor = config.evaluators[configured.audit.evaluator or use.name].evaluator
+            members = config.settings.members(judges_of(use.name, config.evaluators)[-1])
+            calls += rate * configured.audit.share * auditor.rounds * len(members)
         pack = next((each for each in packs if use.name in each), use.name)
         rates[pack] = max(calls, rates.get(pack, 0.0))
     return sum(rates.values())

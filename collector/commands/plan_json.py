@@ -79,6 +79,7 @@ def _use(use: UseSettings, monitor: str, config: Config) -> dict[str, Any]:
         "version": evaluator_version_in(config, use.name, monitor),
         "scope": configured.evaluator.scope,
         "judge": configured.judge,
+        "audit": configured.audit.model_dump(exclude_none=True) if configured.audit else None,
         "threshold": configured.evaluator.threshold,
         "sample": use.sample,
     }

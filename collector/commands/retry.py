@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collector.backoff import Backoff
 from collector.commands.replay.past_evaluations import EvaluationFilter
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config
+from collector.config.loading import Config, judges_of
 from collector.errors import ConfigError, EvalstreamError
 from collector.evaluate.retry.owed import OwedEvaluation, OwedEvaluations, read_owed
 from collector.evaluate.retry.past_subjects import case_of, turns_in_log
@@ -101,8 +101,7 @@ def _check(config: Config, options: RetryOptions) -> None:
             )
     if options.max_usd is not None:
         named = options.selection.evaluators or config.evaluators
-        judges = (config.evaluators[name].judge for name in named)
-        require_prices(config, [judge for judge in judges if judge is not None])
+        require_prices(config, [judge for name in named for judge in judges_of(name, config.evaluators)])
 
 
 def _is_used(config: Config, failed: Evaluation) -> bool:

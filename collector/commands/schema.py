@@ -8,6 +8,7 @@ from typing import Any, cast
 import orjson
 
 from collector import plugins
+from collector.config.audits import AuditSettings
 from collector.config.settings import Settings
 from collector.errors import ConfigError
 from collector.records.json import json_schemas
@@ -122,6 +123,8 @@ def _evaluator(kind: str) -> dict[str, Any]:
     del properties["name"]  # the key under `evaluators` is the name
     if evaluator.needs_judge:
         properties["judge"] = _JUDGE
+    if not evaluator.model_fields.get("labels"):
+        properties["audit"] = _inlined(AuditSettings.model_json_schema())
     required = ["kind", *(name for name in schema.get("required", []) if name != "name")]
     return schema | {"properties": properties, "required": required}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from collector import plugins
+from collector.config.audits import AuditSettings, audit_mistakes, auditor_mistakes
 from collector.config.cascades import cascade_mistakes
 from collector.config.error_sentences import error_sentences
 from collector.config.judge_pairs import JudgePair, pair_mistakes, pair_named
@@ -33,6 +34,12 @@ class Configured:
 
     evaluator: Evaluator[Any]
     judge: str | None
+    audit: AuditSettings | None = None
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The names of whom it asks itself: its judge, and the judge of its audit."""
+        return tuple(each for each in (self.judge, self.audit.judge if self.audit else None) if each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,12 @@ class Config:
     """What the file should have otherwise, though it is valid: keys with an old name, searches for what is redacted."""
     folder: Path = Path()
     """What the paths of plug-ins are relative to."""
+
+
+def without_audits(config: Config) -> Config:
+    """The configuration with nobody who judges a share again: for what is judged once, and compared."""
+    evaluators = {name: replace(each, audit=None) for name, each in config.evaluators.items()}
+    return replace(config, evaluators=evaluators)
 
 
 def load(path: Path, environment: Mapping[str, str] | None = None, *, complete: bool = True) -> Config:
@@ -109,7 +122,18 @@ def _evaluators(settings: Settings, mistakes: list[str]) -> dict[str, Configured
         configured = _evaluator(name, whole, settings, mistakes) if whole is not None else None
         if configured is not None:
             made[name] = configured
+    mistakes += _auditor_mistakes(made)
     return {name: made[name] for name in settings.evaluators if name in made}
+
+
+def _auditor_mistakes(made: Mapping[str, Configured]) -> Iterator[str]:
+    others = {name: (each.evaluator, each.judge) for name, each in made.items()}
+    for name, each in made.items():
+        if each.audit is not None and each.audit.evaluator is not None:
+            where = f"evaluators.{name}.audit"
+            yield from auditor_mistakes(where, each.evaluator, each.audit.evaluator, others)
+            if each.audit.evaluator in made and made[each.audit.evaluator].audit is not None:
+                yield f"{where}.evaluator: {each.audit.evaluator} has an audit itself; name one without"
 
 
 def _with_members(
@@ -145,7 +169,7 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
     except ConfigError as error:
         mistakes.append(f"{where}.kind: {error}")
         return None
-    fields = {key: value for key, value in definition.items() if key not in ("kind", "judge", "scope")}
+    fields = {key: value for key, value in definition.items() if key not in ("kind", "judge", "scope", "audit")}
     try:
         evaluator = cls.model_validate({"name": name, **fields})
     except ValidationError as error:
@@ -154,7 +178,25 @@ def _evaluator(name: str, definition: Mapping[str, Any], settings: Settings, mis
     judge = _judge_of(where, evaluator, definition.get("judge"), settings, mistakes)
     if judge is not None:
         mistakes += _writer_mistakes(where, evaluator, judge, settings)
-    return Configured(evaluator, judge)
+    audit = _audit_of(where, evaluator, judge, definition.get("audit"), settings, mistakes)
+    return Configured(evaluator, judge, audit)
+
+
+def _audit_of(
+    where: str, evaluator: Evaluator[Any], judge: str | None, written: object, settings: Settings, mistakes: list[str]
+) -> AuditSettings | None:
+    if written is None:
+        return None
+    try:
+        audit = AuditSettings.model_validate(written)
+    except ValidationError as error:
+        mistakes += error_sentences(error, AuditSettings, ("evaluators", evaluator.name, "audit"))
+        return None
+    wrong = list(audit_mistakes(f"{where}.audit", evaluator, judge, audit, settings.judge_names))
+    if not wrong and audit.judge is not None:
+        wrong += _writer_mistakes(f"{where}.audit", evaluator, audit.judge, settings)
+    mistakes += wrong
+    return None if wrong else audit
 
 
 def _judge_of(
@@ -271,7 +313,7 @@ def _budget_mistakes(
     if not (monitor.budget.limited or settings.evaluate.budget.limited):
         return
     where = f"monitors.{name}.budget" if monitor.budget.limited else "evaluate.budget"
-    judges = {each.judge for use in monitor.uses if (each := evaluators.get(use.name)) and each.judge}
+    judges = {judge for use in monitor.uses for judge in judges_of(use.name, evaluators)}
     members = {member for judge in judges for member in settings.members(judge)}
     for judge in sorted(members & set(settings.judges)):
         for each in filter(None, (judge, settings.judges[judge].fallback)):
@@ -281,6 +323,15 @@ def _budget_mistakes(
                     f"{where}: the price of judge {each} is unknown; "
                     f"write judges.{each}.usd_per_million_input_tokens and usd_per_million_output_tokens"
                 )
+
+
+def judges_of(name: str, evaluators: Mapping[str, Configured]) -> tuple[str, ...]:
+    """The names of whom an evaluator asks, with those of the evaluator that does its audit."""
+    configured = evaluators.get(name)
+    if configured is None:
+        return ()
+    auditor = evaluators.get(configured.audit.evaluator or "") if configured.audit is not None else None
+    return (*configured.judges, *(auditor.judges if auditor is not None else ()))
 
 
 def _objective_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> list[str]:
@@ -378,7 +429,7 @@ def _trust_mistakes(settings: Settings) -> Iterator[str]:
 def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
     """Models of embeddings answer with vectors, and others do not."""
     for name, each in evaluators.items():
-        members = settings.members(each.judge) if each.judge else ()
+        members = [member for judge in each.judges for member in settings.members(judge)]
         kinds = {settings.judges[judge].kind for judge in members if judge in settings.judges}
         wants = each.evaluator.kind == "similarity"
         if wants and "openai" in kinds:

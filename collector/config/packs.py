@@ -29,7 +29,7 @@ def packs_of(monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> 
     company: dict[tuple[object, ...], list[str]] = {}
     for use in monitor.uses:
         each = evaluators[use.name]
-        if each.judge is not None and use.name not in packed:
+        if each.judge is not None and each.audit is None and use.name not in packed:
             company.setdefault((each.evaluator.scope, each.judge, use.sample, use.salt), []).append(use.name)
     for names in company.values():
         count = -(-len(names) // MOST_OF_A_PACK)
@@ -61,6 +61,8 @@ def pack_mistakes(
         for each in pack:
             if each in evaluators and evaluators[each].judge is None:
                 yield f"{where}: {each} uses no judge, so it has no question; remove it"
+            if each in evaluators and evaluators[each].audit is not None:
+                yield f"{where}: {each} has an audit, which asks for itself; remove it here, or its audit"
         if len({each.evaluator.scope for each in members}) > 1:
             yield f"{where}: {', '.join(pack)} score turns and conversations; make a pack of each"
         if len({each.judge for each in members if each.judge}) > 1:

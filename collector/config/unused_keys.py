@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from collector.config.loading import Config
+from collector.config.loading import Config, judges_of
 from collector.config.settings import BudgetSettings, MonitorSettings, Settings
 from collector.export.prometheus import PrometheusSettings
 from collector.wording import listed
@@ -46,16 +46,17 @@ def _media_notes(settings: Settings) -> Iterator[str]:
 def _judges_in_monitors(config: Config) -> Iterator[str]:
     """The judges and juries that monitors ask."""
     for monitor in config.settings.monitors.values():
-        yield from (judge for use in monitor.uses if (judge := config.evaluators[use.name].judge))
+        yield from (judge for use in monitor.uses for judge in judges_of(use.name, config.evaluators))
 
 
 def _unused_names(config: Config) -> Iterator[str]:
     settings = config.settings
     used = {use.name for monitor in settings.monitors.values() for use in monitor.uses}
     used |= {member.name for each in config.evaluators.values() for member in getattr(each.evaluator, "of", ())}
+    used |= {each.audit.evaluator for each in config.evaluators.values() if each.audit and each.audit.evaluator}
     for name in sorted(set(config.evaluators) - used):
         yield f"no monitor uses the evaluator {name}, so it never runs"
-    named = {each.judge for each in config.evaluators.values() if each.judge}
+    named = {judge for each in config.evaluators.values() for judge in each.judges}
     within = {part for each in settings.cascades.values() for part in (each.first, each.then)}
     yield from (f"no evaluator uses the jury {name}" for name in sorted(set(settings.juries) - named - within))
     yield from (f"no evaluator uses the cascade {name}" for name in sorted(set(settings.cascades) - named))

@@ -19,9 +19,10 @@ from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CANARIES, CANARY_COST
 from evaluators.cases import Conversation, Turn
-from evaluators.evaluation import Result, evaluate
+from evaluators.evaluation import Result, evaluate, evaluate_audited
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
+from evaluators.judges.audited import Audited
 from evaluators.results import Failure, Score
 
 Case = Turn | Conversation
@@ -76,17 +77,23 @@ class EvaluationGuardrails:
 
         `reservation` is that of the evaluation. A canary run has its own, and is skipped where that is not granted.
         """
-        started = now()
+        started, seen_by_auditor = now(), case
         redactor = self._redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
         if redactor is not None:
             try:
+                if isinstance(judge, Audited):
+                    seen_by_auditor = self._redacted(case, judge.evaluator or evaluator, redactor)
                 case = self._redacted(case, evaluator, redactor)
             except RedactionFailed as error:
                 failure = Failure(type="redaction_failed", message=f"not evaluated: {error}")
                 return Result(
                     outcome=failure, judge=None, usage=None, cost_usd=None, started_at=started, ended_at=now()
                 )
-        result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
+        if isinstance(judge, Audited):
+            result = await evaluate_audited(evaluator, case, judge, seen_by_auditor, now=now, skip_unseen=skip_unseen)
+            judge = judge.judge
+        else:
+            result = await evaluate(evaluator, case, judge, now=now, skip_unseen=skip_unseen)
         if isinstance(result.outcome, Score) and result.judge is not None and self._is_selected(evaluator, case):
             self._start_canary(
                 evaluator, case, judge, result.outcome.value, now, (reservation or Unlimited()).for_canary()

@@ -45,6 +45,11 @@ class Assignment:
     fallback_name: str = ""
     pack: tuple[str, ...] = ()
 
+    @property
+    def asks_judge(self) -> bool:
+        """Whether a judge is asked, and be it by audits alone: budgets are about these."""
+        return self.evaluator.needs_judge or bool(self.judge_name)
+
     def judge_of(self, *, fallback: bool) -> Judge:
         """The judge to ask."""
         return self.fallback if fallback and self.fallback is not None else self.judge
@@ -124,7 +129,7 @@ class Monitor:
         """The probability with which an evaluator's subjects are judged while a budget leaves `factor` of the rates."""
         if assignment.rate is None:
             return inclusion(self.rate, factor, boost)
-        own = factor if assignment.evaluator.needs_judge else 1.0  # what costs nothing is not reduced by a budget
+        own = factor if assignment.asks_judge else 1.0  # what costs nothing is not reduced by a budget
         return inclusion(assignment.rate, own, boost)
 
     @property

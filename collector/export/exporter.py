@@ -69,7 +69,8 @@ class MonitoredEvaluator:
 
     `labels` are those that they may have, where these are not pass and fail. `watched_labels` are those whose share is
     watched, each with whether a smaller share is better. `cascade_share` is there where a cascade judges: the share of
-    what its first judge is sure of that the second one judges, too.
+    what its first judge is sure of that the second one judges, too. `audit_version` is that of who audits it,
+    if anybody does.
     """
 
     evaluator: str
@@ -81,6 +82,7 @@ class MonitoredEvaluator:
     labels: tuple[str, ...] = ()
     watched_labels: Mapping[str, bool] = field(default_factory=dict[str, bool])
     cascade_share: float | None = None
+    audit_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

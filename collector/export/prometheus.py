@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
+from collector.export.audited_sums import (
+    SUM_NAMES,
+    AuditedClusters,
+    audit_name,
+    audit_of,
+    audit_outcome,
+    audited_weight,
+)
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.corrected_sums import CorrectedSums
 from collector.export.estimator import EstimatorIncrements
@@ -21,6 +30,8 @@ from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import (
+    AUDITED_SUMS,
+    AUDITS,
     ESTIMATOR_CLIPPED,
     ESTIMATOR_W,
     ESTIMATOR_W2,
@@ -117,6 +128,8 @@ class PrometheusExporter:
         """Where /metrics is served; None if it is not."""
         self._settings = settings
         self._telemetry = context.telemetry
+        self._audited: dict[tuple[str, str], MonitoredEvaluator] = {}
+        self._audits = AuditedClusters(capacity=settings.max_conversations, memory=settings.conversation_window)
         self._sums = BoundedSums(capacity=settings.max_conversations, memory=settings.conversation_window)
         self._corrected = CorrectedSums(context.telemetry, self._sums)
         self._newest: dict[tuple[str, str], float] = {}
@@ -150,11 +163,14 @@ class PrometheusExporter:
         """See `ExporterOfEvaluators`: their series begin at 0. The series of those before stay."""
         self._evaluators = evaluators
         self._labelled = {(each.monitor, each.evaluator): each for each in evaluators if each.labels}
+        self._audited = {(each.monitor, each.evaluator): each for each in evaluators if each.audit_version}
         for each in evaluators:
             _reserve_labels(self._telemetry, each)
             _describe(self._telemetry, each, each.evaluator, lower=each.lower_is_better)
             for label, lower in each.watched_labels.items():
                 _describe(self._telemetry, each, share_name(each.evaluator, label), lower=lower)
+            if each.audit_version:
+                _describe(self._telemetry, _as_audit(each), audit_name(each.evaluator), lower=each.lower_is_better)
             for segment in self._created:
                 _create_series(self._telemetry, each, segment)
                 self._corrected.create(each, segment)
@@ -219,6 +235,7 @@ class PrometheusExporter:
         self._corrected.count(evaluation, score, labels)
         self._record_success(evaluation.evaluator, evaluation.monitor, evaluation.ended_at.timestamp())
         self._count_label(evaluation, labels, grown)
+        self._count_audit(evaluation, score, labels, grown)
         if evaluation.passed is not None:
             verdict = "pass" if evaluation.passed else "fail"
             exemplar = None if evaluation.passed else trace
@@ -248,6 +265,29 @@ class PrometheusExporter:
                 continue
             self._telemetry.histogram(SCORE, name, *labels[1:]).observe(score)
             self._estimate(evaluation, score, (name, *labels[1:]))
+
+    def _count_audit(
+        self, evaluation: Evaluation, score: float, labels: tuple[str, ...], grown: BoundedIncrements
+    ) -> None:
+        """Add a cheap score to the sums by which its audits correct the mean, with its audit if it has one."""
+        known, audit = self._audited.get((evaluation.monitor, evaluation.evaluator)), audit_of(evaluation)
+        if known is None or known.audit_version is None:
+            return
+        if (outcome := audit_outcome(evaluation)) is not None:
+            self._telemetry.counter(AUDITS, evaluation.evaluator, evaluation.monitor, outcome).inc()
+        conversation, time = evaluation.subject.conversation_id, evaluation.ended_at.timestamp()
+        if audit is not None and audit.version != known.audit_version:
+            audit = None  # of an auditor before: the scores of two are not one mean
+        series = (audit_name(evaluation.evaluator), known.audit_version, *labels[2:])
+        sums = self._audits.add((*series, conversation), weight=grown.mean.w, score=score, audit=audit, time=time)
+        for name, amount in zip(SUM_NAMES, sums.values, strict=True):
+            self._telemetry.counter(AUDITED_SUMS, *series, name).inc(amount)
+        self._telemetry.counter(ESTIMATOR_CLIPPED, *series).inc(grown.clipped)
+        if audit is not None:
+            self._telemetry.histogram(SCORE, *series).observe(audit.score, _exemplar(evaluation))
+            weight = audited_weight(evaluation.sampling, audit)
+            evidence = self._sums.add(series, conversation, weight=weight, score=audit.score, time=time)
+            self._count_sums(_EVIDENCE, series, evidence.evidence)
 
     def _count_sums(self, of: Sequence[Series], labels: Sequence[str], grown: EstimatorIncrements) -> None:
         for each, amount in zip(of, (grown.w, grown.wy, grown.w2, grown.w2y, grown.w2y2), strict=True):
@@ -309,6 +349,15 @@ def _reserve_labels(telemetry: Telemetry, watched: MonitoredEvaluator) -> None:
     telemetry.reserve("monitor", watched.monitor)
     telemetry.reserve("label", OTHER, *watched.labels)
     telemetry.reserve("evaluator", *(share_name(watched.evaluator, label) for label in watched.watched_labels))
+    if watched.audit_version:
+        telemetry.reserve("evaluator", audit_name(watched.evaluator))
+        telemetry.reserve("evaluator_version", watched.audit_version)
+        telemetry.reserve("sum", *SUM_NAMES)
+
+
+def _as_audit(watched: MonitoredEvaluator) -> MonitoredEvaluator:
+    """The same by the version of who audits it."""
+    return replace(watched, evaluator_version=watched.audit_version or "")
 
 
 def _describe(telemetry: Telemetry, watched: MonitoredEvaluator, name: str, *, lower: bool) -> None:
@@ -325,6 +374,14 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
         telemetry.histogram(SCORE, name, *labels[1:])
         for of in (*_ESTIMATOR, *_EVIDENCE, ESTIMATOR_CLIPPED):
             telemetry.counter(of, name, *labels[1:])
+    if watched.audit_version:
+        series = (audit_name(watched.evaluator), watched.audit_version, *labels[2:])
+        telemetry.histogram(SCORE, *series)
+        for of in (*_EVIDENCE, ESTIMATOR_CLIPPED):
+            telemetry.counter(of, *series)
+        for name in SUM_NAMES:
+            telemetry.counter(AUDITED_SUMS, *series, name)
+        telemetry.counter(AUDITS, watched.evaluator, watched.monitor, "scored")
     for label in watched.labels:
         for of in (LABELS, LABEL_WEIGHT):
             telemetry.counter(of, *labels, label)

@@ -18,6 +18,7 @@ from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import JUDGE_ABANDONED_REQUESTS, JUDGE_CACHE_REQUESTS, JUDGE_PAUSED_REQUESTS
 from evaluators.judge import Judge
 from evaluators.judges.answer_cache import AnswerCache
+from evaluators.judges.audited import Audited
 from evaluators.judges.circuit_breaker import CircuitBreaker, CircuitBreakerJudge, QueueWhileOpen
 from evaluators.judges.definition_cache import AnswerStore, DefinitionCache
 from evaluators.judges.divided import DividedJudge
@@ -95,6 +96,8 @@ def without_answer_cache(judge: Judge) -> Judge:
 def _behind_cache(judge: Judge) -> Judge:
     if isinstance(judge, DividedJudge):
         return DividedJudge(_behind_cache(judge.extract), _behind_cache(judge.decide))
+    if isinstance(judge, Audited):
+        return without_answer_cache(judge.judge)
     return judge.inner if isinstance(judge, AnswerCache) else judge
 
 

@@ -105,7 +105,7 @@ def judges_in_use(config: Config) -> list[str]:
 
 
 def _named(config: Config) -> set[str]:
-    return {each.judge for each in config.evaluators.values() if each.judge}
+    return {judge for each in config.evaluators.values() for judge in each.judges}
 
 
 def _juries(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:

@@ -171,7 +171,7 @@ class PageApi:
             "whole": _summary(total(columns)),
             "yesterday": _earlier(track.earlier(name, now, DAY)),
             "last_week": _earlier(track.earlier(name, now, 7 * DAY)),
-            "state": _state(recent.across_columns, threshold, lower_is_better=lower),
+            "state": _state(_judged_by(recent, total(columns)), threshold, lower_is_better=lower),
             "newest": track.newest,
         }
 
@@ -206,6 +206,7 @@ def _summary(whole: Bin) -> Json:
         "scores": sums.scores,
         "conversations": sums.conversations,
         "passed": whole.passed / whole.verdicts if whole.verdicts else None,
+        "corrected": _corrected(whole),
         "clipped": whole.clipped_share,
         "skipped": whole.skipped,
         "failed": whole.failed,
@@ -215,12 +216,35 @@ def _summary(whole: Bin) -> Json:
     }
 
 
+def _corrected(whole: Bin) -> Json | None:
+    """The mean by audits; `audits` alone where there are too few for one, None where nobody audits."""
+    if not any(whole.audited.values):
+        return None
+    mean = whole.audited.corrected()
+    if mean is None:
+        return {"audits": whole.audited.audits, "mean": None}
+    return {"audits": mean.audits, "mean": mean.mean, "error": mean.error, "worth": mean.worth}
+
+
 def _earlier(whole: Bin | None) -> Json | None:
     """The mean of the same stretch of time, earlier; None without scores."""
     if whole is None or whole.across_columns.mean is None:
         return None
     sums = whole.across_columns
     return {"mean": sums.mean, "error": sums.error, "scores": sums.scores}
+
+
+def _judged_by(recent: Bin, whole: Bin) -> ScoreSums:
+    """The sums by which it is good or bad: the newest; where there are audits, as many scores as these are worth."""
+    if not any(whole.audited.values):
+        return recent.across_columns
+    mean = whole.audited.corrected()
+    if mean is None:
+        return ScoreSums(1, 1, 1.0, recent.across_columns.mean or 0.0, 1.0)
+    n, squares = mean.worth, mean.worth**2 * mean.error**2
+    conversations = max(MIN_CONVERSATIONS, int(n))
+    squares *= (conversations - 1) / conversations
+    return ScoreSums(conversations, conversations, n, n * mean.mean, n, n * mean.mean, squares + n * mean.mean**2)
 
 
 def _state(sums: ScoreSums, threshold: float | None, *, lower_is_better: bool) -> str:

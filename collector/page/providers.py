@@ -14,6 +14,7 @@ from collector.page.sources import AlertView, BudgetView, DropView, Sources, Tra
 from collector.page.view import EvaluatorView, View
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_STATE, DROPS, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
+from evaluators.judges.audited import Audited
 
 
 def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
@@ -26,6 +27,7 @@ def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
                 scope=each.evaluator.scope,
                 threshold=each.evaluator.threshold,
                 lower_is_better=each.evaluator.direction == "lower_is_better",
+                audit_version=each.judge.audit_version(each.evaluator) if isinstance(each.judge, Audited) else None,
             )
 
 

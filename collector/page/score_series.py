@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from collector.export.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums, audit_of
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.estimator import Clusters, EstimatorIncrements, residual_squares
 from evaluators.results import Evaluation
@@ -32,6 +33,7 @@ _PAST = "past"
 _RINGS = RANGES | {_PAST: ChartRange(300.0, 9 * 288, 0)}
 """The ranges, and what was within nine days, to compare with."""
 MINUTE = 60.0
+_NUMBERS = 22 + len(SUM_NAMES)
 
 
 @dataclass(slots=True)
@@ -95,7 +97,8 @@ class Bin:
     """A column of a chart. `within_column` counts each conversation as new, `across_columns` with its earlier scores.
 
     `passed` and `verdicts` are sums of weights: of what met its threshold, and of all that has one. `clipped` is the
-    weight that is left out of all sums, as no conversation may outweigh the others.
+    weight that is left out of all sums, as no conversation may outweigh the others. `audited` are the sums by which
+    audits correct the mean, all 0 where there are no audits.
     """
 
     within_column: ScoreSums
@@ -108,6 +111,7 @@ class Bin:
     cost_usd: float = 0.0
     calls: int = 0
     tokens: int = 0
+    audited: AuditedSums = field(default_factory=AuditedSums)
 
     @property
     def clipped_share(self) -> float:
@@ -144,17 +148,19 @@ class Bin:
             self.calls,
             self.tokens,
             *(each - more for each, more in zip(within, across, strict=True)),
+            *self.audited.values,
         ]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[float]) -> Bin:
         """A column out of its numbers; those that are left out at the end are 0."""
-        across, others, less = ([*numbers, *[0.0] * 22][part] for part in (slice(7), slice(7, 15), slice(15, 22)))
+        parts = (slice(7), slice(7, 15), slice(15, 22), slice(22, _NUMBERS))
+        across, others, less, audited = ([*numbers, *[0.0] * _NUMBERS][part] for part in parts)
         passed, verdicts, clipped, skipped, failed, cost, calls, tokens = others
         within = [each + more for each, more in zip(across, less, strict=True)]
         return cls(
             ScoreSums.from_numbers(within), ScoreSums.from_numbers(across), passed, verdicts, clipped,
-            int(skipped), int(failed), cost, int(calls), int(tokens),
+            int(skipped), int(failed), cost, int(calls), int(tokens), AuditedSums(tuple(audited)),
         )  # fmt: skip
 
     def add(self, other: Bin) -> None:
@@ -169,6 +175,7 @@ class Bin:
         self.cost_usd += other.cost_usd
         self.calls += other.calls
         self.tokens += other.tokens
+        self.audited += other.audited
 
 
 class ScoreSeries:
@@ -179,10 +186,13 @@ class ScoreSeries:
     """
 
     def __init__(self, *, capacity: int = 20_000) -> None:
+        self.audit_version: str | None = None
+        """The version of who audits; None if nobody does."""
         self.newest: float | None = None
         """When the newest evaluation ended, in seconds since the epoch."""
         self._alone = Clusters(capacity=capacity * len(RANGES), memory=_LONGEST)
         self._along = BoundedSums(capacity=capacity)
+        self._audits = AuditedClusters(capacity=capacity)
         self._rings: dict[str, dict[int, Bin]] = {name: {} for name in _RINGS}
         self._unsaved: dict[int, dict[int, Bin]] = {}
 
@@ -192,6 +202,7 @@ class ScoreSeries:
         self.newest = max(time, self.newest or 0.0)
         conversation, score = evaluation.subject.conversation_id, evaluation.score
         along = self._add(evaluation, score, time) if score is not None else None
+        audited = self._audit(evaluation, along, time)
         columns = [
             (name, int(time // range_.width), self._bin(name, int(time // range_.width)))
             for name, range_ in _RINGS.items()
@@ -201,6 +212,8 @@ class ScoreSeries:
             if column is None:
                 continue
             column.count(evaluation, along)
+            if audited is not None:
+                column.audited += audited
             if along is not None and score is not None:
                 alone = self._alone.add((name, index, conversation), weight=along.mean.w, score=score, time=time)
                 column.within_column.add_score(alone)
@@ -229,6 +242,19 @@ class ScoreSeries:
     def _add(self, evaluation: Evaluation, score: float, time: float) -> BoundedIncrements:
         weight = Weight.of(evaluation.sampling)
         return self._along.add(None, evaluation.subject.conversation_id, weight=weight, score=score, time=time)
+
+    def _audit(self, evaluation: Evaluation, along: BoundedIncrements | None, time: float) -> AuditedSums | None:
+        """What a score adds to the sums of audits, if there are audits."""
+        if self.audit_version is None or along is None or evaluation.score is None:
+            return None
+        audit = audit_of(evaluation)
+        return self._audits.add(
+            evaluation.subject.conversation_id,
+            weight=along.mean.w,
+            score=evaluation.score,
+            audit=audit if audit is not None and audit.version == self.audit_version else None,
+            time=time,
+        )
 
     def discount(self, evaluation: Evaluation, partition: int = 0) -> None:
         """Another evaluation, of a partition, stands in for this one, which has no score."""

@@ -30,6 +30,8 @@ class EvaluatorView:
     scope: Scope = "turn"
     threshold: float | None = None
     lower_is_better: bool = False
+    audit_version: str | None = None
+    """The version of who audits it; None if nobody does."""
 
 
 @dataclass(slots=True)
@@ -77,6 +79,8 @@ class View:
         self.turn_cache = TurnCache(text_bytes)
         self.evaluators = {(each.monitor, each.evaluator): each for each in evaluators_in_use}
         self.score_series = {key: ScoreSeries() for key in self.evaluators}
+        for key, each in self.evaluators.items():
+            self.score_series[key].audit_version = each.audit_version
         self.outcomes = {key: OutcomeCounts() for key in self.evaluators}
         self.turns = 0
         self._limit = evaluations
@@ -95,8 +99,8 @@ class View:
     def take_evaluators(self, evaluators_in_use: Sequence[EvaluatorView]) -> None:
         """From now on these are in use. Scores of others stay in sight as long as they are young enough."""
         self.evaluators = {(each.monitor, each.evaluator): each for each in evaluators_in_use}
-        for key in self.evaluators:
-            self.score_series.setdefault(key, ScoreSeries())
+        for key, each in self.evaluators.items():
+            self.score_series.setdefault(key, ScoreSeries()).audit_version = each.audit_version
             self.outcomes.setdefault(key, OutcomeCounts())
         self.version += 1
 

@@ -23,6 +23,7 @@ from collector.service.corrections import start_correction_readers
 from collector.service.process import Apply, Process
 from collector.telemetry.health import Health
 from collector.telemetry.registry import Telemetry
+from evaluators.judges.audited import Audited
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,7 @@ def _watched(config: Config, plan: Plan) -> Iterator[MonitoredEvaluator]:
                     lower_is_better=evaluator.direction == "lower_is_better",
                     labels=evaluator.label_names,
                     cascade_share=cascades[each.judge_name].share if each.judge_name in cascades else None,
+                    audit_version=each.judge.audit_version(evaluator) if isinstance(each.judge, Audited) else None,
                     watched_labels={
                         label: share.at_most is not None for label, share in shares.get(evaluator.name, {}).items()
                     },

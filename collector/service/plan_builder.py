@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from collector.config.loading import Config, Configured
+from collector.config.audits import AuditSettings
+from collector.config.loading import Config, Configured, judges_of
 from collector.config.packs import pack_of
 from collector.config.settings import BoostSettings, BudgetSettings, JudgeSettings, MonitorSettings, UseSettings
 from collector.evaluate.budget.windows import Budget
@@ -18,6 +19,7 @@ from collector.evaluate.sampling.trust import UpstreamTrust
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge
+from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import cascade_model
 from evaluators.judges.divided import divided_model
 from evaluators.judges.jury import jury_model
@@ -50,7 +52,7 @@ class _UnaskedJudge(NoJudge):
 
 def build_unasked_plan(config: Config) -> Plan:
     """The plan with judges that cannot be asked: for whoever wants to know what is due, and not to judge it."""
-    configured = {each.judge for each in config.evaluators.values() if each.judge}
+    configured = {judge for each in config.evaluators.values() for judge in each.judges}
     names = {*config.settings.judge_names, *configured}
     return build_plan(config, {name: _UnaskedJudge(_model(config, name)) for name in names})
 
@@ -99,7 +101,9 @@ def build_assignment(
     members = config.settings.members(configured.judge) if configured.judge else ()
     judge_settings = [config.settings.judges[each] for each in members]
     fallback = judge_settings[0].fallback if len(judge_settings) == 1 else None  # of several judges none has one
-    judge = judges[configured.judge] if configured.judge else NoJudge()
+    judge = _audited(configured, judges[configured.judge] if configured.judge else NoJudge(), config, judges)
+    names = judges_of(use.name, config.evaluators)
+    fallback = fallback if configured.audit is None else None  # whose scores no audit would be about
     alone = Assignment(
         evaluator=configured.evaluator,
         judge=judge,
@@ -109,10 +113,27 @@ def build_assignment(
         rate=use.sample,
         salt=use.salt,
         expected_usd=expected_usd(config, use.name),
-        judge_name=configured.judge or "",
+        judge_name=names[0] if names else "",
         fallback_name=fallback or "",
     )
     return with_pack(alone, pack, config)
+
+
+def _audited(configured: Configured, judge: Judge, config: Config, judges: Mapping[str, Judge]) -> Judge:
+    """The judge, with the one that audits it if there is one."""
+    audit = configured.audit
+    if audit is None:
+        return judge
+    by, name = _auditor(audit, config)
+    return Audited(judge, judges[name], audit.share, by)
+
+
+def _auditor(audit: AuditSettings, config: Config) -> tuple[Evaluator[Any] | None, str]:
+    """The evaluator that does an audit, None if it is the audited one itself, and the name of its judge."""
+    if audit.evaluator is None:
+        return None, audit.judge or ""
+    other = config.evaluators[audit.evaluator]
+    return other.evaluator, other.judge or ""
 
 
 def with_pack(assignment: Assignment, pack: Sequence[str], config: Config) -> Assignment:
@@ -135,7 +156,14 @@ def _version(config: Config, evaluator: Evaluator[Any], model: str, pack: Sequen
 
 def expected_usd(config: Config, name: str) -> float:
     """What an evaluation by a configured evaluator probably costs, before any was made."""
-    judge = config.evaluators[name].judge
+    configured = config.evaluators[name]
+    usual = _guess_of(configured.judge, config)
+    if configured.audit is None:
+        return usual
+    return usual + configured.audit.share * _guess_of(_auditor(configured.audit, config)[1], config)
+
+
+def _guess_of(judge: str | None, config: Config) -> float:
     members = config.settings.members(judge) if judge else ()
     return sum(_guess(config.settings.judges[each]) for each in members)
 
@@ -150,6 +178,15 @@ def evaluator_version_in(config: Config, name: str, monitor: str = "") -> str:
     settings = monitors[monitor] if monitor else next(iter(users), None)
     pack = () if settings is None else pack_of(name, settings, config.evaluators)
     return _version(config, configured.evaluator, _model(config, configured.judge) if configured.judge else "", pack)
+
+
+def audit_version_in(config: Config, name: str) -> str | None:
+    """The version of who audits a configured evaluator, as the details of evaluations have it; None if nobody does."""
+    configured = config.evaluators[name]
+    if configured.audit is None:
+        return None
+    by, judge = _auditor(configured.audit, config)
+    return judged_version(by or configured.evaluator, _model(config, judge))
 
 
 def _model(config: Config, judge: str) -> str:

@@ -18,7 +18,7 @@ import aiohttp
 from collector.alerting.diagnosis.recent_scores import RecentScores
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
-from collector.alerting.watch.stage import ActiveAlert, ExplainedMiss, Targets, WatchedLabels, WatchStage
+from collector.alerting.watch.stage import ActiveAlert, AuditVersions, ExplainedMiss, Targets, WatchedLabels, WatchStage
 from collector.calibration.agreement_watch import AgreementWatcher
 from collector.calibration.feedback_join import FeedbackScales
 from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
@@ -35,6 +35,7 @@ from collector.judging.layers import without_answer_cache
 from collector.page.sources import AlertView, CauseView
 from collector.records.attributes import STANDARD
 from collector.records.epochs import fenced
+from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process
 from collector.service.releases import ComparedReleases, start_releases
 
@@ -124,10 +125,10 @@ async def _prepare_checks(tasks: _Tasks, explained: _Explained, config: Config) 
 
 
 async def _prepare_targets(stage: WatchStage, interval: float, config: Config) -> Apply:
-    detectors, labels = _detectors(config, interval), _labels(config)
+    detectors, labels, audits = _detectors(config, interval), _labels(config), _audits(config)
 
     async def take_over(process: Process) -> None:
-        stage.reconfigure(detectors, process.config.settings.alerts, labels)
+        stage.reconfigure(detectors, process.config.settings.alerts, labels, audits)
 
     return take_over
 
@@ -235,6 +236,7 @@ def _stage(process: Process, *, interval: float, memory: float, explained: Expla
         recent=recent,
         explained=explained,
         labels=_labels(process.config),
+        audits=_audits(process.config),
     )
 
 
@@ -243,6 +245,15 @@ def _labels(config: Config) -> WatchedLabels:
         (name, evaluator): tuple(shares)
         for name, monitor in config.settings.monitors.items()
         for evaluator, shares in monitor.alerts.shares.items()
+    }
+
+
+def _audits(config: Config) -> AuditVersions:
+    return {
+        (name, use.name): version
+        for name, monitor in config.settings.monitors.items()
+        for use in monitor.uses
+        if (version := audit_version_in(config, use.name)) is not None
     }
 
 

@@ -73,6 +73,18 @@ ESTIMATOR_W2Y2 = Series(
     "Sum over conversations of (sum of w times score) squared, for the mean's standard error.",
     _EVALUATION,
 )
+AUDITED_SUMS = Series(
+    "evalstream_audited_sums_total",
+    "counter",
+    "The twenty sums by which audits correct a mean: totals, and products of two of them, over conversations.",
+    (*_EVALUATION, "sum"),
+)
+AUDITS = Series(
+    "evalstream_audits_total",
+    "counter",
+    "Audits by what came of them: scored, or the reason why the dear judge gave no score.",
+    ("evaluator", "monitor", "outcome"),
+)
 ESTIMATOR_CLIPPED = Series(
     "evalstream_estimator_clipped_total",
     "counter",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as boards
 
+from collector.alerting.rules.series import AUDIT_NUMBER, SCORE_MEAN, SCORE_N_EFF, SCORE_STDERR
 from collector.alerting.rules.service import LOST_REASONS
 from collector.telemetry.series import (
     AGREEMENT,
     AGREEMENT_BOUND,
     AGREEMENT_LABELS,
+    AUDITS,
     CONVERSATIONS,
     ESTIMATOR_CLIPPED,
     ESTIMATOR_W,
@@ -37,6 +39,8 @@ FAILED = SEGMENTS.replace("}", ',outcome="failed"}')
 LOST = SEGMENTS.replace("}", f',outcome="skipped",reason=~"{LOST_REASONS}"}}')
 UNSCORED = SEGMENTS.replace("}", ',outcome!="scored"}')
 
+UNAUDITED = WATCHED.replace("}", ',outcome!="scored"}')
+
 
 def trust() -> boards.Dashboard:
     """The dashboard."""
@@ -48,6 +52,7 @@ def trust() -> boards.Dashboard:
         "How much of the traffic is judged?": _coverage(),
         "What has no score?": _unscored(),
         "Is it the same judge?": _judge(),
+        "What are cheap verdicts worth?": _audits(),
         "Do people agree with it?": _agreement(),
         "Are the weights right?": _weights(),
     }
@@ -191,6 +196,55 @@ def _agreement() -> list[object]:
                 base="red",
             ),
             Query(f"max by (evaluator) ({AGREEMENT_LABELS.name}{where})", "{{evaluator}}"),
+        ),
+    ]
+
+
+def _audits() -> list[object]:
+    by, where = (
+        "monitor, evaluator",
+        '{monitor=~"$monitor",evaluator=~"($evaluator)(:audit)?",evaluator=~".+:audit",window="24h"}',
+    )
+    mean, error = f"max by ({by}) ({SCORE_MEAN}{where})", f"max by ({by}) ({SCORE_STDERR}{where})"
+    return [
+        lines(
+            Look(
+                "Mean by audits",
+                "The mean that the dear judge would have given, of a random share that it judges again and of what the"
+                " cheap one says of all, over 24 hours by the recording rules; with two standard errors to both sides."
+                " Empty without an audit, or with fewer than 30.",
+                width=10,
+            ),
+            Query(mean, LEGEND),
+            Query(f"{mean} - 2 * {error}", "{{evaluator}} - 2 SE"),
+            Query(f"{mean} + 2 * {error}", "{{evaluator}} + 2 SE"),
+        ),
+        lines(
+            Look(
+                "Effective dear verdicts",
+                "How many audits alone would be as sure of that mean, beside how many there were. The quotient is what"
+                " the cheap verdicts are worth: 1 is nothing.",
+                low=0,
+                width=8,
+            ),
+            Query(f"max by ({by}) ({SCORE_N_EFF}{where})", "{{evaluator}}: worth"),
+            Query(f"max by ({by}) ({AUDIT_NUMBER}{where})", "{{evaluator}}: audits"),
+        ),
+        lines(
+            Look(
+                "Audits without a verdict",
+                "Share of the audits in which the dear judge gave no score, by the reason. Those that it refuses may"
+                " be others than the rest: beyond a few percent the mean is of another traffic.",
+                unit="percentunit",
+                low=0,
+                width=6,
+                steps=((0.05, "red"),),
+            ),
+            Query(
+                f"{increase(AUDITS, f'{PAIR}, outcome', UNAUDITED, WINDOW)} / on ({PAIR}) group_left ()"
+                f" ({increase(AUDITS, PAIR, WATCHED, WINDOW)} > 0)",
+                "{{evaluator}}: {{outcome}}",
+            ),
         ),
     ]
 

@@ -46,7 +46,14 @@ LOWER = MonitoredEvaluator(
 WHOLE = MonitoredEvaluator(
     evaluator="solved", evaluator_version="0123456789ab", monitor="chatbot", threshold=0.7, scope="conversation"
 )
-WATCHED = (*OF_TURNS, LOWER, WHOLE)
+AUDITED = MonitoredEvaluator(
+    evaluator="careful",
+    evaluator_version="0123456789ab",
+    monitor="chatbot",
+    threshold=0.7,
+    audit_version="ba9876543210",
+)
+WATCHED = (*OF_TURNS, LOWER, WHOLE, AUDITED)
 SEGMENTS = ("free", "paid")
 BY_HAND = {
     "monitor": ("chatbot", "search"),
@@ -193,12 +200,22 @@ def _batch(number: int) -> list[Evaluation]:
         for each in range(6):
             good = (number + each + place) % 3 > 0 if watched is not LOWER else SEGMENTS[each % 2] == "paid"
             label = {"label": "useful" if good else "useless"} if watched.labels else {}
+            audit = _audit(number + each, good=good) if watched is AUDITED else {}
+            score = 0.9 if good else 0.3
             made.append(
-                _of(watched, scored(**_subject(number, each), score=0.9 if good else 0.3, passed=good, **label))
+                _of(watched, scored(**_subject(number, each), score=score, passed=good, **label, details=audit))
             )
         made.append(_of(watched, failed(**_subject(number, 6))))
         made.append(_of(watched, skipped(**_subject(number, 7))))
     return made
+
+
+def _audit(number: int, *, good: bool) -> dict[str, Any]:
+    """Every second one is audited, and one in ten of the audits fails."""
+    if number % 2:
+        return {}
+    came = {"reason": "judge_timeout"} if number % 20 == 0 else {"score": 0.7 if good else 0.2}
+    return {"audit": {**came, "probability": 0.5, "model": "dear", "version": AUDITED.audit_version}}
 
 
 def _of(watched: MonitoredEvaluator, evaluation: Evaluation) -> Evaluation:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scraped import LOWER, OF_TURNS, WATCHED, WHOLE, Prometheus, PrometheusUnavailable, scraped
+from scraped import AUDITED, LOWER, OF_TURNS, WATCHED, WHOLE, Prometheus, PrometheusUnavailable, scraped
 
 from collector.alerting.rules import series
 from collector.alerting.rules.formats import prometheus as prometheus_rules
@@ -60,9 +60,14 @@ def _rules() -> dict[str, Any]:
         monitor = monitors.setdefault(each.monitor, {"evaluators": [], "alerts": {"objectives": {}}})
         monitor["evaluators"].append(each.evaluator)
         monitor["alerts"]["objectives"][each.evaluator] = 0.8
+    monitors[AUDITED.monitor]["evaluators"].append(AUDITED.evaluator)
+    audited = {**evaluator, "judge": "main", "audit": {"judge": "dear", "share": 0.5}}
     values = {
-        "judges": {"main": {"model": "a-model"}},
-        "evaluators": {each.evaluator: evaluator for each in OF_TURNS},
+        "judges": {"main": {"model": "a-model"}, "dear": {"model": "another"}},
+        "evaluators": {
+            **{each.evaluator: {**evaluator, "judge": "main"} for each in OF_TURNS},
+            AUDITED.evaluator: audited,
+        },
         "monitors": monitors,
     }
     groups = prometheus_rules(rules_of(check(values, "test"), Timing(speed=60)))["groups"]
@@ -153,7 +158,7 @@ def test_the_weights_of_turns_and_of_conversations_are_checked_apart(prometheus:
         _values(prometheus, _panel("evalstream-trust", title)["targets"][0]["expr"], "monitor", "evaluator")
         for title in ("Weight check", "Weight check of conversations")
     )
-    assert set(turns) == {(each.monitor, each.evaluator) for each in (*OF_TURNS, LOWER)}
+    assert set(turns) == {(each.monitor, each.evaluator) for each in (*OF_TURNS, LOWER, AUDITED)}
     assert set(conversations) == {(WHOLE.monitor, WHOLE.evaluator)}
 
 
@@ -226,7 +231,8 @@ def test_the_band_holds_the_mean_and_is_narrow_where_much_is_judged(prometheus: 
         {each["metric"]["evaluator"]: float(each["value"][1]) for each in prometheus.now(_filled_in(target["expr"]))}
         for target in targets
     )
-    assert set(mean) == set(low) == set(high) == set(target) == {each.evaluator for each in WATCHED}
+    assert set(mean) == set(low) == set(high) == {each.evaluator for each in WATCHED}
+    assert set(target) == {*mean, f"{AUDITED.evaluator}:audit"}
     assert 0.35 < mean.pop(LOWER.evaluator) < 0.75
     for evaluator, value in mean.items():
         assert 0.55 < value < 0.85  # two thirds of 0.9, one of 0.3, give 0.7

@@ -50,7 +50,7 @@ def _threshold_lines(every: Sequence[Target], config: Config) -> Iterator[str]:
     """Targets that nobody chose: a mean that falls to the threshold, from wherever, does not alert."""
     named = {name: monitor.alerts.targets for name, monitor in config.settings.monitors.items()}
     scored = [each for each in every if each.mean is not None and each.label is None]
-    unnamed = [each for each in scored if each.evaluator not in named[each.monitor]]
+    unnamed = [each for each in scored if each.source not in named[each.monitor]]
     if not unnamed:
         return
     first = unnamed[0]

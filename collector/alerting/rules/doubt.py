@@ -28,7 +28,8 @@ def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> Recordi
     worse = judge_shift(alerts, "" if target.lower_is_better else "-", of_judge)
     shifted = f"({worse}) + {SHIFT_ERRORS:g} * {GOLDEN_SHIFT_STDERR.name}{of_judge}"
     parts = [f"sum({unscored(alerts, timing, here)})", f"max({inconsistent_weights(alerts, here)})"]
-    if target.label is None:  # of a label's share nobody knows how a judge has shifted it
+    # of a label's share nobody knows how a judge has shifted it, and audits correct a shift of the cheap one
+    if not target.is_derived:
         parts.insert(1, f"max({shifted})")
     return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({each} or vector(0))" for each in parts), where)
 

@@ -66,7 +66,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
     groups = (
         *score_groups(configured, alerts, timing, by, cascades=bool(config.settings.cascades)),
         delta_group(timing, by, drops),
-        service_group([each for each in configured if each.label is None], alerts, timing, limited=_limited(config)),
+        service_group([each for each in configured if not each.is_derived], alerts, timing, limited=_limited(config)),
         release_group(_compared(config), alerts, timing),
     )
     by_segment = _by_segment(config)

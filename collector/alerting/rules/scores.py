@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.detection import VARIANCE_FLOOR
 from collector.alerting.rules import series
+from collector.alerting.rules.audits import audit_rules, clipped_rules
 from collector.alerting.rules.doubt import CAUSES, doubt_rule
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Severity, Timing, selector
 from collector.alerting.rules.states import MEMORY
@@ -50,6 +51,7 @@ def score_groups(
         *_increases(timing, by),
         *_means(by),
         *(_corrected_means(timing, by) if cascades else ()),
+        *_audits(targets, timing, by),
         *_pass_shares(targets, timing, by),
     ]
     rules += _overlaps(timing, by)
@@ -102,6 +104,12 @@ def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRul
     yield RecordingRule(series.CORRECTED_MEAN, f"{shifted} - on ({', '.join(series.BY)}) group_left () {shift}")
     squares = f"{sums['w2y2']} - 2 * ({shifted}) * {sums['w2y']} + ({shifted}) ^ 2 * {of['w2']}"
     yield RecordingRule(series.CORRECTED_STDERR, f"sqrt(clamp_min({squares}, 0)) / ({of['w']} > 0)")
+
+
+def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    if any(each.audited for each in targets):
+        yield from audit_rules(WINDOWS, timing, by)
+        yield from clipped_rules(WINDOWS, timing, by)
 
 
 def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:

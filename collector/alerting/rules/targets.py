@@ -9,6 +9,7 @@ from typing import Any
 from collector.alerting.detection import DropDetector, threshold
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.loading import Config
+from collector.export.audited_sums import audit_name
 from collector.export.label_shares import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
@@ -22,7 +23,8 @@ class Target:
 
     `mean` is the target of the mean score, None where nothing is configured; `objective` the share that must pass.
     `delay` (s) is how long after a turn its score may come. With a `label` it is the share of this label, the series is
-    named after both, and `source` is the evaluator's own name.
+    named after both, and `source` is the evaluator's own name. With `audited` it is the mean by the evaluator's audits,
+    which is what is alerted on where there are audits.
     """
 
     monitor: str
@@ -36,15 +38,25 @@ class Target:
     turns_per_hour: float | None = None
     sample: float = 1.0
     label: str | None = None
+    audited: bool = False
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether its series is made of an evaluator's evaluations and is not the one of its scores."""
+        return self.label is not None or self.audited
 
     @property
     def source(self) -> str:
         """The evaluator whose evaluations it is about."""
+        if self.audited:
+            return self.evaluator.removesuffix(audit_name(""))
         return self.evaluator if self.label is None else self.evaluator.removesuffix(share_name("", self.label))
 
     @property
     def measure(self) -> str:
         """What its mean is, in the texts of alerts."""
+        if self.audited:
+            return "the mean by audits"
         return "the mean score" if self.label is None else "the share of the label"
 
 
@@ -71,7 +83,14 @@ def _targets(config: Config) -> Iterator[Target]:
                 turns_per_hour=alerts.turns_per_hour,
                 sample=rate,
             )
-            yield target
+            audit = config.evaluators[each].audit
+            if audit is None:
+                yield target
+            else:  # what the cheap score is off by is no news of the traffic
+                yield replace(target, mean=None)
+                yield replace(
+                    target, evaluator=audit_name(each), audited=True, objective=None, sample=rate * audit.share
+                )
             for label, share in alerts.shares.get(each, {}).items():
                 yield replace(
                     target,

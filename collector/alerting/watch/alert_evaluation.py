@@ -130,15 +130,31 @@ def target_misses(
     for window, first in firsts.items():
         if recovered is not None and first < recovered:
             continue
-        whole = window_from(buckets, first)
-        sums = whole.sums
+        known = _mean_of(buckets, first, day)
+        if known is None:
+            continue
+        sums, stderr = known
         if sums.n_eff < min_n:
             continue
-        stderr = whole.stderr(day)
         errors = (detector.shortfall(1.0, sums.mean) - doubt) / stderr
         if errors > 0:
             misses.append(TargetMiss(window, sums, stderr, errors, _clipped_share(buckets, first, sums)))
     return misses
+
+
+def _mean_of(buckets: Mapping[int, Bucket], first: int, day: WindowSums) -> tuple[EstimatorSums, float] | None:
+    """The sums that a window's mean is made of, and its standard error; None if it needs audits and has too few.
+
+    Where audits correct the mean, the sums are those of as many equal scores as would be as sure.
+    """
+    audited = [each.audited for number, each in buckets.items() if number >= first and each.audited is not None]
+    if not audited and any(each.audited is not None for each in buckets.values()):
+        return None
+    if audited:
+        mean = sum(audited[1:], audited[0]).corrected()
+        return None if mean is None else (EstimatorSums(mean.worth, mean.worth * mean.mean, mean.worth), mean.error)
+    whole = window_from(buckets, first)
+    return (whole.sums, whole.stderr(day)) if whole.sums.w else None
 
 
 def _clipped_share(buckets: Mapping[int, Bucket], first: int, sums: EstimatorSums) -> float:

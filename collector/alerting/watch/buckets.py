@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collector.alerting.detection import DropDetector, EstimatorSums
+from collector.export.audited_sums import AuditedClusters, AuditedSums, AuditScore, audited_weight
 from collector.export.bounded_sums import BoundedSums, Weight
 from collector.export.estimator import EstimatorIncrements
+from evaluators.results import Sampling
 
 Series = tuple[str, str, str]
 """Monitor, evaluator, evaluator version."""
@@ -18,7 +20,7 @@ class Bucket:
     """One interval of one series: its sums, for the mean and for the detector, and the weight left out of them.
 
     `gains` is what it adds to the logarithm of every bet of the detector. `wanted` counts the evaluations that should
-    have a score, `unscored` those of them that have none.
+    have a score, `unscored` those of them that have none. `audited` are the sums by which audits correct the mean.
     """
 
     sums: EstimatorSums = field(default_factory=EstimatorSums)
@@ -27,6 +29,7 @@ class Bucket:
     clipped: float = 0.0
     wanted: int = 0
     unscored: int = 0
+    audited: AuditedSums | None = None
 
     def __add__(self, other: Bucket) -> Bucket:
         gains = [one + more for one, more in zip(self.gains, other.gains, strict=False)]
@@ -37,7 +40,12 @@ class Bucket:
             self.clipped + other.clipped,
             self.wanted + other.wanted,
             self.unscored + other.unscored,
+            _both(self.audited, other.audited),
         )
+
+
+def _both(one: AuditedSums | None, other: AuditedSums | None) -> AuditedSums | None:
+    return one + other if one is not None and other is not None else one or other
 
 
 class Buckets:
@@ -47,6 +55,7 @@ class Buckets:
         self._interval = interval
         self._memory = memory
         self._scores = BoundedSums()
+        self._audits = AuditedClusters()
         self._by_series: dict[Series, dict[int, Bucket]] = {}
         self.touched: dict[Series, int] = {}
         """The oldest bucket of each series that has changed since this was last emptied."""
@@ -68,6 +77,30 @@ class Buckets:
         (w, wy), after = grown.before, (grown.before[0] + evidence.w, grown.before[1] + evidence.wy)
         for place, bet in enumerate(detector.bets):
             bucket.gains[place] += detector.log_gain(bet, *after) - detector.log_gain(bet, w, wy)
+
+    def add_audited(
+        self,
+        series: Series,
+        detector: DropDetector,
+        conversation: str,
+        *,
+        sampling: Sampling,
+        score: float,
+        audit: AuditScore | None,
+        time: float,
+    ) -> None:
+        """Count a cheap score for the mean by audits, and for the detector its audit if there is one."""
+        weight = Weight.of(sampling)
+        cheap = self._scores.add((series, "cheap"), conversation, weight=weight, score=score, time=time)
+        bucket = self._bucket(series, time)
+        if audit is None:
+            bucket.wanted += 1
+        else:
+            weight = audited_weight(sampling, audit)
+            self.add(series, detector, conversation, weight=weight, score=audit.score, time=time)
+        key = (series, conversation)
+        grown = self._audits.add(key, weight=cheap.mean.w, score=score, audit=audit, time=time)
+        bucket.audited = _both(bucket.audited, grown)
 
     def add_unscored(self, series: Series, *, time: float) -> None:
         """Count an evaluation that should have a score and has none."""

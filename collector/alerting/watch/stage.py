@@ -26,6 +26,7 @@ from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.errors import BadInput
+from collector.export.audited_sums import audit_name, audit_of
 from collector.export.bounded_sums import Weight
 from collector.export.label_shares import label_scores, share_name
 from collector.export.stage import REMEMBERED
@@ -57,6 +58,9 @@ Targets = Mapping[tuple[str, str], DropDetector]
 WatchedLabels = Mapping[tuple[str, str], Sequence[str]]
 """The labels whose shares have a target, by monitor and evaluator."""
 
+AuditVersions = Mapping[tuple[str, str], str]
+"""The version of who audits, by monitor and evaluator."""
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
@@ -80,6 +84,7 @@ class WatchStage:
         recent: RecentScores | None = None,
         explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
         labels: WatchedLabels | None = None,
+        audits: AuditVersions | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`explained` is how much of a miss is its judge's: alerts fire for what is beyond it. With `recent` alerts say
@@ -93,6 +98,7 @@ class WatchStage:
         self.targets = targets
         self.labels = labels or {}
         self._shares = _share_names(self.labels)
+        self.audits = audits or {}
         self._settings = settings
         self._telemetry = telemetry
         self._interval = interval
@@ -105,7 +111,13 @@ class WatchStage:
         self.firing: tuple[ActiveAlert, ...] = ()
         """The alerts that fired at the last evaluation."""
 
-    def reconfigure(self, targets: Targets, settings: AlertSettings, labels: WatchedLabels | None = None) -> None:
+    def reconfigure(
+        self,
+        targets: Targets,
+        settings: AlertSettings,
+        labels: WatchedLabels | None = None,
+        audits: AuditVersions | None = None,
+    ) -> None:
         """From now on these targets count. What is known of a series that has one stays, but for causes of drops."""
         for series in self._causes:
             self._show(series, ())
@@ -114,6 +126,7 @@ class WatchStage:
         self.targets = targets
         self.labels = labels or {}
         self._shares = _share_names(self.labels)
+        self.audits = audits or {}
         self._settings = settings
         self._recovery_threshold = recovery_threshold(settings.false_recovery_days * DAY, self._interval)
         self._drops.clear()
@@ -311,6 +324,9 @@ class WatchFold:
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
         for name, score, detector in series:
+            if name == audit_name(evaluation.evaluator):
+                self._count_audit(evaluation, detector, record.timestamp)
+                continue
             key = (evaluation.monitor, name, evaluation.evaluator_version)
             if score is None:
                 self.buckets.add_unscored(key, time=record.timestamp)
@@ -326,10 +342,34 @@ class WatchFold:
             if self._stage.recent is not None:
                 self._stage.recent.add(key, evaluation, score, record.timestamp)
 
+    def _count_audit(self, evaluation: Evaluation, detector: DropDetector, time: float) -> None:
+        """Count for the mean by audits; they are of one version as long as nobody changes who makes them."""
+        version = self._stage.audits.get((evaluation.monitor, evaluation.evaluator))
+        if version is None:
+            return
+        key = (evaluation.monitor, audit_name(evaluation.evaluator), version)
+        if evaluation.score is None:
+            self.buckets.add_unscored(key, time=time)
+            return
+        audit = audit_of(evaluation)
+        self.buckets.add_audited(
+            key,
+            detector,
+            evaluation.subject.conversation_id,
+            sampling=evaluation.sampling,
+            score=evaluation.score,
+            audit=audit if audit is not None and audit.version == version else None,
+            time=time,
+        )
+        if audit is not None and self._stage.recent is not None:
+            self._stage.recent.add(key, evaluation, audit.score, time)
+
     def _series_of(self, evaluation: Evaluation) -> Iterator[tuple[str, float | None, DropDetector]]:
         """What an evaluation adds to: its evaluator's mean, and the shares of labels, as far as they have targets."""
         labels = self._stage.labels.get((evaluation.monitor, evaluation.evaluator), ())
-        for name, score in ((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels)):
+        audits = ((audit_name(evaluation.evaluator), evaluation.score),)
+        own = ((evaluation.evaluator, evaluation.score), *label_scores(evaluation, labels))
+        for name, score in (*own, *audits):
             detector = self._stage.targets.get((evaluation.monitor, name))
             if detector is not None:
                 yield name, score, detector

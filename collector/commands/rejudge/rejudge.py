@@ -10,7 +10,7 @@ from collector.commands.rejudge.candidates import Candidates, LeftOut, What
 from collector.commands.rejudge.known_evaluations import KnownEvaluations
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config
+from collector.config.loading import Config, judges_of
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import is_retry_request, parse_request
@@ -127,7 +127,7 @@ def _versions(config: Config, options: RejudgeOptions) -> Mapping[str, str]:
         if name not in used:
             raise ConfigError(f"--evaluator: {unknown('evaluator', name, sorted(used))}")
     names = sorted(set(options.evaluators) or used)
-    judges = [judge for name in names if (judge := config.evaluators[name].judge) is not None]
+    judges = [judge for name in names for judge in judges_of(name, config.evaluators)]
     if judges and options.max_usd is None and not options.dry_run:
         raise ConfigError(
             "--max-usd: say what judging the past may cost, like --max-usd 5; --dry-run shows an estimate"

@@ -27,7 +27,7 @@ from collector.commands.replay.report import EvaluatorComparison, ReplayReport, 
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.commands.score.spend_limit import require_prices
-from collector.config.loading import Config, Configured
+from collector.config.loading import Config, Configured, without_audits
 from collector.config.packs import pack_of
 from collector.config.settings import UseSettings
 from collector.errors import ConfigError, EvalstreamError
@@ -220,7 +220,7 @@ def _judging(new: Config, names: Collection[str], judge: str | None) -> Config:
         if judge is not None and configured.judge is None:
             raise ConfigError(f"--judge: {name} uses no judge; remove --judge or name another evaluator")
         evaluators[name] = replace(configured, judge=judge) if judge is not None else configured
-    return replace(new, evaluators=evaluators)
+    return without_audits(replace(new, evaluators=evaluators))
 
 
 async def _turns(config: Config, logs: Logs, past: Sequence[PastEvaluation], options: ReplayOptions) -> Turns:

@@ -18,7 +18,7 @@ from collector.commands.score.report import as_json, as_table, below, turned
 from collector.commands.score.runner import RunResult, guarded_run, run_jobs
 from collector.commands.score.spend_limit import judges_of, require_prices
 from collector.commands.score.summary import ScoreSummary, summarize
-from collector.config.loading import Config
+from collector.config.loading import Config, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
@@ -131,7 +131,7 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
     async with open_logs(config.settings.log) as logs:
         definitions = await GeneratedStepsStore.open(logs.definitions)
         async with open_judges(config, definitions) as judges, guarded_run(config, from_logs=False) as run:
-            plan = build_plan(config, judges)
+            plan = build_plan(without_audits(config), judges)
             assignments, runs = _assignments(plan, options.evaluators), _of_agent_runs(plan)
             if options.max_usd is not None:
                 require_prices(config, judges_of(config, assignments))

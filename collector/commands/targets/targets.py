@@ -113,7 +113,7 @@ def _chosen(every: Sequence[Target], options: TargetsOptions) -> list[Target]:
         raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, monitors)}")
     if options.since >= options.until:
         raise ConfigError("--from and --to: the time must begin before it ends")
-    return [each for each in every if each.label is None and options.monitor in (None, each.monitor)]
+    return [each for each in every if not each.is_derived and options.monitor in (None, each.monitor)]
 
 
 async def _read(log: Log, options: TargetsOptions) -> Mapping[tuple[str, str], list[PastScore]]:

@@ -145,7 +145,7 @@ class BudgetController:
 
     def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
         """A subject came that would be judged with probability `units` if there were no budget."""
-        if assignment.evaluator.needs_judge and self._limited(monitor.name):
+        if assignment.asks_judge and self._limited(monitor.name):
             self._by_partition[partition].demand(monitor.name, assignment.evaluator.name).add(units)
 
     def is_decision_due(self, partition: int, now: float) -> bool:
@@ -208,7 +208,7 @@ class BudgetController:
             (partition_budget.demand(monitor.name, each.evaluator.name).per_second or 0.0)
             * self.expected_usd(each, fallback)
             for each in monitor.assignments
-            if each.evaluator.needs_judge
+            if each.asks_judge
             for partition_budget in self._by_partition.values()
         )
 
@@ -245,7 +245,7 @@ class BudgetController:
     def reserve(self, job: Job, now: float) -> bool:
         """Reserve the expected cost of an evaluation; False if a hard cap is reached: it must not be made."""
         monitor = job.monitor.name
-        if not job.assignment.evaluator.needs_judge or not self._limited(monitor):
+        if not job.assignment.asks_judge or not self._limited(monitor):
             return True
         if any(self.used_fraction(name, now) >= 1.0 for name in (monitor, ALL_MONITORS) if name in self._budgets):
             return False

@@ -31,7 +31,7 @@ export function showMonitors(overview, state, chosen) {
 function card(track, overview, state, chosen) {
   const on = state.monitor === track.monitor && state.evaluator === track.evaluator;
   const key = `${track.monitor}/${track.evaluator}`;
-  const alerts = (overview.alerts || []).filter((each) => each.monitor === track.monitor && [null, track.evaluator].includes(each.evaluator));
+  const alerts = (overview.alerts || []).filter((each) => each.monitor === track.monitor && [null, track.evaluator, `${track.evaluator}:audit`].includes(each.evaluator));
   return h(
     "article", { class: "card track", "data-key": key, "data-state": track.state, "data-alert": alerts.length > 0 },
     h("div", { class: "line" },
@@ -45,11 +45,19 @@ function card(track, overview, state, chosen) {
       h("p", { class: "big" }, score(track.recent.mean), h("span", { class: "margin" }, margin(track.recent.error)),
         h("span", { class: "what" }, `last ${span(track.recent_seconds)}`)),
       h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole.error)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
+      corrected(track.whole.corrected),
       h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, "pass"))),
     before(track),
     chart(track, `${track.evaluator} on ${track.monitor}`),
     h("p", { class: "counts" }, counts(track)),
   );
+}
+
+/** What the audits make of the whole range: the dear judge's mean over all, with the cheap scores' help. */
+function corrected(mean) {
+  if (!mean) return null;
+  const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them`;
+  return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean.error)}`, h("span", { class: "what" }, about));
 }
 
 /** The same stretch of time yesterday and a week ago. */
@@ -106,7 +114,7 @@ function causes(alert, state) {
 /** What an alert is about, as a link to its evaluations. */
 function about({ monitor, evaluator }, state, chosen) {
   if (!monitor) return null;
-  const only = { monitor, evaluator: evaluator ?? "" };
+  const only = { monitor, evaluator: (evaluator ?? "").replace(/:audit$/, "") };
   return h("a", {
     class: "tag", href: href({ ...state, ...only, evaluation: "" }), title: "Show only its evaluations",
     onclick: (event) => {

@@ -1,0 +1,77 @@
+"""Means that audits correct, as recording rules: the formula of `collector.export.audited_sums`, in PromQL.
+
+They have the series names of any other mean, and the evaluator's name is that of its audits (`helpful:audit`). So what
+is made of means (alerts on targets, doubts, dashboards) is made of these. The standard error is their own: it knows how
+many audits there were, so nothing of the day has to be added to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from collector.alerting.rules import series
+from collector.alerting.rules.model import RecordingRule, Timing
+from collector.export.audited_sums import FEWEST_AUDITS, VARIANCE_FLOOR, product_name
+from collector.telemetry.series import AUDITED_SUMS, ESTIMATOR_CLIPPED
+
+_FLAT = 1e-12
+
+
+def audit_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    """The growth of the sums over every window, and the corrected means with their errors and worths."""
+    for window, length in windows.items():
+        yield RecordingRule(
+            series.AUDITED_INCREASE,
+            f"sum by ({', '.join((*by, 'sum'))}) (increase({AUDITED_SUMS.name}[{timing.text(length)}]))",
+            {"window": window},
+        )
+    a, w = _sum("a"), _sum("w")
+    yield RecordingRule(series.AUDIT_NUMBER, f"{a} ^ 2 / ({_sum('a_a')} > 0) >= {FEWEST_AUDITS}")
+    there = f"and {series.AUDIT_NUMBER}"
+    yield RecordingRule(series.AUDIT_DEAR, f"{_sum('ay')} / {a} {there}")
+    yield RecordingRule(series.AUDIT_CHEAP, f"{_sum('ax')} / {a} {there}")
+    yield RecordingRule(series.AUDIT_ALL, f"{_sum('wx')} / ({w} > 0) {there}")
+    dear, cheap = ("ay", series.AUDIT_DEAR, "a"), ("ax", series.AUDIT_CHEAP, "a")
+    every = ("wx", series.AUDIT_ALL, "w")
+    yield RecordingRule(series.AUDIT_ALONE, f"clamp_min({_product(dear, dear)} / {a} ^ 2, 0)")
+    yield RecordingRule(series.AUDIT_SHARED, f"{_product(dear, cheap)} / {a} ^ 2 - {_product(dear, every)} / {a} / {w}")
+    yield RecordingRule(
+        series.AUDIT_SPREAD,
+        f"{_product(cheap, cheap)} / {a} ^ 2 - 2 * {_product(cheap, every)} / {a} / {w}"
+        f" + {_product(every, every)} / {w} ^ 2",
+    )
+    power, number = series.AUDIT_POWER, series.AUDIT_NUMBER
+    yield RecordingRule(
+        power, f"{series.AUDIT_SHARED} / ({series.AUDIT_SPREAD} > {_FLAT:.0e}) or 0 * {series.AUDIT_DEAR}"
+    )
+    ratio = f"({series.AUDIT_DEAR} - {power} * {series.AUDIT_CHEAP})"
+    bias = f"({_sum('a_ay')} - {power} * {_sum('a_ax')} - {ratio} * {_sum('a_a')}) / {a} ^ 2"
+    yield RecordingRule(series.SCORE_MEAN, f"{ratio} + {power} * {series.AUDIT_ALL} + {bias}")
+    squares = f"clamp_min({series.AUDIT_ALONE} - {power} * {series.AUDIT_SHARED}, 0)"
+    floor = f"{VARIANCE_FLOOR:.4f} / {number}"
+    yield RecordingRule(series.SCORE_STDERR, f"sqrt({squares} * {number} / ({number} - 2) + {floor})")
+    gain = f"({series.AUDIT_ALONE} + {floor}) / ({squares} + {floor})"
+    yield RecordingRule(series.SCORE_N_EFF, f"{number} * {gain}")
+    yield RecordingRule(series.AUDIT_GAIN, gain)
+
+
+def clipped_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    """The share of the weight that is left out of corrected means, as of others."""
+    for window, length in windows.items():
+        clipped = f"sum by ({', '.join(by)}) (increase({ESTIMATOR_CLIPPED.name}[{timing.text(length)}]))"
+        scored = f'sum by ({", ".join(by)}) ({series.AUDITED_INCREASE}{{sum="w",window="{window}"}})'
+        yield RecordingRule(series.SCORE_CLIPPED, f"{clipped} / ({scored} + {clipped} > 0)", {"window": window})
+
+
+def _sum(name: str) -> str:
+    """One of the sums, without the label that names it."""
+    return f'sum without (sum) ({series.AUDITED_INCREASE}{{sum="{name}"}})'
+
+
+def _product(one: tuple[str, str, str], other: tuple[str, str, str]) -> str:
+    """The sum over conversations of the product of two residuals, as `collector.export.audited_sums` has them."""
+    return (
+        f"({_sum(product_name(one[0], other[0]))} - {other[1]} * {_sum(product_name(one[0], other[2]))}"
+        f" - {one[1]} * {_sum(product_name(one[2], other[0]))}"
+        f" + {one[1]} * {other[1]} * {_sum(product_name(one[2], other[2]))})"
+    )

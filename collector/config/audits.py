@@ -1,0 +1,63 @@
+"""Audits: a dear judge that repeats a cheap one's verdicts on a random share, by which means are corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from collector.config.section import Section
+from collector.wording import unknown
+from evaluators.evaluator import Evaluator
+
+
+class AuditSettings(Section):
+    """Who judges a random share of an evaluator's subjects again: its own definition by a dear judge, or another one.
+
+    With few audits there is no corrected mean: 30 in a window at least, better 200.
+    """
+
+    judge: str | None = Field(
+        default=None,
+        description="The dear judge: a name from `judges`, `juries` or `cascades`. It asks the same questions.",
+    )
+    evaluator: str | None = Field(
+        default=None,
+        description="Another evaluator with a judge that does the audit, where this one asks none, or others things.",
+    )
+    share: float = Field(
+        default=0.05, gt=0.0, le=1.0, description="Share of what this evaluator scores that is judged again."
+    )
+
+
+def audit_mistakes(
+    where: str, evaluator: Evaluator[Any], judge: str | None, audit: AuditSettings, known: Collection[str]
+) -> Iterator[str]:
+    """What is wrong with an evaluator's own part of its audit, one sentence each. `known` are judges and juries."""
+    if (audit.judge is None) == (audit.evaluator is None):
+        yield f"{where}: name who does it: the judge of the audit, or another evaluator"
+    if audit.judge is not None and audit.judge not in known:
+        yield f"{where}.judge: {unknown('judge', audit.judge, sorted(known))}"
+    if audit.judge is not None and not evaluator.needs_judge:
+        yield f"{where}.judge: this evaluator uses no judge; name an evaluator that does, as {where}.evaluator"
+    if audit.judge is not None and audit.judge == judge:
+        yield f"{where}.judge: {judge} would audit itself; name another judge"
+    if evaluator.label_names:
+        yield f"{where}: scores are audited, and {evaluator.name} chooses labels; remove the key"
+
+
+def auditor_mistakes(
+    where: str, scored: Evaluator[Any], name: str, others: Mapping[str, tuple[Evaluator[Any], str | None]]
+) -> Iterator[str]:
+    """What is wrong with the evaluator that is to do an audit, one sentence each."""
+    if name not in others or name == scored.name:
+        yield f"{where}.evaluator: {unknown('evaluator', name, sorted(set(others) - {scored.name}))}"
+        return
+    auditor, judge = others[name]
+    if auditor.scope != scored.scope:
+        yield f"{where}.evaluator: {name} scores a {auditor.scope}; name one that scores a {scored.scope}"
+    if judge is None:
+        yield f"{where}.evaluator: {name} asks no judge, so it can score everything itself; name one that asks a judge"
+    if auditor.direction != scored.direction:
+        yield f"{where}.evaluator: of {name} other scores are good (direction); name one with {scored.direction}"

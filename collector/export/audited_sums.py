@@ -1,0 +1,247 @@
+"""The mean by a dear judge, from a cheap one on everything and the dear one on a random part: sums, on a stream.
+
+With w = 1 / sampling probability, x the cheap score, and y the dear one of what was drawn for an audit with probability
+p, each conversation has five totals,
+
+    a = Σ w/p,  ay = Σ w/p · y,  ax = Σ w/p · x  over its audited scores,    w = Σ w,  wx = Σ w · x  over all of them.
+
+Of these the sums A, AY, AX, W, WX over conversations, and those of all fifteen products of two totals, are counters: no
+term is negative, replicas add up, and a window's growth is exact. With R_y = AY / A, R_x = AX / A, X = WX / W,
+
+    mean = R_y - λ (R_x - X) + Σ a ((ay - λ ax) - (R_y - λ R_x) a) / A²
+    u = ((ay - R_y a) / A) - λ ((ax - R_x a) / A - (wx - X w) / W)  for each conversation
+    error = √ (Σ u² · m / (m - 2) + v / m),  m = A² / Σ a²,  v = `VARIANCE_FLOOR`
+
+λ is what makes Σ u² smallest, so the cheap score never makes the mean less sure than the audits alone, up to 1 / m. It
+is the power-tuned prediction-powered mean (PPI++, Angelopoulos, Duchi and Zrnic 2023) with weights and clusters, which
+is the regression estimator of two-phase sampling (Särndal, Swensson and Wretman 1992, ch. 9) with Hájek's ratios and
+Taylor's variance; that the audited are among all scores is in u, as both parts are of the same conversation. The sum at
+the end of `mean` takes away the ratio's own bias (Tin 1965), which is as large as 1 / m. m is the effective number of
+audited conversations (Kish).
+
+How much the cheap score is worth: the audits alone (λ = 0) would need `gain` times as many to be as sure. In theory it
+is 1 / (1 - ρ² (1 - n/N)), with ρ the correlation of both scores and n/N the audited share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+
+from collector.export.bounded_sums import Weight
+from evaluators.cases import Json
+from evaluators.results import Evaluation, Sampling
+
+TOTALS = ("a", "ay", "ax", "w", "wx")
+"""The totals of a conversation, in their order."""
+PRODUCTS = tuple(combinations_with_replacement(range(len(TOTALS)), 2))
+SUM_NAMES = (*TOTALS, *(f"{TOTALS[one]}_{TOTALS[other]}" for one, other in PRODUCTS))
+"""The names of all sums: those of the totals, then those of products of two, like `a_ay`."""
+FEWEST_AUDITS = 30
+"""Effective audited conversations below which there is no corrected mean: its interval would not cover it."""
+VARIANCE_FLOOR = 1e-4
+"""The least variance of a dear score: where all audits agree, that is not certainty."""
+_FLAT = 1e-12
+"""Variance of the cheap mean below which it tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditScore:
+    """A dear verdict on the subject of a cheap one, on [0, 1], and the probability with which it was drawn for it.
+
+    `version` is that of who gave it.
+    """
+
+    score: float
+    probability: float
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedMean:
+    """A mean by the dear judge with its standard error.
+
+    `power` is λ, `audits` the effective number of audited conversations, and `gain` how many times as many of them the
+    dear judge alone would need for this error.
+    """
+
+    mean: float
+    error: float
+    power: float
+    audits: float
+    gain: float
+
+    @property
+    def worth(self) -> float:
+        """How many audits alone would be as sure: the effective number of dear verdicts."""
+        return self.audits * self.gain
+
+
+def audit_name(evaluator: str) -> str:
+    """What an evaluator's series by its audits is called where evaluators are named: `helpful:audit`."""
+    return f"{evaluator}:audit"
+
+
+def audit_of(evaluation: Evaluation) -> AuditScore | None:
+    """The audit in an evaluation's details; None if it was not drawn for one, or the dear judge has no score."""
+    noted = evaluation.details.get("audit")
+    if evaluation.score is None or not isinstance(noted, Mapping):
+        return None
+    score, probability = _number(noted, "score"), _number(noted, "probability")  # pyright: ignore[reportUnknownArgumentType]
+    usable = 0.0 <= score <= 1.0 and 0.0 < probability <= 1.0
+    return AuditScore(score, probability, str(noted.get("version", ""))) if usable else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def audit_outcome(evaluation: Evaluation) -> str | None:
+    """What came of an evaluation's audit: `scored`, or the reason why not; None if it was not drawn for one."""
+    noted = evaluation.details.get("audit")
+    if not isinstance(noted, Mapping):
+        return None
+    return str(noted.get("reason", "scored"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def audited_weight(sampling: Sampling, audit: AuditScore) -> Weight:
+    """What an audit stands for: as much as its evaluation, times 1 / the probability of its draw."""
+    weight = Weight.of(sampling)
+    return Weight(weight.full / audit.probability, weight.own / audit.probability)
+
+
+def _number(noted: Mapping[str, Json], name: str) -> float:
+    value = noted.get(name)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedSums:
+    """The twenty sums of some conversations, or their growth, in the order of `SUM_NAMES`."""
+
+    values: tuple[float, ...] = (0.0,) * len(SUM_NAMES)
+
+    def __add__(self, other: AuditedSums) -> AuditedSums:
+        return AuditedSums(tuple(map(float.__add__, self.values, other.values)))
+
+    @classmethod
+    def of(cls, conversations: Iterable[Sequence[float]]) -> AuditedSums:
+        """The sums of whole conversations, each with its five totals."""
+        total = cls()
+        for each in conversations:
+            total += growth((0.0,) * len(TOTALS), each)
+        return total
+
+    @property
+    def audits(self) -> float:
+        """The effective number of audited conversations; 0 without any."""
+        sums = dict(zip(SUM_NAMES, self.values, strict=True))
+        return sums["a"] ** 2 / sums["a_a"] if sums["a_a"] else 0.0
+
+    def corrected(self, *, fewest: float = FEWEST_AUDITS) -> CorrectedMean | None:
+        """The mean by the dear judge; None with fewer effective audits than `fewest`, which is above 2."""
+        audits = self.audits
+        if audits < max(fewest, 2.0) or audits <= 2.0:
+            return None
+        s = dict(zip(SUM_NAMES, self.values, strict=True))
+        r_y, r_x, x = s["ay"] / s["a"], s["ax"] / s["a"], s["wx"] / s["w"]
+        alone = _product(s, ("ay", r_y, "a"), ("ay", r_y, "a")) / s["a"] ** 2
+        shared = (
+            _product(s, ("ay", r_y, "a"), ("ax", r_x, "a")) / s["a"] ** 2
+            - _product(s, ("ay", r_y, "a"), ("wx", x, "w")) / s["a"] / s["w"]
+        )
+        spread = (
+            _product(s, ("ax", r_x, "a"), ("ax", r_x, "a")) / s["a"] ** 2
+            - 2.0 * _product(s, ("ax", r_x, "a"), ("wx", x, "w")) / s["a"] / s["w"]
+            + _product(s, ("wx", x, "w"), ("wx", x, "w")) / s["w"] ** 2
+        )
+        power = shared / spread if spread > _FLAT else 0.0
+        ratio = r_y - power * r_x
+        bias = (s["a_ay"] - power * s["a_ax"] - ratio * s["a_a"]) / s["a"] ** 2
+        squares, floor = max(0.0, alone - power * shared), VARIANCE_FLOOR / audits
+        return CorrectedMean(
+            mean=ratio + power * x + bias,
+            error=math.sqrt(squares * audits / (audits - 2.0) + floor),
+            power=power,
+            audits=audits,
+            gain=(max(0.0, alone) + floor) / (squares + floor),
+        )
+
+
+Residual = tuple[str, float, str]
+"""A total less so many times another one: `("ay", mean, "a")`."""
+
+
+def _product(sums: Mapping[str, float], one: Residual, other: Residual) -> float:
+    """The sum over conversations of the product of two residuals."""
+    return (
+        _sum_of(sums, one[0], other[0])
+        - other[1] * _sum_of(sums, one[0], other[2])
+        - one[1] * _sum_of(sums, one[2], other[0])
+        + one[1] * other[1] * _sum_of(sums, one[2], other[2])
+    )
+
+
+def _sum_of(sums: Mapping[str, float], one: str, other: str) -> float:
+    return sums[product_name(one, other)]
+
+
+def product_name(one: str, other: str) -> str:
+    """The name of the sum of products of two totals, in whatever order they are named."""
+    return "_".join(sorted((one, other), key=TOTALS.index))
+
+
+def growth(before: Sequence[float], more: Sequence[float]) -> AuditedSums:
+    """What the sums grow by where a conversation's totals grow from `before` by `more`; none of it is negative."""
+    return AuditedSums((*more, *_products(before, more)))
+
+
+def _products(before: Sequence[float], more: Sequence[float]) -> Iterator[float]:
+    for one, other in PRODUCTS:
+        yield before[one] * more[other] + before[other] * more[one] + more[one] * more[other]
+
+
+def totals_of(weight: float, score: float, audit: AuditScore | None) -> tuple[float, ...]:
+    """What a cheap score of this weight adds to the totals of its conversation."""
+    audited = weight / audit.probability if audit is not None else 0.0
+    dear = audit.score if audit is not None else 0.0
+    return audited, audited * dear, audited * score, weight, weight * score
+
+
+@dataclass(slots=True)
+class _Totals:
+    start: float
+    values: tuple[float, ...] = field(default=(0.0,) * len(TOTALS))
+
+
+class AuditedClusters:
+    """What the scores of recent conversations sum up to, by series.
+
+    At most `capacity` conversations, each for `memory` seconds from its first score, as in
+    `collector.export.estimator.Clusters`.
+    """
+
+    def __init__(self, *, capacity: int = 100_000, memory: float = 3600.0) -> None:
+        self._capacity = capacity
+        self._memory = memory
+        self._totals: dict[Hashable, _Totals] = {}  # in the order of their start
+
+    def __len__(self) -> int:
+        return len(self._totals)
+
+    def add(self, key: Hashable, *, weight: float, score: float, audit: AuditScore | None, time: float) -> AuditedSums:
+        """Add a cheap score in [0, 1] of the conversation `key`, made at `time` (s), with its audit if it has one."""
+        of, more = self._of(key, time), totals_of(weight, score, audit)
+        grown = growth(of.values, more)
+        of.values = tuple(map(float.__add__, of.values, more))
+        return grown
+
+    def _of(self, key: Hashable, time: float) -> _Totals:
+        known = self._totals.get(key)
+        if known is not None and time - known.start <= self._memory:
+            return known
+        self._totals.pop(key, None)
+        self._totals[key] = new = _Totals(time)
+        while True:
+            oldest = next(iter(self._totals))
+            if len(self._totals) <= self._capacity and time - self._totals[oldest].start <= self._memory:
+                return new
+            del self._totals[oldest]

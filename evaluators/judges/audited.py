@@ -1,0 +1,58 @@
+"""A cheap judge whose verdicts a dear one repeats on a random part of the cases."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from evaluators.cases import Conversation, Turn
+from evaluators.errors import JudgeRejected
+from evaluators.evaluator import Evaluator
+from evaluators.identity import judged_version, subject_id_of
+from evaluators.judge import Judge, Prompt, R, Verdict
+
+
+class Audited:
+    """A judge, and another one that judges a hash-drawn `share` of the same cases again: the audit.
+
+    The score is the first one's; the audit's stands in its details, as `audit`, with the probability of the draw. So
+    a mean over all cases can be corrected to what the second one would have said of them all. The audit may be by
+    another `evaluator`, for instance where the first one asks nobody.
+
+    Raises:
+        ValueError: the share is not in (0, 1], or the other evaluator judges another scope.
+    """
+
+    def __init__(self, judge: Judge, auditor: Judge, share: float, evaluator: Evaluator[Any] | None = None) -> None:
+        if not 0.0 < share <= 1.0:
+            raise ValueError(f"the share of audits lies in (0, 1], not {share!r}")
+        self.judge = judge
+        self.auditor = auditor
+        self.share = share
+        self.evaluator = evaluator
+
+    @property
+    def model(self) -> str:
+        """The first judge's: its scores mean the same with and without audits."""
+        return self.judge.model
+
+    async def ask(
+        self,
+        prompt: Prompt,  # noqa: ARG002 - the port's signature
+        reply: type[R],  # noqa: ARG002
+        *,
+        logprobs: bool = False,  # noqa: ARG002
+        samples: int = 1,  # noqa: ARG002
+    ) -> Verdict[R]:
+        """Refuse: which cases are audited is decided for a case, not for a question."""
+        raise JudgeRejected("an audited judge answers no single question: give it to evaluators.evaluate")
+
+    def audit_version(self, evaluator: Evaluator[Any]) -> str:
+        """The version of an evaluator's audits: 12 hex digits, another one where their scores may be others."""
+        return judged_version(self.evaluator or evaluator, self.auditor.model)
+
+    def audits(self, evaluator: Evaluator[Any], case: Turn | Conversation) -> bool:
+        """Whether a case is drawn: by its id, whatever the judges are, and apart from the draw that sampled it."""
+        subject, _ = subject_id_of(case)
+        text = f"audit\x1f{evaluator.name}\x1f{subject}".encode("utf-8", "replace")
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) / 2.0**64 < self.share
