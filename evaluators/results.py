@@ -113,18 +113,30 @@ class JudgeStamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens and calls a judge was paid for."""
+    """Tokens and calls a judge was paid for.
+
+    Of the input tokens, `cached_input_tokens` were in the provider's prompt cache, and `cache_write_tokens` were put
+    into it, which some providers charge extra; None where there were none.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     calls: int = 0
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             calls=self.calls + other.calls,
+            cached_input_tokens=_sum(self.cached_input_tokens, other.cached_input_tokens),
+            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
         )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return (one or 0) + (other or 0) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

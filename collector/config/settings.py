@@ -324,6 +324,10 @@ class JudgeMediaSettings(Section):
     max_count: int = Field(default=4, ge=1, le=32, description="Pictures in one question at most.")
 
 
+_ANTHROPIC_CACHE_WRITE = 1.25
+"""Times the price of an input token that one costs which is written into the cache for five minutes."""
+
+
 class JudgeSettings(Section):
     """A model behind an endpoint, of whatever wire format, or a judge of your own."""
 
@@ -372,6 +376,12 @@ class JudgeSettings(Section):
         default=None,
         ge=0,
         description="The price of what the provider's prompt cache had; that of a prompt if left out.",
+    )
+    usd_per_million_cache_write_tokens: float | None = Field(
+        default=None,
+        ge=0,
+        description="The price of what is written into that cache; that of a prompt if left out, with api: anthropic "
+        "1.25 times as much.",
     )
     headers: dict[HeaderName, SecretStr] = Field(
         default_factory=dict[str, SecretStr], description="Sent with each request: {api-key: '${env:NAME}'}."
@@ -491,6 +501,14 @@ class JudgeSettings(Section):
         if self.usd_per_million_input_tokens is None or output is None:
             return None
         return self.usd_per_million_input_tokens, output
+
+    @property
+    def cache_write_price(self) -> float | None:
+        """US dollars per million tokens that are written into the provider's prompt cache; None: as any input."""
+        price, written = self.usd_per_million_input_tokens, self.usd_per_million_cache_write_tokens
+        if written is None and price is not None and self.api == "anthropic":
+            return _ANTHROPIC_CACHE_WRITE * price
+        return written
 
     @property
     def priced(self) -> bool:

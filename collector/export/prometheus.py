@@ -56,6 +56,7 @@ from collector.telemetry.series import (
     FEEDBACK_W2Y2,
     FEEDBACK_WY,
     INJECTION_SIGNS,
+    JUDGE_CACHED_TOKENS,
     JUDGE_CALLS,
     JUDGE_COST,
     JUDGE_MODEL_CHANGES,
@@ -307,6 +308,9 @@ class PrometheusExporter:
             self._telemetry.counter(JUDGE_CALLS, *labels).inc(usage.calls)
             self._telemetry.counter(JUDGE_TOKENS, *labels, "input").inc(usage.input_tokens)
             self._telemetry.counter(JUDGE_TOKENS, *labels, "output").inc(usage.output_tokens)
+            for cache, tokens in (("read", usage.cached_input_tokens), ("write", usage.cache_write_tokens)):
+                if tokens:
+                    self._telemetry.counter(JUDGE_CACHED_TOKENS, *labels, cache).inc(tokens)
         if evaluation.cost_usd:
             self._telemetry.counter(JUDGE_COST, *labels).inc(evaluation.cost_usd)
 
@@ -391,6 +395,8 @@ def _create_series(telemetry: Telemetry, watched: MonitoredEvaluator, segment: s
     telemetry.histogram(EVALUATION_DURATION, *work)
     for direction in ("input", "output"):
         telemetry.counter(JUDGE_TOKENS, *work, direction)
+    for cache in ("read", "write"):
+        telemetry.counter(JUDGE_CACHED_TOKENS, *work, cache)
     telemetry.counter(JUDGE_CALLS, *work)
     telemetry.counter(JUDGE_COST, *work)
     telemetry.counter(JUDGE_MODEL_CHANGES, *work)

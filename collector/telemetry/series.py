@@ -240,6 +240,12 @@ JUDGE_TOKENS = Series(
     "Tokens that evaluations used, by direction: input or output.",
     ("evaluator", "monitor", "direction"),
 )
+JUDGE_CACHED_TOKENS = Series(
+    "evalstream_judge_cached_tokens_total",
+    "counter",
+    "Input tokens that providers' prompt caches had (cache: read) or were given (write); part of those of `input`.",
+    ("evaluator", "monitor", "cache"),
+)
 JUDGE_CALLS = Series(
     "evalstream_judge_calls_total",
     "counter",

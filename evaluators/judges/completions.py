@@ -53,13 +53,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What came back from one request. `cached_tokens` are those of the input that the provider had in its cache."""
+    """What came back from one request."""
 
     choices: Sequence[Choice]
     model: str | None
     fingerprint: str | None
     usage: Usage
-    cached_tokens: int = 0
 
 
 def completion_of(body: bytes) -> Completion:
@@ -80,6 +79,7 @@ def completion_of(body: bytes) -> Completion:
             raise to_judge_error(error_inside(body))
         raise NoCompletion("the endpoint answered with no choices")
     used = _mapping(payload.get("usage"))
+    details = _mapping(used.get("prompt_tokens_details"))
     return Completion(
         choices=[_choice(_mapping(choice)) for choice in cast("list[Any]", choices)],
         model=_text(payload.get("model")),
@@ -88,8 +88,9 @@ def completion_of(body: bytes) -> Completion:
             input_tokens=_count(used.get("prompt_tokens")),
             output_tokens=_count(used.get("completion_tokens")),
             calls=1,
+            cached_input_tokens=_count(details.get("cached_tokens")) or None,
+            cache_write_tokens=_count(details.get("cache_write_tokens")) or None,
         ),
-        cached_tokens=_count(_mapping(used.get("prompt_tokens_details")).get("cached_tokens")),
     )
 
 

@@ -47,6 +47,7 @@ class DecisionJudge:
         timeout: seconds for a whole question, in however many requests.
         input_price, output_price: US dollars per million tokens; without the first, the cost of a verdict is None.
         cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
+        cache_write_price: the same for input tokens that were written into it; `input_price` if None.
         headers, fresh_headers, extra_body, ssl_context, proxy, on_headers: see `OpenAIJudge`.
 
     It answers prompts that have typed questions, with a probability for each option; any other cannot be asked here.
@@ -72,6 +73,7 @@ class DecisionJudge:
         input_price: float | None = None,
         output_price: float = 0.0,
         cached_input_price: float | None = None,
+        cache_write_price: float | None = None,
         headers: Mapping[str, str] | None = None,
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
         extra_body: Mapping[str, Json] | None = None,
@@ -85,7 +87,7 @@ class DecisionJudge:
         self._model = model
         self._api = api
         self._timeout = timeout
-        self._prices = Prices(input_price, output_price, cached_input_price)
+        self._prices = Prices(input_price, output_price, cached_input_price, cache_write_price)
         self._extra_body = dict(extra_body or {})
         self._secret = secrets.token_bytes(32)
         self._most = api.most

@@ -88,7 +88,7 @@ class EmbeddingJudge:
     def _verdict(self, content: bytes, reply: type[R]) -> Verdict[R]:
         payload = _payload(content)
         usage = Usage(input_tokens=_tokens(payload), calls=1)
-        cost = self._prices.cost(usage, 0)
+        cost = self._prices.cost(usage)
         text = orjson.dumps({"vectors": _vectors(payload)}).decode()
         try:
             answer = Answer(parse_reply(text, reply), "")

@@ -58,6 +58,7 @@ class OpenAIJudge:
             endpoint takes, 0 for never.
         input_price, output_price: US dollars per million tokens; without both, the cost of a verdict is None.
         cached_input_price: the same for input tokens out of the provider's prompt cache; `input_price` if None.
+        cache_write_price: the same for input tokens that were written into it; `input_price` if None.
         headers: sent with each request.
         fresh_headers: asked before each request for headers that may have changed, such as those of a rotated key.
         extra_body: parameters of the endpoint's own, put into each request as they are.
@@ -96,6 +97,7 @@ class OpenAIJudge:
         input_price: float | None = None,
         output_price: float | None = None,
         cached_input_price: float | None = None,
+        cache_write_price: float | None = None,
         headers: Mapping[str, str] | None = None,
         fresh_headers: Callable[[], Mapping[str, str]] | None = None,
         extra_body: Mapping[str, Json] | None = None,
@@ -113,7 +115,7 @@ class OpenAIJudge:
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._timeout = timeout
-        self._prices = Prices(input_price, output_price, cached_input_price)
+        self._prices = Prices(input_price, output_price, cached_input_price, cache_write_price)
         self._extra_body = dict(extra_body or {})
         self._secret = secrets.token_bytes(32) if answer_key else None
         self.sight = sight

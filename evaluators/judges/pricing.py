@@ -11,20 +11,23 @@ from evaluators.results import Usage
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars per million tokens."""
+    """US dollars per million tokens; what is cached and what is written into a cache costs as any input if None."""
 
     input: float | None
     output: float | None
     cached_input: float | None = None
+    cache_write: float | None = None
 
-    def cost(self, usage: Usage, cached_tokens: int) -> float | None:
-        """What a completion costs, in US dollars; None without prices."""
+    def cost(self, usage: Usage) -> float | None:
+        """What a request costs, in US dollars; None without prices."""
         if self.input is None or self.output is None:
             return None
-        cached = min(cached_tokens, usage.input_tokens)
+        cached = min(usage.cached_input_tokens or 0, usage.input_tokens)
+        written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
         cached_price = self.input if self.cached_input is None else self.cached_input
-        tokens = (usage.input_tokens - cached) * self.input + cached * cached_price + usage.output_tokens * self.output
-        return tokens / 1e6
+        write_price = self.input if self.cache_write is None else self.cache_write
+        tokens = (usage.input_tokens - cached - written) * self.input + usage.output_tokens * self.output
+        return (tokens + cached * cached_price + written * write_price) / 1e6
 
 
 class Billed(Protocol):
@@ -45,11 +48,6 @@ class Billed(Protocol):
         """What it is billed for."""
         ...
 
-    @property
-    def cached_tokens(self) -> int:
-        """Tokens of the input that the provider had in its cache."""
-        ...
-
 
 @dataclass(slots=True)
 class CostTracker:
@@ -64,7 +62,7 @@ class CostTracker:
     def add(self, completion: Billed) -> None:
         """Add a request."""
         self.usage = self.usage + completion.usage
-        cost = self.prices.cost(completion.usage, completion.cached_tokens)
+        cost = self.prices.cost(completion.usage)
         if cost is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost
         self.model = completion.model

@@ -214,7 +214,11 @@ def _share(usage: Usage, number: int, count: int) -> Usage:
         return total // count + (number < total % count)
 
     return Usage(
-        input_tokens=part(usage.input_tokens), output_tokens=part(usage.output_tokens), calls=part(usage.calls)
+        input_tokens=part(usage.input_tokens),
+        output_tokens=part(usage.output_tokens),
+        calls=part(usage.calls),
+        cached_input_tokens=part(usage.cached_input_tokens or 0) or None,
+        cache_write_tokens=part(usage.cache_write_tokens or 0) or None,
     )
 
 

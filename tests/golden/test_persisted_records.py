@@ -90,7 +90,7 @@ from collector.telemetry.registry import Telemetry
 from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.identity import retry_id
-from evaluators.results import Escalation, Retry, Sampling
+from evaluators.results import Escalation, Retry, Sampling, Usage
 from evaluators.testing import ScriptedJudge, a_moment
 
 HERE = Path(__file__).parent / "persisted"
@@ -193,6 +193,9 @@ CASES: Mapping[str, Any] = {
     "evaluation: skipped turn": skipped(),
     "evaluation: failed turn": failed(),
     "evaluation: made again": scored(supersedes=("1" * 32,), retry=Retry(attempt=2, reason="judge_timeout")),
+    "evaluation: out of a prompt cache": scored(
+        usage=Usage(input_tokens=400, output_tokens=60, calls=2, cached_input_tokens=300, cache_write_tokens=64)
+    ),
     "evaluation: drawn by a cascade": scored(
         escalation=Escalation(reason="share", probability=0.05, first_score=1.0, doubt=0.25)
     ),

@@ -13,7 +13,7 @@ from rich.table import Table
 from collector.commands.judges.bench import Bench, Figure, JudgeFigures
 from collector.wording import listed, plural
 
-_CHOICES = {"best": "best", "enough": "enough", "open": "not decided", "worse": "worse", "silent": "too few scores"}
+_CHOICES = {"best": "best", "enough": "enough", "open": "open", "worse": "worse", "silent": "too few"}
 
 
 def as_json(result: Bench, cases: int) -> str:
@@ -32,20 +32,22 @@ def as_text(result: Bench, cases: int) -> str:
 
 
 def _table(result: Bench, cases: int) -> Table:
-    table = Table(title=f"{result.evaluator}: {plural(cases, 'labelled case')}", box=box.SIMPLE_HEAD)
-    table.add_column("judge", overflow="fold")
-    for name in ("scored", "agreement", "behind", "repeats", "USD/1,000", "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    table = Table(
+        title=f"{result.evaluator}: {plural(cases, 'labelled case')}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.add_column("judge", overflow="fold", min_width=12)
+    for name in ("scored", "agreement", "behind", "again", "USD/1k", "s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for each in result.figures:
         table.add_row(
             each.judge,
             f"{each.scored}/{each.cases}",
             _figure(each.agreement),
-            _figure(each.behind),
-            "–" if each.repeatability is None else f"{each.repeatability.value:.3f}",
+            _behind(each.behind),
+            "–" if each.repeatability is None else f"{each.repeatability.value:.2f}",
             "–" if each.cost_usd is None else f"{1000 * each.cost_usd.value:.3g}",
-            "–" if each.seconds is None else f"{each.seconds:.2f} (p95 {each.seconds_p95 or 0.0:.2f})",
+            "–" if each.seconds is None else f"{each.seconds:.2f}",
             _CHOICES[each.choice],
         )
     return table
@@ -55,9 +57,16 @@ def _figure(figure: Figure | None) -> str:
     if figure is None:
         return "–"
     if figure.interval is None:
-        return f"{figure.value:.3f}"
+        return f"{figure.value:.2f}"
     lowest, highest = figure.interval
-    return f"{figure.value:.3f} ({lowest:.3f} … {highest:.3f})"
+    return f"{figure.value:.2f} ({lowest:.2f}…{highest:.2f})"
+
+
+def _behind(figure: Figure | None) -> str:
+    """With its upper end alone, which is what the margin is compared with."""
+    if figure is None or figure.interval is None:
+        return _figure(figure)
+    return f"{figure.value:.2f} (≤{max(0.0, figure.interval[1]):.2f})"
 
 
 def _conclusions(result: Bench) -> Iterator[str]:

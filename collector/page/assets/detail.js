@@ -138,7 +138,7 @@ function provenance({ evaluation }) {
     ["prompt hash", judge?.prompt_hash, "code"],
     ["evaluator's version", evaluation.evaluator_version, "code"],
     ["cost", evaluation.cost_usd === undefined ? null : money(evaluation.cost_usd)],
-    ["tokens", usage ? `${compact(usage.input_tokens ?? 0)} in, ${compact(usage.output_tokens ?? 0)} out, ${usage.calls ?? 0} calls` : null],
+    ["tokens", usage ? `${compact(usage.input_tokens ?? 0)} in${usage.cached_input_tokens ? ` (${compact(usage.cached_input_tokens)} cached)` : ""}, ${compact(usage.output_tokens ?? 0)} out, ${usage.calls ?? 0} calls` : null],
     ["attempt", evaluation.retry ? `${evaluation.retry.attempt}; the one before: ${evaluation.retry.reason}` : null],
     ["took", `${took.toFixed(2)} s`],
     ["sampling probability", `${percent(probability)}${probability < 1 ? `: stands for ${+(1 / probability).toFixed(1)} like it` : ""}`],

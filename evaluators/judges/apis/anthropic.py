@@ -86,7 +86,7 @@ def completion(content: bytes) -> Completion:
     written = "".join(text(part.get("text")) or "" for part in parts if part.get("type") == "text")
     used = mapping(payload.get("usage"))
     cached = count(used.get("cache_read_input_tokens"))
-    fresh = count(used.get("input_tokens")) + count(used.get("cache_creation_input_tokens"))
+    written_to_cache = count(used.get("cache_creation_input_tokens"))
     choice = Choice(
         text=orjson.dumps(called[0]).decode() if called else written,
         finish_reason="length" if stop in {"max_tokens", "model_context_window_exceeded"} else "stop",
@@ -96,8 +96,13 @@ def completion(content: bytes) -> Completion:
         choices=[choice],
         model=text(payload.get("model")),
         fingerprint=None,
-        usage=Usage(input_tokens=fresh + cached, output_tokens=count(used.get("output_tokens")), calls=1),
-        cached_tokens=cached,
+        usage=Usage(
+            input_tokens=count(used.get("input_tokens")) + written_to_cache + cached,
+            output_tokens=count(used.get("output_tokens")),
+            calls=1,
+            cached_input_tokens=cached or None,
+            cache_write_tokens=written_to_cache or None,
+        ),
     )
 
 

@@ -80,7 +80,6 @@ class DecisionReply:
     decisions: Sequence[Decision]
     model: str | None
     usage: Usage
-    cached_tokens: int = 0
     fingerprint: str | None = None
 
 

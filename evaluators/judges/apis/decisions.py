@@ -21,9 +21,8 @@ from evaluators.judges.apis.deciding import (
     is_score,
     of_predicate,
 )
-from evaluators.judges.apis.payload import count, mapping, object_in, objects, text
+from evaluators.judges.apis.payload import mapping, object_in, objects, text, usage_of
 from evaluators.questions import Decision
-from evaluators.results import Usage
 
 MOST_QUESTIONS = 400
 
@@ -84,10 +83,7 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
             _decision(by_name.get(each.name, answer), each) for each, answer in zip(questions, in_order, strict=True)
         ],
         model=text(payload.get("model")),
-        usage=Usage(
-            input_tokens=count(used.get("input_tokens")), output_tokens=count(used.get("output_tokens")), calls=1
-        ),
-        cached_tokens=count(mapping(used.get("input_tokens_details")).get("cached_tokens")),
+        usage=usage_of(used),
     )
 
 

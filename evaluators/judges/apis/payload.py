@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, cast
 
 import orjson
 
 from evaluators.errors import NoCompletion
 from evaluators.judges.error_mapping import error_inside, to_judge_error
+from evaluators.results import Usage
 
 
 def object_in(body: bytes, answers: str) -> dict[str, Any]:
@@ -42,6 +44,18 @@ def objects(value: Any) -> list[dict[str, Any]]:
 def text(value: Any) -> str | None:
     """A text; None for anything else."""
     return value if isinstance(value, str) else None
+
+
+def usage_of(used: Mapping[str, Any]) -> Usage:
+    """What a request is billed for, as OpenAI's newer formats say it."""
+    details = mapping(used.get("input_tokens_details"))
+    return Usage(
+        input_tokens=count(used.get("input_tokens")),
+        output_tokens=count(used.get("output_tokens")),
+        calls=1,
+        cached_input_tokens=count(details.get("cached_tokens")) or None,
+        cache_write_tokens=count(details.get("cache_write_tokens")) or None,
+    )
 
 
 def count(value: Any) -> int:

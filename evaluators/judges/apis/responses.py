@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from evaluators.cases import Json
-from evaluators.judges.apis.payload import count, mapping, object_in, objects, text
+from evaluators.judges.apis.payload import mapping, object_in, objects, text, usage_of
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion, LazyTokens
 from evaluators.judges.requests import Chat, Request
-from evaluators.results import Usage
 
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -75,10 +74,7 @@ def completion(content: bytes) -> Completion:
         choices=[choice],
         model=text(payload.get("model")),
         fingerprint=None,
-        usage=Usage(
-            input_tokens=count(used.get("input_tokens")), output_tokens=count(used.get("output_tokens")), calls=1
-        ),
-        cached_tokens=count(mapping(used.get("input_tokens_details")).get("cached_tokens")),
+        usage=usage_of(used),
     )
 
 

@@ -20,10 +20,9 @@ from evaluators.judges.apis.deciding import (
     is_score,
     of_predicate,
 )
-from evaluators.judges.apis.payload import count, mapping, object_in, probability, text
+from evaluators.judges.apis.payload import mapping, object_in, probability, text, usage_of
 from evaluators.prompt_isolation import sanitize_json
 from evaluators.questions import Decision
-from evaluators.results import Usage
 
 MOST_QUESTIONS = 255
 """No limit is documented; providers have their own."""
@@ -62,10 +61,7 @@ def reply(content: bytes, questions: Sequence[NumberedQuestion]) -> DecisionRepl
     return DecisionReply(
         decisions=[_decision(mapping(answers.get(each.name)), each) for each in questions],
         model=text(payload.get("model")),
-        usage=Usage(
-            input_tokens=count(used.get("input_tokens")), output_tokens=count(used.get("output_tokens")), calls=1
-        ),
-        cached_tokens=count(mapping(used.get("input_tokens_details")).get("cached_tokens")),
+        usage=usage_of(used),
     )
 
 

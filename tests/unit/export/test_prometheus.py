@@ -14,7 +14,7 @@ from collector.errors import ConfigError
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.telemetry.registry import Telemetry
-from evaluators.results import JudgeStamp, Sampling
+from evaluators.results import JudgeStamp, Sampling, Usage
 
 LABELS = {
     "evaluator": "answers_question",
@@ -191,3 +191,12 @@ async def test_a_backfill_counts_its_work_and_nothing_of_now():
     work = {name: LABELS[name] for name in ("evaluator", "monitor")}
     assert seen.value("evalstream_judge_cost_usd_total", **work) == 0.002
     assert seen.value("evalstream_judge_calls_total", **work) == 2
+
+
+async def test_what_prompt_caches_had_is_counted():
+    usage = Usage(input_tokens=400, output_tokens=60, calls=2, cached_input_tokens=300, cache_write_tokens=64)
+    seen = await exported(scored(1, usage=usage), scored(2), watched=(WATCHED,))
+    labels = {"evaluator": "answers_question", "monitor": "helpdesk"}
+    name = "evalstream_judge_cached_tokens_total"
+    assert (seen.value(name, **labels, cache="read"), seen.value(name, **labels, cache="write")) == (300, 64)
+    assert seen.value("evalstream_judge_tokens_total", **labels, direction="input") == 800

@@ -28,8 +28,8 @@ def test_what_is_read_of_a_completion():
         ],
     }
     read = completion_of(orjson.dumps(body))
-    assert (read.model, read.fingerprint, read.cached_tokens) == ("m-1", "fp", 8)
-    assert read.usage == Usage(input_tokens=10, output_tokens=3, calls=1)
+    assert (read.model, read.fingerprint, read.usage.cached_input_tokens) == ("m-1", "fp", 8)
+    assert read.usage == Usage(input_tokens=10, output_tokens=3, calls=1, cached_input_tokens=8)
     choice = read.choices[0]
     assert (choice.text, choice.finish_reason, choice.refused) == ("hi", "stop", False)
     token = choice.tokens[0]
