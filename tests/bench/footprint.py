@@ -9,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from figures import Figure, arguments
-from judge_server import serving
+from measured import Figure, arguments
 from processes import Process, configuration, free_port
+from quick_judge import serving
 
 GROUP = "start-up and footprint"
 

@@ -11,9 +11,9 @@ import gc
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from figures import arguments, beside, cpu_of
-from folds import plan, records
 from ingest import parts_span, put
+from judgeless_plan import plan, records
+from measured import arguments, beside, cpu_of
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector.assemble.collect_trace import TracePiece

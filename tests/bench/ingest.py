@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from figures import Figure, arguments, beside, by_turns, cpu_of
-from folds import plan
+from judgeless_plan import plan
+from measured import Figure, arguments, beside, by_turns, cpu_of
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace

@@ -18,9 +18,9 @@ from pathlib import Path
 import aiohttp
 import orjson
 import uvloop
-from figures import Figure, arguments, beside
-from judge_server import serving
+from measured import Figure, arguments, beside
 from peers_env import peers_python
+from quick_judge import serving
 
 from evaluators import GEval, OpenAIJudge
 from evaluators.evaluation import evaluate

@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "kafka"))
 import itertools
 
 from broker import BrokerUnavailable, running_broker
-from figures import Figure, arguments, beside, cpu_seconds
-from judge_server import serving
 from kafka import KafkaAdminClient, KafkaProducer
+from measured import Figure, arguments, beside, cpu_seconds
 from processes import Process, configuration, free_port, processes
+from quick_judge import serving
 from whole_way import PER_REQUEST, QUIET, STAGES, body, send, until_done
 
 GROUP = "whole way"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from figures import cpu_seconds, resident
+from measured import cpu_seconds, resident
 
 
 def free_port() -> int:

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import uvloop
-from figures import Figure, arguments, resident
-from folds import plan, records
+from judgeless_plan import plan, records
+from measured import Figure, arguments, resident
 
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.partition_processor import StateLimits

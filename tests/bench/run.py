@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from figures import Figure, read_figure
+from measured import Figure, read_figure
 from peers_env import peers_python
 
 HERE = Path(__file__).parent

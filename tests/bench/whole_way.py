@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from figures import Figure, arguments
 from ingest import mixed_span
-from judge_server import serving
+from measured import Figure, arguments
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from processes import Process, configuration, free_port, processes
+from quick_judge import serving
 
 GROUP = "whole way"
 QUIET = 0.5

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 import pattern_index as index
 import pytest
-from growth import LONG, PIECES, SHORT, grow, measure, seconds, texts_for
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from time_of_growth import LONG, PIECES, SHORT, grow, measure, seconds, texts_for
 
 from collector.assemble.rag_prompt import mentions_context, split_prompt
 from collector.dialects import decode

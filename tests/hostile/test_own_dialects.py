@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from growth import measure
 from hostile import wrong_values
+from time_of_growth import measure
 
 from collector.config.dialects import DialectSettings, build_dialects
 from collector.dialects.registry import Dialects

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,10 @@ def test_few_modules_are_loose() -> None:
     """What lies at the top of the collector is an entry point or a foundation; everything else has a package."""
     loose = {path.name for path in (ROOT / "collector").glob("*.py")} - {"__init__.py"}
     assert len(loose) <= 8, f"{sorted(loose)}: move one into a package"
+
+
+def test_what_tests_share_has_names_of_its_own() -> None:
+    """Folders of tests are all on the path: of two modules of one name, the order of collection chose one."""
+    shared = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith(("test_", "conftest", "__"))]
+    names = Counter(path.name for path in shared if "mutants" not in path.parts)
+    assert [name for name, count in names.items() if count > 1] == []
