@@ -8,6 +8,9 @@
     python tests/bench/run.py --compare OLD.json  no measuring: the results as they are beside older ones
 
 Each script measures in a process of its own. What was tried, and what it gave, is kept by hand in LEVERS.md.
+
+It ends with 0 when it ran, whatever the figures: missed aims, and what is left out for want of time or of a tool, are
+listed at the end. It ends with 1 when a script failed.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +64,14 @@ SMOKED = ("judge path", "ingest", "growth")
 """What needs no second process of the service."""
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """What was not measured, as a sentence; `is_failure` where a script failed, and had all it needs."""
+
+    sentence: str
+    is_failure: bool = False
+
+
 def main() -> int:
     given = _arguments()
     if given.compare:
@@ -69,7 +80,8 @@ def main() -> int:
     began = time.monotonic()
     names = given.only or (SMOKED if given.smoke else tuple(SCRIPTS))
     mode = [flag for flag in ("--smoke", "--long") if getattr(given, flag[2:])]
-    figures, left_out = [], []
+    figures: list[Figure] = []
+    left_out: list[LeftOut] = []
     for name in names:
         left = None if given.long else 60 * given.minutes - (time.monotonic() - began)
         for each in measured(SCRIPTS[name], mode, left):
@@ -78,16 +90,40 @@ def main() -> int:
                 print(line_of(each), flush=True)
             else:
                 left_out.append(each)
-                print(f"left out: {each}", flush=True)
-    if given.only or given.smoke:
-        return 1 if left_out else 0
-    texts = {name: printed(*command) for name, command in (FURTHER | (LONGER if given.long else {})).items()}
-    machine = about_machine() | {"minutes": round((time.monotonic() - began) / 60, 1), "long": given.long}
-    results = {"machine": machine, "figures": [asdict(each) for each in figures], "left_out": left_out}
+                print(f"left out: {each.sentence}", flush=True)
+    if not (given.only or given.smoke):
+        left_out += write(figures, left_out, began, is_long=given.long)
+    print(missed_aims(figures))
+    return 1 if any(each.is_failure for each in left_out) else 0
+
+
+def write(figures: Sequence[Figure], left_out: Sequence[LeftOut], began: float, *, is_long: bool) -> list[LeftOut]:
+    """Measure what prints text of its own, and write the results; what failed of it comes back."""
+    texts, failures = {}, []
+    for name, command in (FURTHER | (LONGER if is_long else {})).items():
+        text, has_failed = printed(*command)
+        texts[name] = text
+        if has_failed:
+            failures.append(LeftOut(f"{name}: {text}", is_failure=True))
+            print(f"left out: {name}: {text}", flush=True)
+    machine = about_machine() | {"minutes": round((time.monotonic() - began) / 60, 1), "long": is_long}
+    sentences = [each.sentence for each in left_out]
+    results = {"machine": machine, "figures": [asdict(each) for each in figures], "left_out": sentences}
     (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     plotted = plot()
-    (HERE / "RESULTS.md").write_text(page(machine, figures, left_out, texts, plotted=plotted))
-    return 1 if left_out else 0
+    (HERE / "RESULTS.md").write_text(page(machine, figures, sentences, texts, plotted=plotted))
+    return failures
+
+
+def missed_aims(figures: Sequence[Figure]) -> str:
+    """Which aims were missed, a line for each."""
+    aims = [each for each in figures if each.aim is not None]
+    missed = [each for each in aims if not each.reached]
+    if not missed:
+        return f"{len(aims)} aims, all reached"
+    return "\n".join(
+        (f"{len(aims)} aims, {len(missed)} missed:", *(f"  {line_of(each)}, aim {each.aim:g}" for each in missed))
+    )
 
 
 def _arguments() -> argparse.Namespace:
@@ -100,10 +136,10 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator[Figure | str]:
-    """The figures of a script as they come, and a sentence for each that could not be measured."""
+def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator[Figure | LeftOut]:
+    """The figures of a script as they come, and what of it could not be measured."""
     if within is not None and within < 1.0:
-        yield f"{script}: no time was left for it; the machine is slow or busy, and --minutes gives more"
+        yield LeftOut(f"{script}: no time was left for it; the machine is slow or busy, and --minutes gives more")
         return
     command = [sys.executable, str(HERE / script), *mode]
     late = threading.Event()
@@ -118,7 +154,7 @@ def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator
         stop.start()
         for line in process.stdout or ():
             if line.startswith('{"left_out"'):
-                yield json.loads(line)["left_out"]
+                yield LeftOut(json.loads(line)["left_out"])
             elif line.startswith("{"):
                 yield read_figure(line)
         status = process.wait()
@@ -130,7 +166,7 @@ def measured(script: str, mode: Sequence[str], within: float | None) -> Iterator
             else said.read().strip().rpartition("\n")[2]
         )
     if status:
-        yield f"the rest of {script}: {why}"
+        yield LeftOut(f"the rest of {script}: {why}", is_failure=not late.is_set())
 
 
 def _end(process: subprocess.Popen[str], late: threading.Event) -> None:
@@ -139,8 +175,8 @@ def _end(process: subprocess.Popen[str], late: threading.Event) -> None:
     os.killpg(process.pid, signal.SIGKILL)
 
 
-def printed(script: str, *more: str) -> str:
-    """What a script prints."""
+def printed(script: str, *more: str) -> tuple[str, bool]:
+    """What a script prints, and whether it failed."""
     try:
         done = subprocess.run(
             [sys.executable, str(HERE / script), *more],
@@ -151,8 +187,10 @@ def printed(script: str, *more: str) -> str:
             timeout=3600,
         )
     except subprocess.TimeoutExpired:
-        return "took too long"
-    return done.stdout if not done.returncode else f"failed: {done.stderr.strip().splitlines()[-1]}"
+        return "took too long", False
+    if done.returncode:
+        return "failed: " + done.stderr.strip().rpartition("\n")[2], True
+    return done.stdout, False
 
 
 def about_machine() -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +23,29 @@ def test_the_benchmarks_run() -> None:
         "growth: turns judged, 16x",
     ):
         assert measured in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "said"),
+    [
+        ("print(FIGURE)", 0, "1 aims, 1 missed:\n  ingest: spans: 9 µs, aim 4"),
+        ("print(FIGURE.replace('4.0', '9.0'))", 0, "1 aims, all reached"),
+        ('print(\'{"left_out": "Kafka: no Java"}\')', 0, "left out: Kafka: no Java"),
+        ("print(FIGURE)\nraise ValueError('broken')", 1, "ValueError: broken"),
+    ],
+    ids=["a missed aim", "a reached aim", "a missing tool", "a script that fails"],
+)
+def test_it_ends_with_1_only_when_a_script_failed(tmp_path: Path, script: str, status: int, said: str) -> None:
+    figure = {"group": "ingest", "name": "spans", "unit": "µs", "repeats": [9.0], "aim": 4.0, "value": 9.0}
+    path = tmp_path / "script.py"
+    path.write_text(f"FIGURE = {json.dumps(figure)!r}\n{script}\n")
+    replaced = f"import run, sys; run.SCRIPTS = {{'ingest': {str(path)!r}}}; sys.exit(run.main())"
+    done = subprocess.run(
+        [sys.executable, "-c", replaced, "--only", "ingest"],
+        env=os.environ | {"PYTHONPATH": str(RUN.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert said in done.stdout
