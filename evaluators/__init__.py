@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from evaluators.judges.embeddings import EmbeddingJudge
     from evaluators.judges.jury import Jury
     from evaluators.judges.limited import Limited
+    from evaluators.judges.local_embeddings import LocalEmbeddingJudge
     from evaluators.judges.openai import OpenAIJudge
     from evaluators.judges.retrying import Retrying
     from evaluators.packs.evaluate_pack import evaluate_pack
@@ -165,6 +166,7 @@ __all__ = [
     "Latency",
     "Length",
     "Limited",
+    "LocalEmbeddingJudge",
     "Message",
     "Moderation",
     "NoCompletion",
@@ -280,6 +282,7 @@ _HOMES = {
     "Sight": "sight",
     "Similarity": "turn.similarity",
     "EmbeddingJudge": "judges.embeddings",
+    "LocalEmbeddingJudge": "judges.local_embeddings",
     "Skipped": "results",
     "ask_score": "scoring",
     "AnswerRelevancy": "turn.answer_relevancy",

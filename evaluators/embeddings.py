@@ -5,22 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.json_schema import SkipJsonSchema
 
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judge import Judge, Prompt
 
+Part = Literal["query", "passage"]
 Vector = Annotated[list[float], Field(min_length=1, max_length=65_536)]
 
 
 class Embeddings(BaseModel):
-    """A vector for each text, in their order. Forms of a certain number of texts are subclasses."""
+    """A vector for each text, in their order. Forms of a certain number of texts are subclasses.
+
+    `truncated` says that only the start of a text was embedded.
+    """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     vectors: list[Vector]
+    truncated: SkipJsonSchema[bool] = False  # no judge is asked for it
 
 
 @lru_cache(maxsize=64)
@@ -30,19 +36,28 @@ def embeddings_form(count: int) -> type[Embeddings]:
     return create_model("Embeddings", __base__=Embeddings, vectors=(vectors, ...))
 
 
-async def embed(judge: Judge, instructions: str, texts: Sequence[str]) -> list[list[float]]:
-    """The vectors of texts, each different text embedded once.
+async def embed(
+    judge: Judge, instructions: str, texts: Sequence[str], first: Part, others: Part
+) -> tuple[list[list[float]], bool]:
+    """The vectors of texts, each different text embedded once, and whether only the start of one was.
+
+    `first` and `others` say what the first text and the others are, for models that embed queries differently.
 
     Raises:
         JudgeError: there are none, or they have different lengths.
     """
-    distinct = list(dict.fromkeys(texts))
-    verdict = await judge.ask(Prompt(instructions, {"texts": distinct}), embeddings_form(len(distinct)))
+    distinct: dict[str, Part] = {}
+    for text in texts:
+        distinct.setdefault(text, others if distinct else first)
+    verdict = await judge.ask(
+        Prompt(instructions, {"texts": list(distinct), "parts": list(distinct.values())}),
+        embeddings_form(len(distinct)),
+    )
     vectors = verdict.reply.vectors
     if len({len(each) for each in vectors}) > 1:
         raise JudgeReplyInvalid("the vectors have different lengths")
     by_text = dict(zip(distinct, vectors, strict=True))
-    return [by_text[text] for text in texts]
+    return [by_text[text] for text in texts], verdict.reply.truncated
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:

