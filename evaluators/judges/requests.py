@@ -10,7 +10,15 @@ from pydantic import BaseModel
 from evaluators.cases import Json
 from evaluators.judge import Prompt
 from evaluators.packs.packed_prompt import PackPrompt
-from evaluators.prompt_isolation import ANSWER_KEY, keys_request, wrap_untrusted, wrap_with_key, wrap_with_keys
+from evaluators.prompt_isolation import (
+    ANSWER_KEY,
+    key_request,
+    keys_request,
+    wrap_subject_first,
+    wrap_untrusted,
+    wrap_with_key,
+    wrap_with_keys,
+)
 from evaluators.schemas import LONGEST_ANSWER, bounded_schema
 from evaluators.sight import image_parts
 
@@ -35,6 +43,8 @@ class Request:
     optional: Mapping[str, Json] = field(default_factory=dict[str, Json])
     reply: type[BaseModel] | None = None
     """The form of the answer; None for a pack's."""
+    shared: str = ""
+    """What the user's message begins with that other questions about the same subject begin with, too."""
     alone: bool = False
     """Whether the verdict is asked for without its reasons."""
 
@@ -57,6 +67,7 @@ class Question:
 
     chat: Chat
     key: str | None = None
+    shared: str = ""
 
 
 def text_of(message: Mapping[str, Json]) -> str:
@@ -73,6 +84,29 @@ def with_text(chat: Chat, text: str) -> Chat:
         return [*before, {**last, "content": f"{content} {text}"}]
     first, *pictures = content
     return [*before, {**last, "content": [{**first, "text": f"{first['text']} {text}"}, *pictures]}]
+
+
+SUBJECT_FIRST_REVISION = 1
+"""Counts changes of questions that begin with their subject."""
+_FRAME = "You judge material by instructions that come after it, and answer in the form they give."
+
+
+def subject_first_model(model: str) -> str:
+    """What a model that is shown the subject first is called in identities: its scores may be others."""
+    return f"{model} (subject first {SUBJECT_FIRST_REVISION})"
+
+
+def question_with_subject_first(prompt: Prompt, secret: bytes, *, keyed: bool) -> Question:
+    """What is judged first and the instructions after it, so that questions about one subject share a cached prefix."""
+    if prompt.constant:
+        return _question(prompt, GO)
+    isolated = wrap_subject_first(prompt.instructions, prompt.material, secret, keyed=keyed)
+    rest = " ".join(filter(None, (isolated.rest, prompt.reminder, isolated.key and key_request(isolated.key))))
+    user: Json = isolated.shared + rest
+    if prompt.media:
+        user = [{"type": "text", "text": user}, *image_parts(prompt.media)]
+    chat: Chat = [{"role": "system", "content": _FRAME}, {"role": "user", "content": user}]
+    return Question(chat, isolated.key, isolated.shared)
 
 
 def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from chat_server import completion, rating, serving
 from judge_server import decided, judge_server, message, response
 from test_judge_settings import NoStore, configured
@@ -56,7 +61,8 @@ def texts(*messages: dict[str, Any]) -> str:
 
 def chat(provider: Provider) -> Callable[[dict[str, Any], int], Any]:
     def respond(body: dict[str, Any], _number: int) -> Any:
-        held, _, fresh = provider.bill(texts(*body["messages"]), 30)
+        schema = orjson.dumps(body["response_format"].get("json_schema", "")).decode()  # it stands before all messages
+        held, _, fresh = provider.bill(schema + texts(*body["messages"]), 30)
         details = {"cached_tokens": held}
         usage = {"prompt_tokens": held + fresh, "completion_tokens": 30, "prompt_tokens_details": details}
         return completion(with_answer_key(texts(body["messages"][-1]), rating())) | {"usage": usage}
@@ -135,3 +141,56 @@ async def test_without_a_price_for_it_what_is_cached_costs_as_any_input() -> Non
     assert sum(each.cost_usd or 0.0 for each in made) == pytest.approx(
         (usage.input_tokens * FRESH + usage.output_tokens * OUTPUT) / 1e6
     )
+
+
+async def bill_of_questions_at_once(api: str, *, subject_first: bool) -> tuple[Provider, list[Result]]:
+    """Five evaluators of one long turn, all at once, by a provider that knows a prompt once it is answered."""
+    provider = Provider(charges_writes=api != "chat")
+    plain = APIS[api](provider)
+
+    async def respond(body: dict[str, Any], number: int) -> Any:
+        known = set(provider.known)
+        answer = plain(body, number)
+        known, provider.known = provider.known, known  # in the cache when it is answered
+        await asyncio.sleep(0.05)
+        provider.known |= known
+        return answer
+
+    prices = {"usd_per_million_cached_input_tokens": CACHED, "usd_per_million_cache_write_tokens": WRITTEN}
+    settings = {"api": api, "usd_per_million_input_tokens": FRESH, "usd_per_million_output_tokens": OUTPUT, **prices}
+    async with provider_server(api, respond) as base_url:
+        config = configured({**settings, "base_url": base_url, "subject_first": subject_first})
+        async with open_judges(config, NoStore()) as judges:
+            turn = a_turn(input="How do I return it? " * 60, actual_output="Send it back within a month. " * 150)
+            params = ("actual_output", "input"), ("input", "actual_output")
+            evaluators = [
+                GEval(name=f"g{n}", evaluation_steps=(f"Look at point {n}.",), evaluation_params=params[n % 2])
+                for n in range(5)
+            ]
+            made = await asyncio.gather(*(evaluate(each, turn, judges["main"]) for each in evaluators))
+    assert sum(each.cost_usd or 0.0 for each in made) == pytest.approx(provider.usd, abs=1e-12)
+    return provider, list(made)
+
+
+@asynccontextmanager
+async def provider_server(api: str, respond: Callable[[dict[str, Any], int], Any]) -> AsyncGenerator[str]:
+    """An endpoint of an API whose requests are looked at as they came."""
+    number = count()
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response(await respond(await request.json(), next(number)))
+
+    app = web.Application()
+    paths = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
+    app.router.add_post(paths[api], handle)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/v1"))
+
+
+async def test_with_the_subject_first_it_is_paid_in_full_once() -> None:
+    usual, before = await bill_of_questions_at_once("chat", subject_first=False)
+    shared, after = await bill_of_questions_at_once("chat", subject_first=True)
+    assert usual.reads == 0
+    assert shared.reads / (sum(each.usage.input_tokens for each in after if each.usage)) > 0.6
+    assert shared.usd < 0.6 * usual.usd
+    assert [each.outcome.__class__.__name__ for each in before + after] == ["Score"] * 10

@@ -37,7 +37,7 @@ def body(chat: Chat, request: Request, features: Capabilities, _samples: int) ->
         "model": request.model,
         "max_tokens": request.max_tokens or LONGEST_ANSWER,
         "system": [fixed],
-        "messages": [_message(each) for each in chat if each["role"] != "system"],
+        "messages": [_with_breakpoint(_message(each), request.shared) for each in chat if each["role"] != "system"],
     }
     if features.temperature:
         body["temperature"] = min(1.0, request.temperature)
@@ -51,6 +51,17 @@ def body(chat: Chat, request: Request, features: Capabilities, _samples: int) ->
 
 
 _TOOL = "answer"
+
+
+def _with_breakpoint(message: dict[str, Json], shared: str) -> dict[str, Json]:
+    """The message with a mark behind what other questions begin with, too: so far it is to be cached."""
+    content = message["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    if not shared or message["role"] != "user" or not parts[0]["text"].startswith(shared):
+        return message
+    first = {"type": "text", "text": shared, "cache_control": {"type": "ephemeral"}}
+    rest = {"type": "text", "text": parts[0]["text"].removeprefix(shared)}
+    return {**message, "content": [first, rest, *parts[1:]]}
 
 
 def _message(message: Mapping[str, Json]) -> dict[str, Json]:
@@ -133,6 +144,7 @@ ANTHROPIC = WritingApi(
     completion=completion,
     headers=headers,
     abilities=_abilities,
+    shareable="text",
     vendor="ANTHROPIC",
     base_url="https://api.anthropic.com/v1",
 )

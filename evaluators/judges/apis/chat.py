@@ -29,4 +29,4 @@ def body(chat: Chat, request: Request, features: Capabilities, samples: int) -> 
     return body | dict(request.extra)
 
 
-CHAT = WritingApi(name="chat", path="/chat/completions", body=body, completion=completion_of)
+CHAT = WritingApi(name="chat", path="/chat/completions", body=body, completion=completion_of, takes_cache_key=True)

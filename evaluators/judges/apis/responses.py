@@ -86,4 +86,11 @@ def _abilities(features: Capabilities) -> Capabilities:
     return replace(features, several=False)  # one answer a request
 
 
-RESPONSES = WritingApi(name="responses", path="/responses", body=body, completion=completion, abilities=_abilities)
+RESPONSES = WritingApi(
+    name="responses",
+    path="/responses",
+    body=body,
+    completion=completion,
+    abilities=_abilities,
+    takes_cache_key=True,
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from evaluators.cases import Json
 from evaluators.judges.capabilities import Capabilities
@@ -42,7 +43,9 @@ class WritingApi:
     """One wire format: where requests go, with which headers, and how they and their answers are written.
 
     `abilities` takes away from what is hoped for what no endpoint of this format has. `vendor` begins the names of the
-    environment's variables with an address and a key; `base_url` is the vendor's own address.
+    environment's variables with an address and a key; `base_url` is the vendor's own address. `takes_cache_key`: a
+    request may name what it shares with others (`prompt_cache_key`). `shareable` is the form of answers that puts
+    nothing of a question before its messages, where it would keep them from being shared.
     """
 
     name: str
@@ -51,5 +54,7 @@ class WritingApi:
     completion: Callable[[bytes], Completion]
     headers: Callable[[str], Mapping[str, str]] = bearer
     abilities: Callable[[Capabilities], Capabilities] = same
+    takes_cache_key: bool = False
+    shareable: Literal["json_object", "text"] = "json_object"
     vendor: str = "OPENAI"
     base_url: str = "https://api.openai.com/v1"

@@ -1,0 +1,40 @@
+"""Questions about one subject, the first of them before the others: so that these find it in the provider's cache."""
+
+from __future__ import annotations
+
+import asyncio
+
+from evaluators.judge import Judge, Prompt, R, Verdict
+from evaluators.judges.wrapper import JudgeWrapper
+from evaluators.prompt_isolation import subject_text
+
+
+class SharedPrefix(JudgeWrapper):
+    """A judge whose questions about one subject wait until the first of them is answered, at most `longest` seconds.
+
+    A provider has a prompt in its cache when it has answered it: asked at once, none of them finds it there. Whatever
+    becomes of the first, the others are asked then, side by side. Packs and questions without a subject wait for
+    nobody.
+    """
+
+    def __init__(self, judge: Judge, *, longest: float) -> None:
+        super().__init__(judge)
+        self._longest = longest
+        self._first: dict[str, asyncio.Future[None]] = {}
+
+    async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
+        """Wait for the first question about the subject, or be it."""
+        if prompt.constant or prompt.answers > 1:
+            return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        subject = subject_text(prompt.material)
+        first = self._first.get(subject)
+        if first is not None and first.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([first], timeout=self._longest)
+            return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        self._first[subject] = mine = asyncio.get_running_loop().create_future()
+        try:
+            return await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
+        finally:
+            mine.set_result(None)
+            if self._first.get(subject) is mine:
+                del self._first[subject]
