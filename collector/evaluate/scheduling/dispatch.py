@@ -186,8 +186,16 @@ class Dispatcher:
         try:
             if place.is_fatal(first.trigger_offset):
                 return [self._left_out(job) for job in jobs]
+            redacted = self._guardrails.redacted(case)
             runs = [
-                partial(self._guardrails.run, job.assignment.evaluator, case, now=self._now, reservation=reservation)
+                partial(
+                    self._guardrails.run,
+                    job.assignment.evaluator,
+                    redacted,
+                    now=self._now,
+                    reservation=reservation,
+                    skip_unseen=job.monitor.skip_unseen,
+                )
                 for job, reservation in zip(jobs, reservations, strict=True)
             ]
             running = run_pack(first.judge, runs)

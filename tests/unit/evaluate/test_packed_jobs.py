@@ -22,9 +22,15 @@ from collector.evaluate.scheduling.bulkhead import BulkheadLimits
 from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.logs.log import LogUnavailable, Record
 from collector.logs.memory import MemoryLog
+from collector.redact.cases import redact_case
+from collector.redact.open_redactor import RedactSettings, open_redactors
 from collector.telemetry.registry import Telemetry
 from evaluators import GEval
+from evaluators.cases import Attachment, Turn
+from evaluators.evaluation import utc_now
+from evaluators.judge import Judge
 from evaluators.packs.evaluate_pack import packed_version
+from evaluators.results import Evaluation, Score
 from evaluators.testing import ScriptedJudge, answer_any_form
 
 NAMES = ("a", "b", "c")
@@ -202,6 +208,58 @@ async def test_a_pack_without_a_slot_is_shed() -> None:
     ended = await dispatcher.execute_pack(jobs_of(packed(judge)), 0, has_slot=False)
     assert [each.reason for each in ended] == ["shed"] * 3
     assert judge.questions == []
+
+
+async def ended_by(dispatcher: Dispatcher, jobs: list[Job]) -> list[Evaluation]:
+    return await asyncio.wait_for(dispatcher.execute_pack(jobs, 0), 30)
+
+
+async def test_a_pack_redacts_its_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    redactions = 0
+
+    def counting(case: Any, redactor: Any) -> Any:
+        nonlocal redactions
+        redactions += 1
+        return redact_case(case, redactor)
+
+    monkeypatch.setattr("collector.evaluate.guardrails.redact_case", counting)
+    judge = ScriptedJudge(answer_any_form())
+    guardrails = EvaluationGuardrails(Telemetry(), redactors=open_redactors(RedactSettings()))
+    dispatcher = Dispatcher(MemoryLog("evaluations"), guardrails, limits=BulkheadLimits(slots=1), clock=lambda: 1.0)
+    case = replace(turn(1), input="I am ann@example.org.")
+    ended = await ended_by(dispatcher, [replace(each, case=lambda: case) for each in jobs_of(packed(judge))])
+    assert [each.outcome for each in ended] == ["scored"] * 3
+    assert redactions == 1
+    [question] = judge.questions
+    assert "ann@example.org" not in str(question.prompt)
+    assert "<EMAIL_1>" in str(question.prompt)
+
+
+async def test_a_monitor_that_skips_what_its_judge_cannot_see_does_so_in_a_pack() -> None:
+    judge = ScriptedJudge(answer_any_form())
+    dispatcher = Dispatcher(
+        MemoryLog("evaluations"), EvaluationGuardrails(Telemetry()), limits=BulkheadLimits(slots=1), clock=lambda: 1.0
+    )
+    case = replace(turn(1), attachments=(Attachment(kind="image", place="input"),))
+    jobs = [replace(each, case=lambda: case) for each in jobs_of(packed(judge, skip_unseen=True))]
+    assert [each.reason for each in await ended_by(dispatcher, jobs)] == ["unseen_media: image"] * 3
+    assert judge.questions == []
+
+
+class Doubtful(GEval):
+    async def evaluate(self, case: Turn, judge: Judge) -> Score:
+        return Score(
+            value=1.0, explanation="?", details={"pack": "split_up", "quote": case.input, "unfounded_quotes": 2}
+        )
+
+
+async def test_without_texts_it_is_still_said_that_a_pack_was_split() -> None:
+    guardrails = EvaluationGuardrails(Telemetry(), store_text=False)
+    doubtful = Doubtful(name="d", evaluation_steps=("x",), evaluation_params=("input",))
+    result = await guardrails.run(doubtful, turn(1), ScriptedJudge(""), now=utc_now)
+    assert isinstance(result.outcome, Score)
+    assert result.outcome.explanation is None
+    assert result.outcome.details == {"pack": "split_up", "unfounded_quotes": 2}
 
 
 def test_jobs_of_other_subjects_or_records_are_other_packs() -> None:
