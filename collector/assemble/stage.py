@@ -14,6 +14,7 @@ from collector.assemble.feedback_and_events import entry_of
 from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, TraceLimits
 from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import AssembledTurn
+from collector.assemble.unread.watch import UnreadTextWatch
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.durable_append import append_until_durable
@@ -140,6 +141,7 @@ class AssembleFold:
         self._labels = labels
         self._stored = _unchanged if comments else without_comment
         self._feedback: list[Record] = []
+        self._unread = UnreadTextWatch(assembler, telemetry)
 
     @property
     def open_traces(self) -> int:
@@ -248,6 +250,8 @@ class AssembleFold:
         last = trace.unread_closings.pop()
         self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last)
+        if not any(_is_read(each.turn) for each in assembly.turns) and not self._traces.is_fatal(trace.position):
+            self._look_for_unread_text(trace, last)
         earlier = frozenset(trace.turn_ids)
         new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
         new_feedback = list(_find_new_feedback(assembly, trace))
@@ -259,6 +263,13 @@ class AssembleFold:
             pieces = [each.value for each in trace.pieces if each.signal == "traces"]
             self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
         return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
+
+    def _look_for_unread_text(self, trace: OpenTrace, pieces: int) -> None:
+        try:
+            with self._traces.taking(trace.position):
+                self._unread.look(trace.pieces[:pieces], trace.last_at)
+        except Exception as error:  # noqa: BLE001 - what only explains a trace must not stop the partition
+            logger.error("a trace is not examined for unread text: %s", type(error).__name__)  # noqa: TRY400
 
     def _count(self, spans: Mapping[str, int], late_feedback: int, turns: Iterable[Turn]) -> None:
         for dialect, number in spans.items():
@@ -308,6 +319,10 @@ def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
     return replace(
         assembly, turns=tuple(replace(each, turn=turn) for turn, each in zip(turns, assembly.turns, strict=True))
     )
+
+
+def _is_read(turn: Turn) -> bool:
+    return turn.error is not None or turn.incomplete is None
 
 
 def _unchanged(entry: FeedbackEntry) -> FeedbackEntry:

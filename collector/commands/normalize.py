@@ -14,6 +14,7 @@ import orjson
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.explain import explain, format_lines
 from collector.assemble.trace import Assembler
+from collector.assemble.unread.examination import examine
 from collector.config.dialects import NO_DIALECTS, DialectSettings
 from collector.config.settings import AssembleSettings
 from collector.dialects.registry import Dialects
@@ -104,15 +105,29 @@ def normalize(paths: Sequence[Path], assembler: Assembler | None = None) -> Iter
             yield from (each.turn for each in assembler.assemble(items).turns)
 
 
-def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> Iterator[str]:
+def pieces_in(paths: Sequence[Path], stored_media: int = 0) -> dict[str, list[TracePiece]]:
+    """The pieces of the traces in files, by trace id.
+
+    Raises:
+        ConfigError: as for `normalize`.
+    """
     traces: dict[str, list[TracePiece]] = {}
     for path in _find_files(paths):
-        for item in _read_file(path, assembler.media.stored_bytes):
+        for item in _read_file(path, stored_media):
             if not isinstance(item, Turn):
                 traces.setdefault(item[0], []).append(item[1])
+    return traces
+
+
+def _explain(paths: Sequence[Path], assembler: Assembler, *, as_json: bool) -> Iterator[str]:
+    """How each trace was read; at the end, what is unread in all of them."""
+    traces = pieces_in(paths, assembler.media.stored_bytes)
     for trace_id, pieces in traces.items():
         explained = explain(trace_id, pieces, assembler)
         yield from [orjson.dumps(explained).decode()] if as_json else format_lines(explained)
+    examination = examine(traces.values(), assembler)
+    if examination:
+        yield from [orjson.dumps(examination.as_json()).decode()] if as_json else examination.lines()
 
 
 def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:

@@ -489,6 +489,13 @@ SPANS_READ = Series(
     "closes again is read again.",
     ("dialect",),
 )
+UNREAD_TEXT = Series(
+    "evalstream_unread_text_total",
+    "counter",
+    "Spans with text like questions and answers that no dialect reads, in the traces without a turn that are looked at "
+    "(one a second at most).",
+    ("scope",),
+)
 TRACES_CLOSED = Series(
     "evalstream_traces_closed_total",
     "counter",

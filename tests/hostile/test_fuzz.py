@@ -22,6 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from collector.assemble.collect_trace import CollectedTrace, TracePiece
 from collector.assemble.explain import explain, format_lines
 from collector.assemble.trace import Assembly
+from collector.assemble.unread.examination import examine
 from collector.dialects.dialect import Dialect
 from collector.errors import BadInput
 from collector.receive.parsed_request import parse
@@ -175,4 +176,6 @@ def test_traces_of_every_dialect_at_once(part: int):
             turns += readable(ASSEMBLER.assemble(pieces))
             if number % 8 == 0:
                 assert list(format_lines(explain("1" * 32, pieces, ASSEMBLER)))
+            if number % 40 == 0:
+                list(examine([pieces], ASSEMBLER).lines())
     assert turns > 0

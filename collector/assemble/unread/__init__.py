@@ -1,0 +1,1 @@
+"""Text that no dialect reads: where it is, and what reads it."""

@@ -1,0 +1,185 @@
+"""A mapping that reads texts which no dialect reads, found by trying.
+
+Names are hints, repetition is evidence: what users wrote and read is on several spans, or in a later request's history.
+A mapping is proposed only after it was tried on the same traces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+
+from collector.assemble.collect_trace import CollectedTrace
+from collector.assemble.model_calls import normalize_whitespace
+from collector.assemble.trace import Assembler
+from collector.assemble.unread.texts import TextAt, find_texts, shape_of
+from collector.dialects.configured import DialectMapping, SpanMatch, make_dialect
+from collector.dialects.places import parse_place
+from collector.dialects.registry import Dialects
+from collector.otlp.span import LogRecord
+from evaluators.cases import Turn
+
+_MAX_TRIES, _PLACES_EACH, _MAX_TRACES = 60, 3, 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingProposal:
+    """A mapping, and how many complete turns it gives."""
+
+    mapping: DialectMapping
+    turns: int
+
+    def lines(self) -> Iterator[str]:
+        """The section of a configuration, ready to paste."""
+        mapping = self.mapping
+        match = {"scope": mapping.match.scope, "span": mapping.match.span}
+        parts = [f"{name}: {_quote(value)}" for name, value in match.items() if value]
+        if mapping.match.attributes:
+            pairs = ", ".join(f"{_quote(key)}: {_quote(value)}" for key, value in mapping.match.attributes.items())
+            parts.append(f"attributes: {{{pairs}}}")
+        yield "dialects:"
+        yield f"  {mapping.name}:"
+        yield f"    match: {{{', '.join(parts)}}}"
+        if mapping.kind != "model":
+            yield f"    kind: {mapping.kind}"
+        for name, places in (("input", mapping.input), ("output", mapping.output)):
+            yield from (f"    {name}: {_quote(place.text)}" for place in places)
+
+
+def _quote(text: str) -> str:
+    """A text as YAML, in quotes."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def propose(traces: Sequence[CollectedTrace], assembler: Assembler, name: str = "own") -> MappingProposal | None:
+    """The mapping that reads these traces best, tried on them; None if none gives a complete turn."""
+    traces = traces[:_MAX_TRACES]
+    texts = [text for trace in traces for text in texts_of(trace)]
+    repeats = Counter({text: len(ids) for text, ids in _span_ids(texts).items()})
+    best: tuple[float, MappingProposal] | None = None
+    for mapping in islice(_candidates(texts, traces, name), _MAX_TRIES):
+        score, count = _try(mapping, traces, assembler, repeats)
+        if count and (best is None or score > best[0]):
+            best = (score, MappingProposal(mapping=mapping, turns=count))
+    return best[1] if best else None
+
+
+def texts_of(trace: CollectedTrace) -> Iterator[TextAt]:
+    """The texts of a trace, span by span."""
+    by_span: dict[str | None, list[LogRecord]] = {}
+    for record in trace.records:
+        by_span.setdefault(record.span_id, []).append(record)
+    for span in trace.spans:
+        yield from find_texts(span, by_span.get(span.span_id, ()))
+
+
+def _span_ids(texts: Iterable[TextAt]) -> dict[str, set[str]]:
+    ids: dict[str, set[str]] = {}
+    for each in texts:
+        ids.setdefault(each.text, set()).add(each.span.span_id)
+    return ids
+
+
+def _candidates(texts: Sequence[TextAt], traces: Sequence[CollectedTrace], name: str) -> Iterator[DialectMapping]:
+    """Mappings worth a try: spans of one scope and form of name, with what looks most like question and answer."""
+    groups: dict[tuple[str, str], list[TextAt]] = {}
+    for each in texts:
+        groups.setdefault((each.span.scope, shape_of(each.span.name)), []).append(each)
+    ranked = sorted(groups.items(), key=lambda item: (-_weigh(item[1]), item[0]))
+    choices = [list(_pairs(group)) for _, group in ranked]
+    for rank in range(_PLACES_EACH**2):
+        for ((scope, shape), group), pairs in zip(ranked, choices, strict=True):
+            if rank < len(pairs):
+                question, answer = pairs[rank]
+                yield DialectMapping(
+                    name=name,
+                    kind="model" if _names_model(group) else "agent",
+                    match=_match(scope, shape, group, traces),
+                    input=(parse_place(question),),
+                    output=(parse_place(answer),),
+                )
+
+
+def _weigh(group: Sequence[TextAt]) -> int:
+    """How much a group looks like calls: both sides, and a model."""
+    sides = {
+        side: max((each.weight for each in group if each.side == side), default=-9) for side in ("input", "output")
+    }
+    return min(sides.values()) * 2 + sum(sides.values()) + _names_model(group)
+
+
+def _pairs(group: Sequence[TextAt]) -> Iterable[tuple[str, str]]:
+    """Pairs of places for question and answer, the likeliest first."""
+    sides: list[list[str]] = []
+    for side in ("input", "output"):
+        weights: dict[str, float] = {}
+        for each in group:
+            if each.side == side or (each.side is None and each.weight == 0):
+                weight = each.weight + (1 if each.side == side else -1) - each.place.count(".") / 20
+                weights[each.place] = max(weights.get(each.place, -99.0), weight)
+        sides.append(sorted(weights, key=lambda place: (-weights[place], place))[:_PLACES_EACH])
+    pairs = [(question, answer) for question, answer in product(*sides) if question != answer]
+    return sorted(pairs, key=lambda pair: sides[0].index(pair[0]) + sides[1].index(pair[1]))
+
+
+_MODEL = ("model", "token", "usage")
+
+
+def _names_model(group: Sequence[TextAt]) -> bool:
+    return any(word in key.lower() for each in group for key in each.span.attributes for word in _MODEL)
+
+
+def _match(scope: str, shape: str, group: Sequence[TextAt], traces: Sequence[CollectedTrace]) -> SpanMatch:
+    """What selects the spans of a group: the scope, and where others have it too, an attribute or the name."""
+    ids = {each.span.span_id for each in group}
+    others = [span for trace in traces for span in trace.spans if span.scope == scope and span.span_id not in ids]
+    if scope and not others:
+        return SpanMatch(scope=scope)
+    spans = [each.span for each in group]
+    for key, value in spans[0].attributes.items():
+        if isinstance(value, str) and len(value) < 40 and " " not in value and _is_kind(key):
+            same = all(span.attributes.get(key) == value for span in spans)
+            if same and not any(span.attributes.get(key) == value for span in others):
+                return SpanMatch(scope=scope, attributes={key: value})
+    return SpanMatch(scope=scope, span=shape)
+
+
+def _is_kind(key: str) -> bool:
+    return key.rpartition(".")[2].rpartition("_")[2].lower() in {"kind", "type", "name", "operation", "spantype", "id"}
+
+
+def _try(
+    mapping: DialectMapping, traces: Sequence[CollectedTrace], assembler: Assembler, repeats: Mapping[str, int]
+) -> tuple[float, int]:
+    """How good a mapping is, and how many complete turns it gives."""
+    dialects = Dialects([make_dialect(mapping), *assembler.dialects.all])
+    trial = Assembler(dialects, assembler.identity)
+    turns = [
+        each.turn
+        for trace in traces
+        for each in trial.analyze(_without_evidence(trace)).assembly.turns
+        if each.turn.error is None and each.turn.incomplete is None
+    ]
+    complete = [turn for turn in turns if turn.input and turn.actual_output and turn.dialect == mapping.name]
+    if not complete:
+        return 0.0, 0
+    questions = {turn.input for turn in complete}
+    answers = {turn.actual_output for turn in complete}
+    same = len(questions & answers)
+    support = sum(_support(turn, repeats) for turn in complete) / len(complete)
+    distinct = (len(questions) + len(answers)) / (2 * len(complete))
+    context = sum(bool(turn.history or turn.system_prompt) for turn in complete) / len(complete)
+    return len(complete) ** 0.5 * (distinct - same) + support + context / 2, len(complete)
+
+
+def _without_evidence(trace: CollectedTrace) -> CollectedTrace:
+    """The trace for other dialects than those that its spans were collected for."""
+    return trace._replace(spans=tuple(span._replace(evidence=0) for span in trace.spans))
+
+
+def _support(turn: Turn, repeats: Mapping[str, int]) -> float:
+    """How much of a turn is on further spans: question and answer, each up to two."""
+    texts = (normalize_whitespace(turn.input or ""), normalize_whitespace(turn.actual_output or ""))
+    return sum(min(max(repeats.get(text, 1) - 1, 0), 2) for text in texts) / 4

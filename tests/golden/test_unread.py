@@ -1,0 +1,150 @@
+"""Libraries whose reader was taken out: unread text is found, and the proposed mapping reads what was said."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from made_up import Trace, chat
+from truth import PAYLOADS, even, folders, truth_of
+
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.trace import Assembler
+from collector.assemble.unread.capture_settings import setting_for
+from collector.assemble.unread.conversation_ids import ConversationIdStatistics
+from collector.assemble.unread.examination import Examination, examine, read_trace
+from collector.commands.normalize import main, pieces_in
+from collector.config.dialects import build_dialects
+from collector.config.loading import check
+from collector.dialects.registry import Dialects
+
+INSTALLED = Dialects.installed()
+NOT_READ = frozenset(
+    {
+        "claude-agent-sdk",  # answers are in records of their own beside the spans
+        "openinference-openai-redacted",  # its texts are masked
+        "spring-ai-1.1-logs",  # prompts as lists of Java objects
+        "traceloop-sdk-0.40",  # the last message has an index of its own in every call
+    }
+)
+
+
+def pieces_of(folder: str) -> dict[str, list[TracePiece]]:
+    return pieces_in([PAYLOADS / folder])
+
+
+def without_readers(folder: str) -> Assembler:
+    """An assembler without the dialects that read anything of a payload."""
+    traces = [read_trace(each) for each in pieces_of(folder).values()]
+    readers = {
+        call.dialect
+        for trace in traces
+        for span in trace.spans
+        for call in INSTALLED.read_each(span, [each for each in trace.records if each.span_id == span.span_id])
+    }
+    return Assembler(Dialects(each for each in INSTALLED.all if each.name not in readers))
+
+
+@cache
+def examination_of(folder: str) -> tuple[Examination, Assembler]:
+    assembler = without_readers(folder)
+    return examine(pieces_of(folder).values(), assembler), assembler
+
+
+def read_right(folder: str) -> tuple[int, int]:
+    """How many exchanges the proposed mapping reads word by word, and how many there are."""
+    examination, assembler = examination_of(folder)
+    exchanges = [each for each in truth_of(folder)["exchanges"] if not each["failed"]]
+    if examination.proposal is None:
+        return 0, len(exchanges)
+    values = yaml.safe_load("\n".join(examination.proposal.lines()))
+    own = build_dialects(check(values, "pasted.yaml", complete=False).settings.dialects)
+    trial = Assembler(Dialects([*own, *assembler.dialects.all]))
+    turns = [each.turn for pieces in pieces_of(folder).values() for each in trial.assemble(pieces).turns]
+    read = {(even(turn.input), even(turn.actual_output)) for turn in turns}
+    return sum((even(each["user"]), even(each["assistant"])) in read for each in exchanges), len(exchanges)
+
+
+@pytest.mark.parametrize("folder", [each for each in folders() if each not in NOT_READ])
+def test_the_proposed_mapping_reads_a_payload_whose_reader_was_taken_out(folder: str) -> None:
+    right, total = read_right(folder)
+    assert right >= 3, f"{right} of {total}"
+    examination, _ = examination_of(folder)
+    places = {each.place.partition("{")[0] for each in examination.unread}
+    assert examination.proposal is not None
+    mapping = examination.proposal.mapping
+    assert {each.text.partition("{")[0] for each in (*mapping.input, *mapping.output)} <= places
+
+
+def test_most_payloads_are_read_by_what_is_proposed() -> None:
+    assert len(folders()) - len(NOT_READ) >= 30
+
+
+def test_masked_text_gets_a_setting_and_no_mapping() -> None:
+    examination = examine(pieces_of("openinference-openai-redacted").values(), Assembler(INSTALLED))
+    assert examination.proposal is None
+
+
+def test_calls_without_content_get_the_setting_that_writes_it() -> None:
+    trace = Trace()
+    scope = "opentelemetry.instrumentation.openai_v2"
+    trace.span(1, "chat m", {"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 9}, scope=scope)
+    examination = examine([trace.pieces()], Assembler(INSTALLED))
+    assert examination.settings[scope].startswith("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true")
+    assert "to turn them on" in "\n".join(examination.lines())
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_payloads_that_are_read_have_nothing_unread(folder: str) -> None:
+    if folder != "openinference-openai-redacted":
+        examination = examine(pieces_of(folder).values(), Assembler(INSTALLED))
+        assert (list(examination.unread), examination.proposal) == ([], None)
+
+
+def test_ids_that_never_repeat_are_named_with_the_setting() -> None:
+    traces = []
+    for number in range(8):
+        trace = Trace(f"{number + 1:032x}")
+        attributes = {**chat("Is it open?", f"Yes, {number}."), "gen_ai.conversation.id": f"run-{number}"}
+        trace.span(1, "chat m", {**attributes, "session.id": f"session-{number % 2}"})
+        traces.append(trace.pieces())
+    [sentence] = examine(traces, Assembler(INSTALLED)).lines()
+    assert sentence.startswith(
+        "gen_ai.conversation.id of shop names another conversation in each of 8 traces, while session.id"
+    )
+    assert sentence.endswith("assemble.identity.conversation: [session.id]")
+
+
+def test_ids_of_single_turns_are_not_blamed() -> None:
+    statistics = ConversationIdStatistics()
+    for number in range(20):
+        statistics.add("shop", {"session.id": f"s-{number}", "metadata.thread_id": f"t-{number}"})
+        statistics.add("other", {"session.id": "one"})
+    assert statistics.find() == []
+
+
+def test_explain_prints_it(tmp_path: Path) -> None:
+    trace = Trace()
+    attributes = {"acme.ask": "Is it open tomorrow?", "acme.answer": "Yes, it opens at nine.", "acme.model": "m"}
+    trace.span(1, "complete", attributes, scope="acme")
+    (tmp_path / "traces.pb").write_bytes(trace.spans.SerializeToString())
+    out = io.StringIO()
+    assert main([tmp_path / "traces.pb"], out, io.StringIO(), explained=True) == 0
+    lines = out.getvalue()
+    assert "acme.answer on 1 spans 'complete' of acme: looks like answers" in lines
+    assert "opens at nine" not in lines, "texts are not printed"
+    out = io.StringIO()
+    assert main([tmp_path / "traces.pb"], out, io.StringIO(), explained=True, as_json=True) == 0
+    assert json.loads(out.getvalue().splitlines()[-1])["unread"][0]["place"] == "acme.answer"
+
+
+@pytest.mark.parametrize(
+    ("scope", "setting"), [("ai", "recordInputs"), ("airflow", None), ("openlit.otel", "openlit"), ("", None)]
+)
+def test_settings_by_scope(scope: str, setting: str | None) -> None:
+    found = setting_for(scope)
+    assert (setting in found) if setting and found else found is setting
