@@ -32,6 +32,7 @@ COMMANDS = {
         "audit",
         "trace",
         "log",
+        "mcp",
     ),
     "Evaluate files and past traffic": (
         "normalize",
@@ -780,6 +781,38 @@ def parquet(
         texts=texts,
     )
     raise typer.Exit(asyncio.run(write_parquet(_load(config), options, print)))
+
+
+@app.command()
+def mcp(
+    config: ConfigFile = DEFAULT_CONFIG,
+    page: Annotated[
+        str | None, typer.Option(help="The page's address; that of the configuration on this machine, if left out.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with a token of the page; or EVALSTREAM_PAGE_TOKEN has it.", readable=False),
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option(help="Serve over HTTP at HOST:PORT/mcp instead of stdio.", metavar="HOST:PORT")
+    ] = None,
+) -> None:
+    """Serve coding agents over the Model Context Protocol.
+
+    They may ask for means with errors, alerts, the worst evaluations, one with its conversation, what explains a drop,
+    test cases and what a check says; nothing is changed, and texts are shown where the page shows them. Needs the
+    extra `mcp` and a running page. Over HTTP it serves those who have a token of the page.
+    """
+    import asyncio
+
+    from collector.commands.mcp.server import McpOptions, address_of, page_address, page_token, serve_http, serve_stdio
+
+    settings = _load(config).settings.page
+    options = McpOptions(config=config, page=page or page_address(settings), token=page_token(token_file))
+    if http is None:
+        asyncio.run(serve_stdio(options))
+    else:
+        asyncio.run(serve_http(options, *address_of(http)))
 
 
 @app.command()

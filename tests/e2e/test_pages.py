@@ -47,6 +47,7 @@ COVERED_ELSEWHERE = {
     "judges": "integration/test_judges_command.py",
     "targets": "integration/test_targets_command.py",
     "diagnose": "integration/test_diagnose_command.py",
+    "mcp": "integration/test_mcp_command.py",
     "parquet": "integration/test_parquet_command.py",
     "trace": "integration/test_trace_command.py",
 }

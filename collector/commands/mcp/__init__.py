@@ -1,0 +1,1 @@
+"""The command `evalstream mcp`: what the page shows, and four commands that change nothing, for coding agents."""
