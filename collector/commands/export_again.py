@@ -67,7 +67,8 @@ async def export_again(config: Config, options: ExportOptions, say: Callable[[st
     async with AsyncExitStack() as stack:
         logs = await stack.enter_async_context(open_logs(config.settings.log))
         own = await own_items(await GeneratedStepsStore.open(logs.definitions))
-        context = ExportContext(telemetry=Telemetry(), own=own)
+        page = config.settings.page
+        context = ExportContext(telemetry=Telemetry(), own=own, page=page.url if page is not None else None)
         sent: dict[str, _Sent] = {}
         for name in names:
             plugin: ExporterPlugin = plugins.load(plugins.EXPORTERS, name)

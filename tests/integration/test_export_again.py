@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 from aiohttp import web
 from evaluation_samples import START, scored
 from otlp_destination import Destination
+from platform_stub import PlatformStub
 
 from collector.commands.export_again import ExportOptions, export_again
 from collector.config.loading import Config, check
 from collector.errors import ConfigError
 from collector.logs.log import Record
+from collector.page.settings import PageSettings
 from collector.records.json import evaluation_to_json
 from collector.service.open_logs import open_logs
 
@@ -50,6 +53,17 @@ async def test_all_go_again_once_each_under_the_same_ids(tmp_path: Path, destina
     first, second = destination.spans[:700], destination.spans[700:]
     assert sorted(each.span_id for each in first) == sorted(each.span_id for each in second)
     assert len({each.span_id for each in first}) == 700
+
+
+async def test_links_to_the_page_go_again_too(tmp_path: Path, destination: Destination):
+    stub = PlatformStub()
+    async with stub.serve():
+        config = await stored(tmp_path, destination, 1, phoenix={"endpoint": stub.endpoint})
+        config = replace(
+            config, settings=config.settings.model_copy(update={"page": PageSettings(url="https://e.org")})
+        )
+        assert await export_again(config, ExportOptions(since=None, exporters=["phoenix"]), [].append) == 0
+    assert f"https://e.org/?evaluation={0:032x}".encode() in stub.posts[0].raw
 
 
 async def test_only_the_time_range_goes(tmp_path: Path, destination: Destination):
