@@ -13,8 +13,11 @@ from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
 import pytest
 from evaluation_samples import failed, label, of_conversation, scored, skipped
+from pyarrow import parquet
+from s3_stub import S3Stub
 from typer.testing import CliRunner
 
 from collector.cli import app
@@ -257,6 +260,31 @@ def test_the_command_runs_and_says_what_is_wrong(service_folder: Path) -> None:
     assert result.exit_code != 0
     assert "scheme nope" in str(result.exception) + result.output
     assert "key@host" not in str(result.exception) + result.output, "an address may hold a key"
+
+
+async def test_a_store_like_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "a-key-of-the-store")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    config = await stored(tmp_path, *(record(scored(n), DAY) for n in range(1, 6)))
+    stub = S3Stub()
+    with stub.serve():
+        assert (await written(config, tmp_path, destination=stub.url))[0] == DONE
+        [(key, content)] = stub.objects.items()
+        assert key == "bucket/evalstream/evaluations/day=2026-05-04/evaluations-000.parquet"
+        assert parquet.read_table(pa.BufferReader(content)).num_rows == 5
+        await written(config, tmp_path, destination=stub.url)
+        assert len(stub.objects) == 1, "in place of the one before"
+        stub.refuses = True
+        with pytest.raises(ConfigError, match="ACCESS_DENIED") as refused:
+            await written(config, tmp_path, destination=stub.url)
+        assert "a-key-of-the-store" not in str(refused.value)
+
+
+async def test_a_directory_as_url(tmp_path: Path) -> None:
+    config = await stored(tmp_path, record(scored(1), DAY))
+    await written(config, tmp_path, destination=(tmp_path / "out").as_uri())
+    assert len(rows(tmp_path / "out")) == 1
 
 
 def test_without_the_extra_a_sentence_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

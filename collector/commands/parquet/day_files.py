@@ -32,18 +32,18 @@ class DayFiles:
         except ImportError:
             raise ConfigError("parquet needs the extra `parquet`; install evalstream[parquet]") from None
         self._fs: Any
-        self._is_local = "://" not in destination
-        if self._is_local:
-            self._fs, self._root = fs.LocalFileSystem(), str(Path(destination).absolute())
-            return
         try:
-            self._fs, self._root = fs.FileSystem.from_uri(destination)
+            if "://" in destination:
+                self._fs, self._root = fs.FileSystem.from_uri(destination)
+            else:
+                self._fs, self._root = fs.LocalFileSystem(), str(Path(destination).absolute())
         except (OSError, ValueError, TypeError) as error:
             scheme = destination.partition("://")[0]
             raise ConfigError(
                 f"the destination of scheme {scheme} cannot be opened ({type(error).__name__}); name a directory, or "
                 "a URL like s3://bucket/prefix"
             ) from None
+        self._is_local = isinstance(self._fs, fs.LocalFileSystem)
 
     def path(self, table: str, day: date, partition: int) -> str:
         """The path of a file: `<table>/day=2026-11-22/<table>-000.parquet`."""
@@ -64,8 +64,10 @@ class DayFiles:
         """
         with _in_a_sentence(path):
             folder, _, name = path.rpartition("/")
-            self._fs.create_dir(folder, recursive=True)
-            target = f"{folder}/.{name}.part" if self._is_local else path  # a store shows a file when it is complete
+            target = path
+            if self._is_local:  # a store has no folders, and shows a file when it is complete
+                self._fs.create_dir(folder, recursive=True)
+                target = f"{folder}/.{name}.part"
             schema = self._schema(columns)
             with self._parquet.ParquetWriter(target, schema, filesystem=self._fs, compression="zstd") as file:
                 writer = DayWriter(self._pa, file, schema)
@@ -116,5 +118,6 @@ def _in_a_sentence(path: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or type(error).__name__
+        code = str(error).partition("AWS Error ")[2].partition(" ")[0]
+        why = error.strerror or code or type(error).__name__
         raise ConfigError(f"{path}: cannot be written ({why}); name another destination, or mend it") from error
