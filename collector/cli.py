@@ -493,6 +493,13 @@ def cases(
     ] = None,
     number: Annotated[int, typer.Option("--n", min=1, help="Most cases.")] = 200,
     diverse: Annotated[bool, typer.Option(help="Leave out cases whose questions are nearly the same.")] = True,
+    alike_by: Annotated[
+        str | None,
+        typer.Option(help="An evaluator of kind similarity, by whose model the same is known in other words, too."),
+    ] = None,
+    alike_from: Annotated[
+        float, typer.Option(min=-1, max=1, help="With --alike-by: the cosine from which two questions are the same.")
+    ] = 0.96,
     name: Annotated[str, typer.Option(help="The name of the test set, where the format has one.")] = "evalstream",
 ) -> None:
     """Make a test set of past turns and conversations.
@@ -513,6 +520,8 @@ def cases(
         below=below,
         most=number,
         diverse=diverse,
+        alike_by=alike_by,
+        alike_from=alike_from,
         form=form,
         output=output,
         name=name,

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from collector.commands.cases.formats import FORMATS
-from collector.commands.cases.selection import SelectedCase, Which, candidates, without_near_duplicates
+from collector.commands.cases.likeness import SAME_MEANING, LikeLetters, Likeness, LikeVectors
+from collector.commands.cases.selection import SelectedCase, Which, candidates
 from collector.commands.replay.past_evaluations import EvaluationFilter, PastEvaluation, select
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.plan import conversation_key
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
+from collector.records.tenants import tenant_of
 from collector.records.whole_conversation import conversation_fields
+from collector.redact.cases import redact_case
+from collector.redact.open_redactor import open_redactors
 from collector.service.open_logs import Logs, open_logs
 from collector.wording import plural, unknown
 from evaluators.cases import Conversation, Turn
 from evaluators.private_files import open_private
 from evaluators.results import Evaluation, Label
+from evaluators.turn.similarity import Similarity
 
 DONE, NONE = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasesOptions:
-    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out."""
+    """The command's options. `most` is how many cases are wanted, `diverse` whether near-duplicates are left out.
+
+    `alike_by` is the evaluator of kind similarity by whose model they are known, beside their letters, from the cosine
+    `alike_from` on.
+    """
 
     which: Which = "failed"
     since: datetime
@@ -39,6 +51,8 @@ class CasesOptions:
     below: float | None = None
     most: int = 200
     diverse: bool = True
+    alike_by: str | None = None
+    alike_from: float = SAME_MEANING
     form: str = "jsonl"
     output: Path
     name: str = "evalstream"
@@ -48,11 +62,12 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
     """Write the cases; the exit status: 1 if there are none.
 
     Raises:
-        ConfigError: no such monitor, evaluator or format, no log, or the file exists already or cannot be written.
+        ConfigError: no such monitor, evaluator or format, no log, no vectors, or the file exists already or cannot be
+            written.
     """
     _check(config, options)
-    async with open_logs(config.settings.log) as logs:
-        result = await _find(config, logs, options)
+    async with open_logs(config.settings.log) as logs, _likeness(config, logs, options) as likeness:
+        result = await _find(config, logs, options, likeness)
     if not result.cases:
         say(f"no case: {result.summary}")
         return NONE
@@ -82,6 +97,13 @@ def _check(config: Config, options: CasesOptions) -> None:
     for each in options.evaluators:
         if each not in config.evaluators:
             raise ConfigError(f"--evaluator: {unknown('evaluator', each, sorted(config.evaluators))}")
+    if options.alike_by is not None:
+        named = config.evaluators.get(options.alike_by)
+        if named is None or named.evaluator.kind != Similarity.kind:
+            similar = sorted(name for name, each in config.evaluators.items() if each.evaluator.kind == Similarity.kind)
+            raise ConfigError(f"--alike-by: {unknown('evaluator of kind similarity', options.alike_by, similar)}")
+        if not options.diverse:
+            raise ConfigError("--alike-by means nothing with --no-diverse; leave one of them out")
     if options.since >= options.until:
         raise ConfigError("--from and --to: the window must begin before it ends")
     log = config.settings.log
@@ -93,7 +115,27 @@ def _check(config: Config, options: CasesOptions) -> None:
         raise ConfigError("store_text is false, so the log has no texts that a case could be made of")
 
 
-async def _find(config: Config, logs: Logs, options: CasesOptions) -> _Selection:
+@asynccontextmanager
+async def _likeness(config: Config, logs: Logs, options: CasesOptions) -> AsyncGenerator[Likeness | None]:
+    """What finds near-duplicates; None if nothing does."""
+    if options.alike_by is None:
+        yield LikeLetters() if options.diverse else None
+        return
+    only = {options.alike_by: config.evaluators[options.alike_by]}
+    redactors = open_redactors(config.settings.redact)
+
+    def redacted(case: Turn | Conversation) -> Turn | Conversation:
+        redactor = redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
+        return case if redactor is None else redact_case(case, redactor)
+
+    definitions = await GeneratedStepsStore.open(logs.definitions)
+    async with open_judges(replace(config, evaluators=only), definitions) as judges:
+        name = only[options.alike_by].judge
+        assert name is not None, "a similarity has a judge: the configuration was checked"
+        yield LikeVectors(judges[name], options.alike_from, redacted)
+
+
+async def _find(config: Config, logs: Logs, options: CasesOptions, likeness: Likeness | None) -> _Selection:
     monitors = [options.monitor] if options.monitor else []
     selection = EvaluationFilter(
         since=options.since, until=options.until, monitors=monitors, evaluators=options.evaluators
@@ -106,21 +148,20 @@ async def _find(config: Config, logs: Logs, options: CasesOptions) -> _Selection
     chosen = candidates(evaluations, every, options.which, below=options.below, lower_is_better=lower)
     turns = await _turns(logs.turns, chosen)
     lost = duplicates = 0
-
-    def duplicate() -> None:
-        nonlocal duplicates
-        duplicates += 1
-
     joined: list[SelectedCase] = []
     for case, of in _by_subject(chosen, evaluations, turns):
         if case is None:
             lost += 1
         else:
             joined.append(_selected(case, of, labels, options.which))
-    if options.diverse:
-        cases = without_near_duplicates(joined, options.most, on_duplicate=duplicate)
-    else:
-        cases = joined[: options.most]
+    cases: list[SelectedCase] = []
+    for each in joined:
+        if len(cases) >= options.most:
+            break
+        if likeness is not None and await likeness.repeats(each):
+            duplicates += 1
+        else:
+            cases.append(each)
     left_out = f", {plural(duplicates, 'near-duplicate')} left out" if duplicates else ""
     gone = f", {plural(lost, 'turn')} no longer in the log" if lost else ""
     return _Selection(

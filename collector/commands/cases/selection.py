@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
-
-from rapidfuzz import fuzz
 
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation, Label
 
 Which = Literal["failed", "low", "disagreed", "sampled"]
-
-ALIKE = 90.0
-"""Per cent of the characters of two questions from which they count as one (Indel similarity, as rapidfuzz has it)."""
-_COMPARED = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +53,6 @@ def candidates(
         case "sampled":
             chosen = scored
     return sorted(chosen, key=_hash)
-
-
-def without_near_duplicates(
-    cases: Iterable[SelectedCase], most: int, *, on_duplicate: Callable[[], None] = lambda: None
-) -> list[SelectedCase]:
-    """The first of those whose questions are nearly the same, until there are `most`."""
-    chosen: list[SelectedCase] = []
-    texts: list[str] = []
-    for each in cases:
-        text = question_of(each.case)[:_COMPARED]
-        if any(fuzz.ratio(text, other, score_cutoff=ALIKE) for other in texts):
-            on_duplicate()
-            continue
-        chosen.append(each)
-        texts.append(text)
-        if len(chosen) >= most:
-            break
-    return chosen
 
 
 def question_of(case: Turn | Conversation) -> str:
