@@ -29,9 +29,9 @@ def test_words_find_the_attacks_that_they_were_made_with() -> None:
 def test_words_do_not_find_what_sounds_different() -> None:
     """The documentation says so: it is why there is a kind that asks a judge."""
     (found, attacks), (flagged, others) = marked(ATTACKS, held_out=True), marked(CLEAN, held_out=True)
-    assert (attacks, others) == (27, 30)
-    assert 6 <= found < attacks / 2
-    assert flagged <= 2
+    assert (attacks, others) == (57, 60)
+    assert 14 <= found < attacks / 2
+    assert flagged <= 3
 
 
 @pytest.mark.parametrize("by", ["user", "passage"])
