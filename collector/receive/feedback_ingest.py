@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import ClassVar
 
-from collector.errors import TooLarge
-from collector.logs.log import Record
-from collector.otlp.item_count import has_more_objects_than
-from collector.receive.rejection import NotRedacted, Rejected
+from collector.receive.json_items import ParsedItems, items_of
+from collector.receive.rejection import Rejected
 from collector.records.feedback import FeedbackEntry, feedback_in, feedback_record, without_comment
-from collector.records.ready_made import Incoming, documents_in
-from collector.redact.documents import redact_document
-from collector.redact.redactor import RedactionFailed, Redactor
-from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import RECEIVE_BYTES, RECEIVE_ITEMS
-
-SIGNAL: Incoming = "feedback"
+from collector.records.ready_made import Incoming
+from collector.redact.redactor import Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +30,11 @@ class FeedbackRules:
 ALL_FEEDBACK = FeedbackRules(experts=None)
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedFeedback:
+class ParsedFeedback(ParsedItems):
     """The records of feedback, one for each piece."""
 
-    records: list[Record]
-
-    @property
-    def accepted(self) -> int:
-        """How many pieces there are."""
-        return len(self.records)
-
-    def count(self, telemetry: Telemetry, source: str, size: int, now: float | None = None) -> None:
-        """Count durable feedback that came in `size` bytes."""
-        del now  # it comes when it comes
-        telemetry.counter(RECEIVE_BYTES, source, SIGNAL).inc(size)
-        telemetry.counter(RECEIVE_ITEMS, source, SIGNAL, "accepted").inc(self.accepted)
+    __slots__ = ()
+    signal: ClassVar[Incoming] = "feedback"
 
 
 def parse_feedback(
@@ -74,11 +55,7 @@ def parse_feedback(
         Rejected: 403, it is said to be an expert's, and this sender has none.
         BadInput: it cannot be read.
     """
-    if max_items is not None and has_more_objects_than(body, max_items):
-        raise TooLarge(f"it holds more than {max_items} pieces of feedback")
-    documents = documents_in(body)
-    if redactor is not None:
-        documents = [_redacted(each, redactor) for each in documents]
+    documents = items_of(body, "pieces of feedback", max_items=max_items, redactor=redactor, no_texts=("at",))
     entries = feedback_in(documents, tenant=tenant)
     if not all(rules.believes(each) for each in entries):
         raise Rejected(
@@ -87,15 +64,5 @@ def parse_feedback(
             "name the tenant there",
             reason="expert",
         )
-    return ParsedFeedback([feedback_record(each if rules.comments else without_comment(each)) for each in entries])
-
-
-def _redacted(document: object, redactor: Redactor) -> Any:
-    """The document with its texts redacted; its time is none."""
-    try:
-        redacted = redact_document(document, redactor)
-    except RedactionFailed as error:
-        raise NotRedacted(f"a text could not be redacted ({error}), so nothing of it is stored") from None
-    if isinstance(document, Mapping) and "at" in document:
-        return cast("dict[str, Any]", redacted) | {"at": cast("Mapping[str, Any]", document)["at"]}
-    return redacted
+    records = [feedback_record(each if rules.comments else without_comment(each)) for each in entries]
+    return ParsedFeedback(records, len(records))
