@@ -994,13 +994,21 @@ def calibrate(
     plot: Annotated[Path | None, typer.Option(help="Write a scatter plot as SVG.", readable=False)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     random: Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")] = False,
+    certify: Annotated[
+        float | None,
+        typer.Option(min=0.0001, max=0.9999, help="Certify that the true failure rate is below this; exit 1 if not."),
+    ] = None,
 ) -> None:
     """Measure an evaluator's agreement with human labels."""
-    from collector.commands.calibrate import CalibrateOptions
-    from collector.commands.calibrate import calibrate as calibrate_labels
+    from collector.commands.calibrate import CalibrateOptions, measure, printed
 
-    options = CalibrateOptions(labels=labels, evaluator=evaluator, target=target, plot=plot, json=json, random=random)
-    print(calibrate_labels(_load(config), options), end="")
+    options = CalibrateOptions(
+        labels=labels, evaluator=evaluator, target=target, plot=plot, json=json, random=random, certify=certify
+    )
+    result = measure(_load(config), options)
+    print(printed(result, options), end="")
+    if result.certificate is not None and not result.certificate.certified:
+        raise typer.Exit(1)
 
 
 label_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -91,6 +91,11 @@ def specificity(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) 
     return _share([judge < threshold for judge, human in pairs if human < bar])
 
 
+def youden(pairs: Sequence[ScorePair], threshold: float, bar: float = 0.5) -> float:
+    """Sensitivity + specificity - 1 (Youden 1950): 0 is a judge whose verdicts say nothing; NaN without both kinds."""
+    return sensitivity(pairs, threshold, bar) + specificity(pairs, threshold, bar) - 1.0
+
+
 def _share(hits: Sequence[bool]) -> float:
     return sum(hits) / len(hits) if hits else math.nan
 

@@ -18,6 +18,7 @@ from collector.calibration.agreement import (
     specificity,
     threshold_for,
     weighted_kappa,
+    youden,
 )
 from evaluators.evaluator import Evaluator
 
@@ -26,6 +27,7 @@ Measure = Callable[[Sequence[ScorePair]], float]
 
 FEWEST = 10
 """Labels below which no measure is given."""
+_MIDDLE = 0.5
 ENOUGH = 200
 """Labels from which the intervals have their nominal coverage."""
 
@@ -57,6 +59,14 @@ class ScoreScale:
         threshold = threshold_for(self.upward(pairs), target)
         return round(1.0 - threshold, 12) if threshold is not None and self.lower_is_better else threshold
 
+    def fails(self, judge: float) -> bool:
+        """Whether a judge's score is on the bad side of the threshold."""
+        return judge > self.threshold if self.lower_is_better else judge < self.threshold
+
+    def is_bad(self, human: float) -> bool:
+        """Whether a person's score is on the bad side of the middle."""
+        return human > _MIDDLE if self.lower_is_better else human < _MIDDLE
+
     def measures(self) -> dict[str, Measure]:
         """Every measure by its name."""
         return {
@@ -67,6 +77,7 @@ class ScoreScale:
             "cohen_kappa": partial(cohen_kappa, threshold=self.bar),
             "sensitivity": partial(sensitivity, threshold=self.bar),
             "specificity": partial(specificity, threshold=self.bar),
+            "youden_j": partial(youden, threshold=self.bar),
         }
 
 

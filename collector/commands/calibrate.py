@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from collector.calibration.agreement import ScorePair
+from collector.calibration.certificate import Certificate, JudgedVerdict, VerdictPair, certify
 from collector.calibration.correction import Estimate, WeightedScore, corrected, weighted_mean
 from collector.calibration.labels import HumanLabel, read_labels
 from collector.calibration.measures import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
@@ -35,7 +36,7 @@ class CalibrateOptions:
     """The command's options. `target` is the share of bad answers that the suggested threshold should fail.
 
     Without a file the `labels` are those of the page. With `random`, labels that do not say how they were drawn are a
-    random draw with equal chances.
+    random draw with equal chances. `certify` is a bound that the true failure rate has to be surely below.
     """
 
     labels: Path | None
@@ -44,6 +45,7 @@ class CalibrateOptions:
     plot: Path | None = None
     json: bool = False
     random: bool = False
+    certify: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,21 @@ class Calibration:
     raw_mean: float | None
     corrected_mean: Estimate | None
     notes: tuple[str, ...] = ()
+    certificate: Certificate | None = None
 
 
 def calibrate(config: Config, options: CalibrateOptions) -> str:
-    """Calibrate; returns what to print.
+    """Calibrate; returns what to print. See `measure`."""
+    return printed(measure(config, options), options)
+
+
+def printed(result: Calibration, options: CalibrateOptions) -> str:
+    """The figures as text, or as JSON."""
+    return as_json(result) if options.json else as_text(result)
+
+
+def measure(config: Config, options: CalibrateOptions) -> Calibration:
+    """Compare scores and labels; a plot is written if one is wanted.
 
     Raises:
         ConfigError: the evaluator does not exist, or the labels cannot be used.
@@ -86,7 +99,7 @@ def calibrate(config: Config, options: CalibrateOptions) -> str:
     result = calibration(options, labels, [each.judged for each in ledger.scored], scale, notes)
     if options.plot:
         _write(options.plot, plot_svg(labels, result.threshold, options.evaluator))
-    return as_json(result) if options.json else as_text(result)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,24 @@ def calibration(
         raw_mean=weighted_mean(ledger) if ledger else None,
         corrected_mean=corrected([each.weighted() for each in at_random], ledger) if len(at_random) >= FEWEST else None,
         notes=(*notes, *_notes_on_draw(labels, at_random)),
+        certificate=_certificate(options.certify, at_random, ledger, scale),
+    )
+
+
+def _certificate(
+    bound: float | None, labels: Sequence[HumanLabel], ledger: Sequence[WeightedScore], scale: ScoreScale
+) -> Certificate | None:
+    """The certificate that was asked for. Raises ConfigError: there is nothing to certify it by."""
+    if bound is None:
+        return None
+    if not labels or not ledger:
+        what = "labels that were drawn at random (--random, or label_probability)" if ledger else "scores in the log"
+        raise ConfigError(f"--certify: needs {what}; there are none")
+    pairs = [(each, each.weighted().weight) for each in labels]
+    return certify(
+        [VerdictPair(scale.fails(each.judge), scale.is_bad(each.human), weight) for each, weight in pairs],
+        [JudgedVerdict(scale.fails(each.score), each.weight) for each in ledger],
+        bound,
     )
 
 
@@ -218,6 +249,9 @@ def as_json(result: Calibration) -> str:
         "target_specificity": result.target,
         "raw_mean": result.raw_mean,
         "corrected_mean": result.corrected_mean,
+        "certificate": None
+        if result.certificate is None
+        else {**asdict(result.certificate), "certified": result.certificate.certified},
         "notes": result.notes,
     }
     return orjson.dumps(document).decode() + "\n"
@@ -257,6 +291,18 @@ def _conclusions(result: Calibration) -> Iterator[str]:
     if result.raw_mean is not None and result.corrected_mean is not None:
         by_people = f"{result.corrected_mean.mean:.3f} ± {1.96 * result.corrected_mean.error:.3f}"
         yield f"Mean score of the judge: {result.raw_mean:.3f}; corrected by the labels: {by_people}."
+    if result.certificate is not None:
+        yield _certified(result.certificate)
     if result.agreements[0].labels < ENOUGH:
         yield f"Only {plural(result.agreements[0].labels, 'label')}: below {ENOUGH} the intervals are too narrow."
     yield from result.notes
+
+
+def _certified(of: Certificate) -> str:
+    known = (
+        f"by {plural(of.labels, 'random label')} and the judge it is {of.rate:.1%}, surely below {of.upper:.1%} "
+        f"(95 %); the judge alone says {of.judged:.1%}"
+    )
+    if of.certified:
+        return f"Certified: the true failure rate is below {of.bound:.1%}; {known}."
+    return f"Not certified: that the true failure rate is below {of.bound:.1%} is not sure; {known}."

@@ -8,10 +8,13 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+import pytest
 from evaluation_samples import label, scored
+from typer.testing import CliRunner
 
 from collector.calibration.correction import WeightedScore, corrected
 from collector.calibration.labels import HumanLabel
+from collector.cli import app
 from collector.commands.calibrate import CalibrateOptions, calibrate
 from collector.config.loading import Config, check
 from collector.logs.log import Record
@@ -107,3 +110,26 @@ def test_drawn_labels_give_an_unbiased_mean_that_its_interval_covers() -> None:
         covered += abs(found.mean - truth) <= 1.96 * found.error
     assert abs(fmean(errors)) < 0.005
     assert 0.92 <= covered / 400 <= 0.98
+
+
+@pytest.mark.parametrize(("bad", "status", "sentence"), [(0, 0, "Certified: the true"), (30, 1, "Not certified")])
+def test_the_command_certifies_or_ends_with_1(tmp_path: Path, bad: int, status: int, sentence: str) -> None:
+    of = config(tmp_path)
+    names = {"evaluator": "helpful", "evaluator_version": evaluator_version_in(of, "helpful")}
+    evaluations = [scored(n, **names, score=float(n >= 5)) for n in range(200)]
+    asyncio.run(fill(of, evaluations, []))
+    lines = [
+        {"human": n >= 5 and n % 200 >= bad, "evaluation_id": each.evaluation_id} for n, each in enumerate(evaluations)
+    ]
+    path, file = tmp_path / "labels.jsonl", tmp_path / "evalstream.yaml"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    file.write_text(json.dumps(of.settings.model_dump(mode="json", exclude_unset=True)))
+    arguments = ["calibrate", str(path), "--evaluator", "helpful", "-c", str(file), "--certify", "0.1"]
+    without = CliRunner().invoke(app, arguments)
+    assert "--certify: needs labels that were drawn at random" in str(without.exception or without.output)
+    done = CliRunner().invoke(app, [*arguments, "--random"])
+    assert done.exit_code == status, done.output
+    assert sentence in " ".join(done.output.split())
+    document = json.loads(CliRunner().invoke(app, [*arguments, "--random", "--json"]).output)
+    assert document["certificate"]["certified"] is (status == 0)
+    assert "youden_j" in document["segments"][0]

@@ -1,0 +1,127 @@
+"""A certificate: the true failure rate of the traffic is below a bound, by an imperfect judge and a few labels.
+
+People's verdicts are what is true. The judge's verdicts divide the traffic into what it fails and what it passes, with
+shares q that are known from all its scores; labels, drawn at random with known probabilities, say how much of each part
+people fail. With r the weighted rate of failures among a part's labels and U its upper limit,
+
+    rate = Σ q r,    upper = rate + √ (Σ q² (U - r)² + z² v (r_fails - r_passes)²)
+
+where v is the variance of q. U is the exact binomial limit (Clopper and Pearson 1934) at the effective number of labels
+(Korn and Graubard 1998), as unequal weights tell less; limits are combined by the method of variance estimates recovery
+(Zou and Donner 2008). The rate is certified where `upper`, at 95 % on one side, is below the bound. A normal limit is
+no good: with a rate of a few percent and a hundred labels, too few failures are seen to know their own spread. So it is
+with dividing by the judge's sensitivity + specificity - 1 (Rogan and Gladen 1978), which a weak judge makes arbitrarily
+uncertain; a weak judge makes this limit wider up to that of the labels alone, and never wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+CONFIDENCE = 0.95
+"""Of the upper limit, on one side: a rate at the bound is certified in at most one case of twenty."""
+_Z = 1.644854
+_STEPS = 200
+_TINY = 1e-300
+_ENOUGH = 1e-14
+
+
+class VerdictPair(NamedTuple):
+    """Whether the judge and a person fail the same subject, and what it stands for."""
+
+    judge_fails: bool
+    human_fails: bool
+    weight: float = 1.0
+
+
+class JudgedVerdict(NamedTuple):
+    """Whether the judge fails a subject, and what it stands for."""
+
+    fails: bool
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is known of the true failure rate. `judged` is the rate by the judge alone, `labels` how many there were."""
+
+    bound: float
+    rate: float
+    upper: float
+    judged: float
+    labels: int
+
+    @property
+    def certified(self) -> bool:
+        """Whether the rate surely is below the bound."""
+        return self.upper < self.bound
+
+
+def certify(labels: Sequence[VerdictPair], judged: Sequence[JudgedVerdict], bound: float) -> Certificate:
+    """The certificate by labels that were drawn at random; there must be one, and a judged verdict."""
+    total = math.fsum(each.weight for each in judged)
+    failing = math.fsum(each.weight for each in judged if each.fails) / total
+    variance = math.fsum(each.weight**2 * (each.fails - failing) ** 2 for each in judged) / total**2
+    parts = [_part([each for each in labels if each.judge_fails is fails]) for fails in (True, False)]
+    shares = (failing, 1.0 - failing)
+    rate = math.fsum(share * known for share, (known, _) in zip(shares, parts, strict=True))
+    squares = math.fsum((share * (limit - known)) ** 2 for share, (known, limit) in zip(shares, parts, strict=True))
+    squares += _Z**2 * variance * (parts[0][0] - parts[1][0]) ** 2
+    return Certificate(bound, rate, min(1.0, rate + math.sqrt(squares)), failing, len(labels))
+
+
+def _part(labels: Sequence[VerdictPair]) -> tuple[float, float]:
+    """The weighted rate of failures, and its upper limit; without labels it may be anything."""
+    if not labels:
+        return 0.5, 1.0
+    total = math.fsum(each.weight for each in labels)
+    rate = math.fsum(each.weight for each in labels if each.human_fails) / total
+    number = total**2 / math.fsum(each.weight**2 for each in labels)
+    return rate, upper_limit(rate * number, number)
+
+
+def upper_limit(failures: float, number: float) -> float:
+    """The upper limit of a rate by so many failures of a number, neither of which needs to be whole."""
+    if failures >= number - _ENOUGH:
+        return 1.0
+    low, high = failures / number, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if high - low < _ENOUGH:
+            break
+        if incomplete_beta(failures + 1.0, number - failures, middle) < CONFIDENCE:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function, by its continued fraction (Abramowitz and Stegun 1964, 26.5.8)."""
+    if x <= 0.0 or x >= 1.0:
+        return float(x >= 1.0)
+    if x > (a + 1.0) / (a + b + 2.0):
+        return 1.0 - incomplete_beta(b, a, 1.0 - x)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(front) / (a * _fraction(a, b, x))
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """1 + d1 / (1 + d2 / (1 + …)), from its beginning on (Lentz 1976)."""
+    value = c = 1.0
+    d = 0.0
+    for number in range(1, _STEPS * 5):
+        half, odd = divmod(number, 2)
+        if odd:
+            term = -(a + half) * (a + b + half) * x / ((a + number - 1) * (a + number))
+        else:
+            term = half * (b - half) * x / ((a + number - 1) * (a + number))
+        d = 1.0 / ((1.0 + term * d) or _TINY)
+        c = (1.0 + term / c) or _TINY
+        value *= c * d
+        if abs(c * d - 1.0) < _ENOUGH:
+            break
+    return value
