@@ -17,7 +17,6 @@ from google.protobuf.message import Message
 from observed import as_json, truth
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from stand_in import Recording, stand_in
 
 DRIVERS = Path(__file__).parent / "drivers"
@@ -111,24 +110,25 @@ def _scrub(signal: str, body: bytes, private: Sequence[str]) -> bytes:
         for each in own:
             resource.resource.attributes.remove(each)
         changed = changed or bool(own)
-    for holder in _texts_in(request):
-        text = holder.string_value
+    for holder, field in _texts_in(request):
+        text = getattr(holder, field)
         for path in private:
             text = text.replace(path, "BASE")
-        if text != holder.string_value:
-            holder.string_value, changed = text, True
+        if text != getattr(holder, field):
+            setattr(holder, field, text)
+            changed = True
     return request.SerializeToString() if changed else body
 
 
 _OF_MACHINES = ("host.", "process.", "os.")
 
 
-def _texts_in(message: Message) -> Iterator[AnyValue]:
-    """Every text in a request."""
-    if isinstance(message, AnyValue) and message.HasField("string_value"):
-        yield message
+def _texts_in(message: Message) -> Iterator[tuple[Message, str]]:
+    """Every text in a request, as its message and field: values of attributes, names, and why a span failed."""
     for field, value in message.ListFields():
-        if field.type == field.TYPE_MESSAGE:
+        if field.type == field.TYPE_STRING and not field.is_repeated:
+            yield message, field.name
+        elif field.type == field.TYPE_MESSAGE:
             for each in value if field.is_repeated else [value]:
                 yield from _texts_in(each)
 
