@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import orjson
 import pyarrow as pa
 import pytest
@@ -69,6 +68,8 @@ async def written(config: Config, folder: Path, **changes: Any) -> tuple[int, li
 
 @contextmanager
 def database() -> Iterator[Any]:
+    import duckdb  # here: where a module of tests holds it until the end, it complains of leaks behind the summary
+
     connection = duckdb.connect()
     try:
         connection.execute("SET TimeZone = 'UTC'")
