@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,8 +21,8 @@ from evaluators.schemas import schema_text
 class AnswerCache(JudgeWrapper):
     """A judge whose last `capacity` answers are cached; a cached answer costs nothing.
 
-    For repetitive traffic. Where a judge wavers, equal questions get the first one's answer. `count` is called with
-    `hit` or `miss` for each question. Failures are not cached.
+    For repetitive traffic, and for a composite beside its members. Where a judge wavers, equal questions get the first
+    one's answer. `count` is called with `hit` or `miss` for each question. Failures are not cached.
     """
 
     def __init__(self, judge: Judge, *, capacity: int, count: Callable[[str], None] = lambda _result: None) -> None:
@@ -31,16 +32,30 @@ class AnswerCache(JudgeWrapper):
         self._capacity = capacity
         self._count = count
         self._verdicts: OrderedDict[bytes, Verdict[Any]] = OrderedDict()
+        self._running: dict[bytes, asyncio.Event] = {}
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
-        """Answer from the cache, else ask."""
+        """Answer from the cache, else ask. Whoever asks the same meanwhile waits for that answer."""
         key = _key(prompt, reply, logprobs=logprobs, samples=samples)
+        if (running := self._running.get(key)) is not None:
+            await running.wait()  # once: where it fails, all that waited ask side by side
         cached = self._verdicts.get(key)
         if cached is not None:
             self._verdicts.move_to_end(key)
             self._count("hit")
             return cached
         self._count("miss")
+        ended = self._running.setdefault(key, asyncio.Event())
+        try:
+            verdict = await self._ask(key, prompt, reply, logprobs=logprobs, samples=samples)
+        finally:
+            ended.set()
+            if self._running.get(key) is ended:
+                del self._running[key]
+        return verdict
+
+    async def _ask(self, key: bytes, prompt: Prompt, reply: type[R], *, logprobs: bool, samples: int) -> Verdict[R]:
+        """Ask, and cache the answer."""
         verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         if isinstance(verdict.reply, PackReply) and not verdict.reply.complete:
             return verdict  # a question that failed is asked again
