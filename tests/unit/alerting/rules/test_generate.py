@@ -22,6 +22,7 @@ from collector.alerting.rules.generate import INHIBITIONS, rules_hash, rules_of
 from collector.alerting.rules.model import AlertingRule, RecordingRule, duration, quoted
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.rules.write import render, write
+from collector.config.audits import AuditSettings
 from collector.config.loading import Config, check
 from collector.config.settings import CascadeSettings
 from collector.errors import ConfigError
@@ -42,6 +43,12 @@ def configured(alerts: dict[str, Any] | None = None, **monitor: Any) -> Config:
         },
         "test.yaml",
     )
+
+
+def audited(config: Config) -> Config:
+    """The same with an audit of one evaluator."""
+    free = replace(config.evaluators["free"], audit=AuditSettings(judge="strong"))
+    return replace(config, evaluators={**config.evaluators, "free": free})
 
 
 def all_alerts(config: Config) -> list[AlertingRule]:
@@ -106,7 +113,13 @@ def test_rules_name_only_series_that_exist():
         for rule in group.rules
         if isinstance(rule, RecordingRule)
     }
-    for group in rules_of(configured(objectives={"exact": 0.9})).groups:
+    recorded |= {
+        rule.record
+        for group in rules_of(audited(configured())).groups
+        for rule in group.rules
+        if isinstance(rule, RecordingRule)
+    }
+    for group in rules_of(audited(configured(objectives={"exact": 0.9}))).groups:
         for rule in group.rules:
             facts = [fact.series for fact in rule.facts.values()] if isinstance(rule, AlertingRule) else []
             for name in [*re.findall(r"\b(?:evalstream|gen_ai)[a-z0-9_:]+", rule.expr), *facts]:
@@ -115,7 +128,7 @@ def test_rules_name_only_series_that_exist():
 
 
 def test_every_name_of_the_list_of_series_is_recorded():
-    config = configured(objectives={"exact": 0.9})
+    config = audited(configured(objectives={"exact": 0.9}))
     cascades = {"careful": CascadeSettings(first="a", then="b")}
     rules = rules_of(replace(config, settings=config.settings.model_copy(update={"cascades": cascades})))
     recorded = {rule.record for group in rules.groups for rule in group.rules if isinstance(rule, RecordingRule)}
