@@ -150,6 +150,10 @@ class FeedbackJoin:
             else:
                 break
 
+    def may_forget(self, now: float) -> bool:
+        """Whether an end is as old as feedback may wait, or one too many."""
+        return next(self._forgettable(now), None) is not None
+
     def to_repeat(self, now: float) -> list[str]:
         """What is to be forgotten and came again since its end: that is written once more, and it is closed with it."""
         return [name for name in self._forgettable(now) if self._ends[name].repeated]

@@ -103,8 +103,10 @@ class FeedbackStage:
         """Join what can be joined now, and give up what has waited long enough. Raises LogUnavailable."""
         now = self._clock()
         for partition, fold in list(self._folds.items()):
-            await self._repeat(partition, fold, now)
-            fold.join.forget(now)
+            # Only where all of the log is read: what came again in time may be among the rest.
+            if fold.join.may_forget(now) and fold.next_offset >= await self._labels.end_offset(partition):
+                await self._repeat(partition, fold, now)
+                fold.join.forget(now)
         if not any(each.join.waiting for each in self._folds.values()):
             return
         keys = await self._evaluations.read_new(now - self._scales.wait)

@@ -143,7 +143,17 @@ AHEAD = [  # joined behind what was committed; another piece still waits for its
 ]
 
 
+BEHIND = [  # the replay has read an end that is old by now, and not yet the copy that came in time
+    ("send", 0, 1.0, ""),
+    ("send", 0, 900.0, ""),
+    ("step", 0, 100.0, ""),
+    ("send", 0, 800.0, ""),
+    ("send", 1, 400.0, "commit and crash"),
+]
+
+
 @example(AGAIN)
+@example(BEHIND)
 @example(AHEAD)
 @given(
     st.lists(
