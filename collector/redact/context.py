@@ -43,6 +43,8 @@ _CJK = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 def find_by_context(text: str, lowered: str) -> Iterator[Finding]:
     """What follows a word of the context in a text; `lowered` is the same text, of the same length."""
     data = lowered.encode("utf-8", "replace")
+    if not _ANY_WORD.occurs_in(data):
+        return
     for gate, words, value in _CONTEXTS:
         if gate.occurs_in(data):
             yield from _after(words, text, lowered, value)
@@ -183,3 +185,5 @@ def _gate(words: _Words) -> ByteMatcher:
 _CONTEXTS = tuple(
     (_gate(words), words, value) for words, value in ((_PASSWORDS, _password), (_PHONES, _phone), (_IDS, _national_id))
 )
+_ANY_WORD = _gate((*_PASSWORDS, *_PHONES, *_IDS))
+"""The gates of all contexts as one."""

@@ -17,7 +17,9 @@ _FOLDED = {
     0x2212: 0x2D,
     **{zero + digit: 0x30 + digit for zero in _ZEROS for digit in range(10)},
 }
-_WORTH_FOLDING = re.compile("[\uff0b\uff0e\uff20" + "".join(f"{chr(zero)}-{chr(zero + 9)}" for zero in _ZEROS) + "]")
+FOLDED_SIGNS = "\uff0b\uff0e\uff20"
+"""The full-width plus, full stop and at: a text with one of them is folded whole, as one with a foreign digit is."""
+_WORTH_FOLDING = re.compile(f"[{FOLDED_SIGNS}" + "".join(f"{chr(zero)}-{chr(zero + 9)}" for zero in _ZEROS) + "]")
 
 FOREIGN_DIGITS = tuple((chr(zero), chr(zero + 9)) for zero in _ZEROS)
 """The first and last digit of each script but ASCII."""

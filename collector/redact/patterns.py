@@ -23,7 +23,7 @@ from collector.redact.finding import Detector, Finding
 from collector.redact.folding import fold
 from collector.redact.machine_ids import is_inside_machine_id
 from collector.redact.matcher import ByteMatcher
-from collector.redact.national_ids import find_lettered, find_numbered, may_be_numbered
+from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, may_be_numbered
 from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, bytes_have_no_pii, has_no_pii
 from evaluators.linear_regex import translate
 
@@ -43,7 +43,8 @@ _SPELT_OUT = re.compile(
     r"(?: ?[(\[ ](?:(?i:dot|punkt|punto|ponto)|POINT)[)\] ] ?[\w\-]{2,63}){1,4}"
 )
 """ada (at) example (dot) com."""
-_DOT = ByteMatcher(r"[(\[ ](?:(?i:dot|punkt|punto|ponto)|POINT)[)\] ]")
+_DOT_WORD = r"[(\[ ](?:(?i:dot|punkt|punto|ponto)|POINT)[)\] ]"
+_DOT = ByteMatcher(_DOT_WORD)
 _NO_PERSON = frozenset({"git", "hg", "svn"})
 _NO_MAILBOX = re.compile(r"[0-9](?:\.[0-9])?x\.(?:png|jpe?g|gif|webp|svg)|[\w.\-]{1,80}:[/~]|[A-Za-z]\.[a-z]{2,24}\(")
 """icon@2x.png, user@host:/path, and the multiplication of matrices."""
@@ -105,6 +106,8 @@ _KEY = re.compile(
     r")"
 )
 _MAY_BE_KEY = ByteMatcher(KEY_STARTS)
+_ANY_START = ByteMatcher(f"{KEY_STARTS}|{LETTERED}|{_DOT_WORD}")
+"""What a key, an id that begins with letters and an address that is spelt out have, as one look."""
 _BEARER = re.compile(
     r"(?i:\b(?:bearer|basic))[ ]{1,4}(?=[A-Za-z.\-]{0,200}(?:[0-9+/=_~]|[a-z][A-Z]))"
     r"([A-Za-z0-9._~+/=\-]{16,4000})"
@@ -155,8 +158,10 @@ def _find(text: str) -> Iterator[Finding]:
             yield from _emails(text, at)
     if "@" in text and "://" in text:
         yield from _groups(_CREDENTIALS, text, "SECRET")
-    number, may_be_id = None, may_be_numbered(text)
+    number, may_be_id = None, None
     for number in _DIGITS.finditer(text):
+        if may_be_id is None:
+            may_be_id = may_be_numbered(text)
         if may_be_id:
             yield from _apart(find_numbered(text, max(0, number.start() - 4), number.end() + 8), text)
         yield from _numbers(text, max(0, number.start() - 4), number.end() + 2)
@@ -168,11 +173,12 @@ def _find(text: str) -> Iterator[Finding]:
         yield from _whole(_JWT, text, "JWT")
     if "PRIVATE KEY" in text:
         yield from _private_keys(text)
-    if _MAY_BE_KEY.occurs_in_text(text):
-        yield from _whole(_KEY, text, "KEY")
-    yield from _apart(find_lettered(text), text)
-    if _DOT.occurs_in_text(text):
-        yield from _whole(_SPELT_OUT, text, "EMAIL")
+    if _ANY_START.occurs_in_text(text):
+        if _MAY_BE_KEY.occurs_in_text(text):
+            yield from _whole(_KEY, text, "KEY")
+        yield from _apart(find_lettered(text), text)
+        if _DOT.occurs_in_text(text):
+            yield from _whole(_SPELT_OUT, text, "EMAIL")
     if "=" in text and ("?" in text or "&" in text):
         yield from _groups(_QUERY, text, "SECRET")
     if "ookie:" in text:

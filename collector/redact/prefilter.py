@@ -23,7 +23,7 @@ from collections.abc import Mapping
 
 from collector.redact.checksums import IBAN_COUNTRIES
 from collector.redact.context_words import NATIONAL_IDS, PASSWORDS, PHONES, words_of
-from collector.redact.folding import FOREIGN_DIGITS
+from collector.redact.folding import FOLDED_SIGNS, FOREIGN_DIGITS
 from collector.redact.matcher import ByteMatcher
 from collector.redact.national_ids import LETTERED, NUMBERED
 
@@ -69,6 +69,11 @@ def _forms(char: str) -> tuple[str, ...]:
     return re.escape(_raw(char)), rf"\\+u(?i:{ord(char[0]):04x})"
 
 
+_BEFORE_WORD = r"(?s:^.?|[^A-Za-z0-9].?|b.|\\u[0-9A-Fa-f]{4})"
+"""What is before a word that begins there: no letter or digit, or one that is part of an escape, or the string's length
+in a message, behind its tag (`b` is that of a log record's event name). Without it the ids of most answers,
+`chatcmpl-…`, have the word `tc` of a Turkish id.
+"""
 _UNTIL_NUMBER = r"(?:[^0-9]|u[0-9A-Fa-f]{4})*?"
 """What is between a word and the first number behind it: anything, with escapes."""
 _ANY_NUMBER = r"[0-9][0-9 .()/\-\x80-\xff]{5,}[0-9]|[0-9][0-9A-Z ./\-]{3,}[0-9A-Z]"
@@ -91,7 +96,7 @@ def _digits_of(first: str, last: str) -> str:
 _PASSWORDS_ELSEWHERE = {language: words for language, words in PASSWORDS.items() if language != "en"}
 _FOREIGN = (
     f"(?i:{_words(PASSWORDS, are_ascii=False)})",
-    *(_either_form(sign) for sign in ("(ät)", "[ät]", "[собака]", "＠")),
+    *(_either_form(sign) for sign in ("(ät)", "[ät]", "[собака]", *FOLDED_SIGNS)),
     *(_digits_of(*each) for each in FOREIGN_DIGITS),
     f"(?i:{_words(PHONES, NATIONAL_IDS, are_ascii=False)}){_UNTIL_NUMBER}(?:{_ANY_NUMBER})",
 )
@@ -105,7 +110,9 @@ _NUMBERS = (
     rf"\([0-9]{{2,5}}\){_GAP}?[0-9]{{2,5}}(?:\.|{_GAP})[0-9]{{2}}",
     rf"[2-9][0-9]{{2}}(?:\.|{_GAP})[0-9]{{3}}(?:\.|{_GAP})[0-9]{{4}}",
     rf"00[1-9][0-9]{{0,2}}(?:[./]|{_GAP})[0-9]{{1,5}}(?:[./]|{_GAP})?[0-9]{{2}}",
-    rf"0[0-9]{{1,4}}(?:/|{_GAP})[0-9]{{3}}[0-9]*(?:{_GAP}?[0-9]){{2}}",
+    rf"0[1-9][0-9]{{2,3}}(?:/|{_GAP})[0-9]{{3}}",  # seven digits suffice: 0151 200
+    rf"0[1-9][0-9](?:/|{_GAP})[0-9]{{3}}[0-9]*{_GAP}?[0-9]",  # 030 9018
+    rf"0[1-9](?:/|{_GAP})[0-9]{{3}}[0-9]*(?:{_GAP}?[0-9]){{2}}",
     r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]",
     rf"(?i:{'|'.join(IBAN_COUNTRIES)})[0-9]{{2}}{_GAP}{{0,2}}[A-Za-z0-9](?:{_GAP}{{0,2}}[A-Za-z0-9]){{9}}",
 )
@@ -117,7 +124,7 @@ _TRACES = (
     r"(?i:bearer|basic) {1,4}[A-Za-z0-9._~+/=\-]{16}",
     rf"(?i:key|token|secret|pass(?:word|wd|phrase)|pwd|cookie|authorization|{PASSWORDS['en']}){_VALUE}",
     f"(?i:{_words(_PASSWORDS_ELSEWHERE, are_ascii=True)})",
-    f"(?i:{_words(PHONES, NATIONAL_IDS, are_ascii=True)}){_UNTIL_NUMBER}(?:{_ANY_NUMBER})",
+    f"{_BEFORE_WORD}(?i:{_words(PHONES, NATIONAL_IDS, are_ascii=True)}){_UNTIL_NUMBER}(?:{_ANY_NUMBER})",
     LETTERED,
     rf"[?&;](?i:{QUERY_NAMES})=|(?i:mysql|mariadb|sshpass)[^\n]* -p",
     r"(?is:[(\[ ](?:at|arroba|arobase)[)\] ].*[(\[ ](?:dot|punkt|punto|ponto|(?-i:POINT))[)\] ])",
@@ -131,7 +138,7 @@ _ANY_TRACE = ByteMatcher("|".join(f"(?:{trace})" for trace in _TRACES))
 def has_no_pii(text: str) -> bool:
     """Whether the built-in patterns certainly find nothing in the text, nor in anything nested in it."""
     try:
-        return bytes_have_no_pii(text.encode())
+        return not _ANY_TRACE.occurs_in(text.encode())
     except UnicodeEncodeError:  # a lone surrogate: it was not searched
         return False
 

@@ -26,7 +26,6 @@ from evaluators.exact_json import parse_exactly
 _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
 _SPACING = re.compile(r"[\s\-\u200b-\u2013]+")
 _SHORTEST = 6  # nothing that is shorter is found
-_WORTH_A_GLANCE = 24  # what is shorter is looked through as fast
 _JSON_STARTS = ("{", "[", '"')
 _NESTED_JSON = 4  # arguments of a tool call in a message in an attribute, and one to spare
 _DEEPEST = 100
@@ -77,7 +76,12 @@ class Redactor:
 
     def has_no_pii(self, text: str) -> bool:
         """The same of a text, and of all that is in it if it is JSON."""
-        return self._skims and all(each.has_no_pii(text) for each in self._skimming)
+        if not self._skims:
+            return False
+        for each in self._skimming:  # noqa: SIM110 - a generator costs as much as the look
+            if not each.has_no_pii(text):
+                return False
+        return True
 
     def named(self, name: str, text: str, nested: int = _NESTED_JSON) -> str:
         """The same for the text of a field: one whose name says that it is a secret goes whole."""
@@ -156,7 +160,7 @@ class Redactor:
         return value if redacted == text else redacted
 
     def _plain(self, text: str) -> str:
-        if len(text) > _WORTH_A_GLANCE and self.has_no_pii(text):
+        if self.has_no_pii(text):
             return text
         findings = self._find(text)
         if not findings:

@@ -1,4 +1,4 @@
-"""The one look over a text is no narrower than the patterns: with it and without, redaction gives the same."""
+"""The looks over a text are no narrower than the patterns: with them and without, redaction gives the same."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from collector.redact import context, patterns
+from collector.redact.context_words import NATIONAL_IDS, PASSWORDS, PHONES, words_of
 from collector.redact.otlp_request import redact_request
 from collector.redact.patterns import find
 from collector.redact.prefilter import bytes_have_no_pii, has_no_pii
@@ -17,7 +22,7 @@ from collector.redact.redactor import Redactor
 ROUNDS = 4_000
 WHOLE = (
     "ada@example.com", "jörg@exämple.de", "https://ada:hunter2hunter@db.example.com", "+49 30 901820", "(415) 555-2671", "415-555-2671",
-    "0049 30 901820", "030 9018200", "4111 1111 1111 1111", "5555555555554444", "378282246310005", "DE89 3704 0044 0532 0130 00",
+    "0049 30 901820", "030 9018200", "030 9018", "0151 200", "05/120 34", "4111 1111 1111 1111", "5555555555554444", "378282246310005", "DE89 3704 0044 0532 0130 00",
     "gb82west12345698765432", "203.0.113.7", "2001:db8::8a2e:370:7334", "1:2:3:4:5:6:7:8",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3", "-----BEGIN PRIVATE KEY-----\nMIIE", "sk-proj-abcdefghijklmnop1234",
     "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9, "xoxb-123456789012-abcdefghij", "AIza" + "x" * 35, "sk_live_abcdefghij1", "hf_" + "a" * 20,
@@ -25,7 +30,7 @@ WHOLE = (
     "password: correct-horse", "Password = correct-horse", "token is abc1234", "client_secret=abc123def456", "api key: abcdefgh", "pwd:abcdefg",
     "ada@example.com2", "ada%40example.com", "ada&#64;example.com", "ada\\u0040example.com", "ada [at] example.com",
     "jo\u0308rg@exa\u0308mple.de", "4111\u00a01111\u20111111\u202f1111", "4111.1111.1111.1111", "+49\u00a030\u202f901820", "%2B4930901820",
-    "415\u2011555\u20112671", "(415)\u00a0555\u20112671", "030\u00a09018200", "0049\u00a030\u00a0901820", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000",
+    "415\u2011555\u20112671", "tel\uff0e9018200", "tel 9018200", "TC: 12345678901", "(415)\u00a0555\u20112671", "030\u00a09018200", "0049\u00a030\u00a0901820", "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000",
     "hooks.slack.com/services/T00000000/B00000000/XXXXXXXX", "hvs." + "a" * 20, "shpat_" + "a1" * 16, "xai-" + "a" * 20,
     "passphrase=>abcdefg", "api-\u212aey: abcdefgh", "sk-" + "\u4e2d" * 16, 'access_token\\":\\"abcdef',
 )  # fmt: skip
@@ -156,6 +161,7 @@ def test_what_is_found_is_never_quiet(whole: str, level: int) -> None:
         '[{"role": "user", "parts": [{"type": "text", "content": "Are you open on 2024-09-19?\\n\\u201cYes\\u201d"}]}]',
         "Der Zug fährt über Köln – schön. 列车 Поезд",
         '{"usage": {"input_tokens": 1000, "max_tokens": 5}, "finish_reason": "stop"}',
+        "chatcmpl-1001J",
     ],
 )
 def test_what_most_texts_are_like_is_quiet(text: str) -> None:
@@ -165,3 +171,61 @@ def test_what_most_texts_are_like_is_quiet(text: str) -> None:
 
 def test_a_text_that_cannot_be_encoded_is_looked_through() -> None:
     assert not has_no_pii("\ud800")
+
+
+@pytest.mark.parametrize("size", [*range(8, 140), 16_384, 70_000])
+def test_a_word_that_begins_a_string_of_a_message_is_seen_behind_any_length(size: int) -> None:
+    text = "tel 9018200".ljust(size)
+    span = ExportTraceServiceRequest().resource_spans.add().scope_spans.add().spans.add
+    record = ExportLogsServiceRequest().resource_logs.add().scope_logs.add().log_records.add
+    messages = [span(name=text), span(trace_state=text), record(event_name=text), record(severity_text=text)]
+    messages += [made := span(), noted := record()]
+    made.status.message = text
+    noted.body.string_value = text
+    for _ in range(5):
+        messages.append(span())
+    messages[-1].attributes.add(key="k").value.string_value = text
+    messages[-2].attributes.add(key="k").value.bytes_value = text.encode()
+    messages[-3].attributes.add(key=text)
+    messages[-4].events.add(name=text)
+    messages[-5].links.add(trace_state=text)
+    for message in messages:
+        assert not bytes_have_no_pii(message.SerializeToString()), message
+
+
+CONTEXT_WORDS = sorted({word for each in (PASSWORDS, PHONES, NATIONAL_IDS) for word, _ in words_of(each)})
+VALUES = (
+    "030 9018", "0151 200", "9018200", "12345678901", "AB123456C", "hunter2X!9", "98765 43210", "S1234567D", "2345 6789 0124",
+    "550101-1236", "1234567A", "ya29." + "a" * 20, "ada (at) example (dot) com",
+)  # fmt: skip
+TEXTS = st.lists(
+    st.sampled_from(CONTEXT_WORDS)
+    | st.sampled_from(CONTEXT_WORDS).map(str.upper)
+    | st.sampled_from((*PIECES, *WHOLE, *VALUES, ": ", " is ", "tcmpl-"))
+    | st.text(max_size=6),
+    max_size=8,
+).map("".join)
+
+
+class AlwaysOpen:
+    """In place of a gate."""
+
+    def occurs_in(self, _data: bytes) -> bool:
+        return True
+
+    occurs_in_text = occurs_in
+
+
+@settings(max_examples=600, deadline=None)
+@given(TEXTS)
+def test_the_prefilter_and_the_gates_change_nothing(text: str) -> None:
+    findings = list(find(text))
+    with pytest.MonkeyPatch.context() as opened:
+        opened.setattr(patterns, "_ANY_START", AlwaysOpen())
+        opened.setattr(context, "_ANY_WORD", AlwaysOpen())
+        assert findings == list(find(text))
+    escaped = json.dumps(text)
+    if findings:
+        assert not has_no_pii(text)
+        assert not has_no_pii(escaped)
+        assert not has_no_pii(json.dumps({"text": escaped}))
