@@ -85,9 +85,9 @@ class Redactor:
 
     def named(self, name: str, text: str, nested: int = _NESTED_JSON) -> str:
         """The same for the text of a field: one whose name says that it is a secret goes whole."""
-        redacted = self._text(text, nested)
-        if redacted != text or len(text) < _SHORTEST or not names_secret(name) or _PSEUDONYM.fullmatch(text):
-            return redacted
+        if len(text) < _SHORTEST or not names_secret(name) or _PSEUDONYM.fullmatch(text):
+            return self._text(text, nested)
+        # Also where something in it is known for what it is: the rest would stay, and is the secret.
         self._count("SECRET", 1)
         return self._pseudonym("SECRET", text)
 

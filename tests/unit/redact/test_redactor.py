@@ -178,6 +178,19 @@ def test_secrets_by_what_stands_before_them(text, secret):
     assert secret not in redactor().text(text)
 
 
+@pytest.mark.parametrize("name", ["authorization", "db.password", "x-api-key"])
+def test_a_field_that_is_a_secret_goes_whole_also_where_a_part_of_it_is_known(name):
+    secret = "hunter2+49 30 901820-rest ada@example.com tail"
+
+    once = redactor().named(name, secret)
+
+    assert "hunter2" not in once
+    assert "rest" not in once
+    assert "tail" not in once
+    assert redactor().named(name, once) == once
+    assert "tail" not in str(redactor().value({name: secret}))
+
+
 def test_the_same_thing_has_the_same_pseudonym_however_it_is_spelt():
     one = redactor().text("card 4111 1111 1111 1111")
     two = redactor().text("card 4111-1111-1111-1111")
