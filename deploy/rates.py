@@ -12,7 +12,7 @@ from pathlib import Path
 
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
-from evaluators.injection_detection import detect
+from evaluators.attacks.injection_detection import detect
 
 CASES = Path(__file__).parents[1] / "tests" / "golden"
 Case = Mapping[str, str]

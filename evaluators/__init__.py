@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evaluators.asking.sight import Sight
     from evaluators.batch import evaluate_many
     from evaluators.cases import Attachment, Conversation, Feedback, Message, ToolCall, ToolDefinition, Turn
     from evaluators.conversation.classifier import ConversationalClassifier
@@ -52,11 +53,10 @@ if TYPE_CHECKING:
     from evaluators.judges.local_embeddings import LocalEmbeddingJudge
     from evaluators.judges.openai import OpenAIJudge
     from evaluators.judges.retrying import Retrying
+    from evaluators.mechanisms.rating import Rubric
+    from evaluators.mechanisms.scoring import ask_score
     from evaluators.packs.evaluate_pack import evaluate_pack
-    from evaluators.rating import Rubric
     from evaluators.results import Evaluation, Failure, Score, Skipped
-    from evaluators.scoring import ask_score
-    from evaluators.sight import Sight
     from evaluators.turn.agent_handover import AgentHandover
     from evaluators.turn.answer_language import AnswerLanguage
     from evaluators.turn.answer_relevancy import AnswerRelevancy
@@ -275,16 +275,16 @@ _HOMES = {
     "OpenAIJudge": "judges.openai",
     "Retrying": "judges.retrying",
     "evaluate_pack": "packs.evaluate_pack",
-    "Rubric": "rating",
+    "Rubric": "mechanisms.rating",
     "Evaluation": "results",
     "Failure": "results",
     "Score": "results",
-    "Sight": "sight",
+    "Sight": "asking.sight",
     "Similarity": "turn.similarity",
     "EmbeddingJudge": "judges.embeddings",
     "LocalEmbeddingJudge": "judges.local_embeddings",
     "Skipped": "results",
-    "ask_score": "scoring",
+    "ask_score": "mechanisms.scoring",
     "AnswerRelevancy": "turn.answer_relevancy",
     "ConversationOutcome": "conversation.outcome",
     "ExternalOutcome": "turn.outcome",

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+from evaluators.asking.judge_input import is_missing, iter_texts
 from evaluators.cases import Conversation, Turn
 from evaluators.errors import JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
-from evaluators.judge_input import is_missing, iter_texts
 from evaluators.questions import QuestionGroup
 from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, answer_any_form

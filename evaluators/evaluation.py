@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
+from evaluators.answers.trivial_answer import is_trivial_answer, worst_score
+from evaluators.asking.judge_input import is_missing
+from evaluators.asking.sight import NO_VIEW, view_of
+from evaluators.asking.transcript import MAX_INCOMPLETE, TranscriptSettings
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import EvaluationError, NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge, NoJudge
-from evaluators.judge_input import is_missing
 from evaluators.judges.audited import Audited
 from evaluators.judges.cascade import Cascade
 from evaluators.judges.jury import Jury, MemberOutcome, combine_outcomes, common_stamp
@@ -22,9 +25,6 @@ from evaluators.judges.members import members_of
 from evaluators.judges.metered import Metered
 from evaluators.judges.sighted import Sighted
 from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usage
-from evaluators.sight import NO_VIEW, view_of
-from evaluators.transcript import MAX_INCOMPLETE, TranscriptSettings
-from evaluators.trivial_answer import is_trivial_answer, worst_score
 
 logger = logging.getLogger(__name__)
 

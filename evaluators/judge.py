@@ -27,7 +27,7 @@ class Prompt:
 
     `temperature` and `max_tokens` (of the answer) override the judge's own; None leaves them to the judge. `reminder`
     is a sentence of ours about the form of the answer, said after the material; it is not hashed. `media` are pictures
-    that follow the material, in which `attachments` lists them: see `evaluators.sight`.
+    that follow the material, in which `attachments` lists them: see `evaluators.asking.sight`.
 
     `groups` are the same question in typed form, where it has one: a judge that decides rather than writes takes these
     in place of the instructions. Several groups are questions of several evaluators about one subject.

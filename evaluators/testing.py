@@ -13,23 +13,23 @@ from typing import Any, ClassVar, TypeAlias, cast
 import orjson
 from pydantic import BaseModel
 
+from evaluators.answers.decided_answers import decided_answer
+from evaluators.answers.reply_parser import parse_answer
+from evaluators.asking.judge_input import cut
+from evaluators.asking.prompt_isolation import ANSWER_KEY
+from evaluators.asking.sight import BLIND, Sight
 from evaluators.cases import Conversation, Json, Turn
-from evaluators.decided_answers import decided_answer
 from evaluators.evaluation import evaluate, evaluate_sync, refuse_in_event_loop
 from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
 from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
-from evaluators.judge_input import cut
 from evaluators.judges.completions import Choice
 from evaluators.judges.requests import Chat, question_of, text_of
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
-from evaluators.prompt_isolation import ANSWER_KEY
 from evaluators.questions import Decision, TypedQuestion
-from evaluators.reply_parser import parse_answer
 from evaluators.results import Failure, Outcome, Score, Skipped, Usage
-from evaluators.sight import BLIND, Sight
 
 _LONGEST_EXCERPT = 300
 """Characters of a text that a failed assertion shows."""

@@ -26,7 +26,7 @@ from collector.records.json import turn_to_json
 from collector.records.ready_made import is_readymade, turns_in
 from collector.service.assembly_builder import build_assembler, link_turns
 from evaluators.cases import Turn
-from evaluators.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly
 
 STDIN = Path("-")
 """The path that means standard input."""

@@ -9,7 +9,7 @@ from collector.redact.open_redactor import RedactSettings
 from collector.redact.patterns import built_in, configured
 from collector.redact.redactor import Redactor
 from evaluators.evaluator import Evaluator
-from evaluators.linear_regex import matches
+from evaluators.texts.linear_regex import matches
 
 _SAMPLES = {
     "e-mail addresses": ("ann@example.com", "ann.lee@mail.example.org"),

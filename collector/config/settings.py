@@ -26,12 +26,12 @@ from collector.receive.access import AuthSettings
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.attributes import is_reserved
 from collector.redact.open_redactor import RedactSettings
+from evaluators.asking.sight import Sight
 from evaluators.judges.cascade import DOUBT, SHARE
 from evaluators.judges.local_embeddings import LOCAL_MODEL, local_model
 from evaluators.judges.requests import subject_first_model
 from evaluators.packs.packed_prompt import MOST_QUESTIONS
 from evaluators.questions import deciding_model
-from evaluators.sight import Sight
 
 _EVENT_NAME = re.compile(EVENT_NAME)
 _PROXY_URL = re.compile(r"https?://[^/]")

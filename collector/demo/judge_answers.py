@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 
 from collector.demo.judge_rules import Json, closeness, share, texts, words
-from evaluators.prompt_isolation import ANSWER_KEY
+from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.testing import materials_of_pack, required_answer_key, required_answer_keys
 
 Spread = Sequence[tuple[str, float]]

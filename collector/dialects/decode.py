@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from evaluators.cases import Json
-from evaluators.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly
 
 MAX_NESTING = 100
 """Deepest document that is decoded; a deeper one stays text."""

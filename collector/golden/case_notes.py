@@ -8,9 +8,9 @@ from typing import Any
 from collector.golden.cases import GoldenCase
 from collector.golden.score_shift import MIN_PAIRS
 from collector.wording import listed, plural, unknown
+from evaluators.asking.judge_input import is_missing
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator
-from evaluators.judge_input import is_missing
 
 
 def case_notes(cases: Sequence[GoldenCase], evaluators: Mapping[str, Evaluator[Any]]) -> Iterator[str]:

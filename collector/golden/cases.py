@@ -13,7 +13,7 @@ import orjson
 from collector.errors import BadInput, ConfigError
 from collector.records.json import record_of
 from evaluators.cases import Conversation, Scope, Turn
-from evaluators.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly
 
 
 @dataclass(frozen=True, slots=True)

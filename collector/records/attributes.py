@@ -13,7 +13,7 @@ from typing import cast
 from collector.dialects.attributes import is_masked
 from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Turn
-from evaluators.language import language_of
+from evaluators.texts.language import language_of
 
 FIELDS = ("service", "model", "dialect")
 """Fields of a turn that are attributes of its evaluations."""

@@ -27,7 +27,7 @@ from collector.records.json import record_of
 from collector.records.whole_conversation import with_conversation_fields
 from collector.wording import suggestion
 from evaluators.cases import Attachment, AttachmentPlace, Conversation, Json, Message, ToolCall, Turn
-from evaluators.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly
 
 Incoming: TypeAlias = Signal | Literal["turns", "references", "feedback"]
 """What comes in: a signal of OTLP, ready-made turns, references, or feedback."""

@@ -25,7 +25,7 @@ from collector.redact.machine_ids import is_inside_machine_id
 from collector.redact.matcher import ByteMatcher
 from collector.redact.national_ids import LETTERED, find_lettered, find_numbered, may_be_numbered
 from collector.redact.prefilter import KEY_STARTS, QUERY_NAMES, bytes_have_no_pii, has_no_pii
-from evaluators.linear_regex import translate
+from evaluators.texts.linear_regex import translate
 
 _MARKS = r"\u00ad\u0300-\u036f\u0900-\u109f\u200b-\u200d\u2060\ufeff"
 """What is no letter to `\\w`: accents that are characters of their own, vowels of Indian scripts, what nobody sees."""

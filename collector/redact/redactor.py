@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from collector.redact.finding import Detector, Finding, PrefilteringDetector, merge
 from collector.redact.patterns import names_secret
 from evaluators.cases import Json
-from evaluators.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly
 
 _PSEUDONYM = re.compile(r"<([A-Z][A-Z0-9_]{0,39})_([a-z2-7]{8})>")
 _SPACING = re.compile(r"[\s\-\u200b-\u2013]+")

@@ -7,15 +7,22 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from evaluators.asking.conversation_input import ConversationField, build_conversation_input, required_fields
+from evaluators.asking.judge_input import TurnField
+from evaluators.asking.transcript import TranscriptSettings
 from evaluators.cases import Conversation
-from evaluators.classification import Classification, Examples, LabelDefinition, Labels, check_examples, distinct_labels
-from evaluators.conversation_input import ConversationField, build_conversation_input, required_fields
 from evaluators.evaluator import ADDED_LATER, Example
 from evaluators.judge import Judge
-from evaluators.judge_input import TurnField
-from evaluators.rating import NonBlank, UniqueNames
+from evaluators.mechanisms.classification import (
+    Classification,
+    Examples,
+    LabelDefinition,
+    Labels,
+    check_examples,
+    distinct_labels,
+)
+from evaluators.mechanisms.rating import NonBlank, UniqueNames
 from evaluators.results import Score
-from evaluators.transcript import TranscriptSettings
 
 
 class ConversationalClassifier(TranscriptSettings, Classification[Conversation]):

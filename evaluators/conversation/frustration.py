@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.conversation_ratio import ConversationRatio, ConversationRatioSpec
 from evaluators.evaluator import Direction
-from evaluators.item_verdicts import RatioSpec
+from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec
+from evaluators.mechanisms.item_verdicts import RatioSpec
 
 
 class Frustration(ConversationRatio):

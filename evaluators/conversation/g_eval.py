@@ -6,15 +6,15 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evaluators.asking.conversation_input import ConversationField, build_conversation_input, required_fields
+from evaluators.asking.judge_input import TurnField
+from evaluators.asking.transcript import TranscriptSettings
 from evaluators.cases import Conversation
-from evaluators.conversation_input import ConversationField, build_conversation_input, required_fields
 from evaluators.evaluator import Evaluator, Example
-from evaluators.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
 from evaluators.judge import Judge
-from evaluators.judge_input import TurnField
-from evaluators.rating import UniqueNames
+from evaluators.mechanisms.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
+from evaluators.mechanisms.rating import UniqueNames
 from evaluators.results import Score
-from evaluators.transcript import TranscriptSettings
 
 
 class ConversationalGEval(GEvalDefinition, TranscriptSettings, Evaluator[Conversation]):

@@ -7,15 +7,15 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
+from evaluators.asking.transcript import TranscriptSettings, build_transcript
 from evaluators.cases import Conversation, Json
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Answer, Judge, Prompt
+from evaluators.mechanisms.scoring import weighed_mean
 from evaluators.prompts import load
 from evaluators.questions import QuestionGroup, ScoreQuestion, guide_before, score_levels
 from evaluators.results import Score
 from evaluators.scale import Reply, Scale, reject_bool
-from evaluators.scoring import weighed_mean
-from evaluators.transcript import TranscriptSettings, build_transcript
 
 SCALE = Scale(0, 10)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from evaluators.asking.conversation_input import OF_THE_WHOLE, build_conversation_input, required_fields
+from evaluators.asking.judge_input import TURN_FIELDS
+from evaluators.asking.transcript import TranscriptSettings
 from evaluators.cases import Conversation
-from evaluators.conversation_input import OF_THE_WHOLE, build_conversation_input, required_fields
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.judge_input import TURN_FIELDS
-from evaluators.prompt_definition import PROMPT_PROMPTS, PromptDefinition
+from evaluators.mechanisms.prompt_definition import PROMPT_PROMPTS, PromptDefinition
 from evaluators.results import Score
-from evaluators.transcript import TranscriptSettings
 
 
 class ConversationalPrompt(PromptDefinition, TranscriptSettings, Evaluator[Conversation]):

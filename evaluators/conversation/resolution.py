@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from evaluators.asking.conversation_input import build_conversation_input
+from evaluators.asking.transcript import TranscriptSettings
 from evaluators.cases import Conversation
-from evaluators.classification import Classification, LabelDefinition, ready_labels
-from evaluators.conversation_input import build_conversation_input
 from evaluators.judge import Judge
+from evaluators.mechanisms.classification import Classification, LabelDefinition, ready_labels
 from evaluators.prompts import fill, load
 from evaluators.results import Score
-from evaluators.transcript import TranscriptSettings
 
 _LABELS = ready_labels(
     "resolution.txt",

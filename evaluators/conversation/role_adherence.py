@@ -7,11 +7,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from evaluators.cases import Conversation
-from evaluators.conversation_ratio import ConversationRatio, ConversationRatioSpec
 from evaluators.evaluator import Example
-from evaluators.item_verdicts import RatioSpec
 from evaluators.judge import Judge
-from evaluators.rating import NonBlank
+from evaluators.mechanisms.conversation_ratio import ConversationRatio, ConversationRatioSpec
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from evaluators.agents.run_bounds import RunBounds
 from evaluators.cases import Conversation
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
-from evaluators.run_bounds import RunBounds
 
 
 class TaskCost(RunBounds, Evaluator[Conversation]):

@@ -9,18 +9,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, create_model, field_validator
 
+from evaluators.asking.transcript import ConversationSettings, Transcript, build_windows
+from evaluators.asking.windows import WindowSample, draw_windows
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator, Example
 from evaluators.identity import conversation_id_of
 from evaluators.judge import Answer, Judge, Prompt
+from evaluators.mechanisms.rating import NonBlank
 from evaluators.prompts import fill, load
 from evaluators.questions import PredicateQuestion, QuestionGroup, guide_before
-from evaluators.rating import NonBlank
 from evaluators.results import Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
-from evaluators.transcript import ConversationSettings, Transcript, build_windows
-from evaluators.windows import WindowSample, draw_windows
 
 _YesOrNo = Annotated[Literal["yes", "no"], BeforeValidator(plain_word)]
 

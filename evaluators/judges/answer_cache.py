@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 
+from evaluators.answers.schemas import schema_text
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import PackPrompt
 from evaluators.results import Usage
-from evaluators.schemas import schema_text
 
 
 class AnswerCache(JudgeWrapper):

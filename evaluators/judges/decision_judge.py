@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from evaluators.answers.decided_answers import decided_answer
+from evaluators.asking.prompt_isolation import wrap_for_decision
 from evaluators.cases import Json
-from evaluators.decided_answers import decided_answer
 from evaluators.errors import JudgeError, JudgeUnavailable, MethodUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.deciding import (
@@ -26,7 +27,6 @@ from evaluators.judges.apis.writing import key_of
 from evaluators.judges.endpoint import COMPLAINTS, Endpoint, connection_class
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
-from evaluators.prompt_isolation import wrap_for_decision
 from evaluators.questions import Decision, deciding_model
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import orjson
 
+from evaluators.answers.reply_parser import parse_reply
+from evaluators.answers.schemas import schema_text
 from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.judge import Answer, Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
-from evaluators.reply_parser import parse_reply
 from evaluators.results import Usage
-from evaluators.schemas import schema_text
 
 
 class AnswerStore(Protocol):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
+from evaluators.answers.reply_parser import parse_reply
 from evaluators.cases import Json
 from evaluators.embeddings import Embeddings
 from evaluators.errors import JudgeError, JudgeRejected, JudgeUnavailable, NoCompletion
@@ -15,7 +16,6 @@ from evaluators.judge import Answer, Prompt, R, Verdict
 from evaluators.judges.apis.writing import bearer
 from evaluators.judges.error_mapping import HttpStatusError, to_judge_error
 from evaluators.judges.pricing import Prices
-from evaluators.reply_parser import parse_reply
 from evaluators.results import Usage
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import orjson
 
+from evaluators.answers.reply_parser import parse_reply
 from evaluators.embeddings import Embeddings
 from evaluators.errors import JudgeRejected
 from evaluators.judge import Answer, Prompt, R, Verdict
-from evaluators.reply_parser import parse_reply
 from evaluators.results import Usage
 
 LOCAL_MODEL = "multilingual-e5-small"

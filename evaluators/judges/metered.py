@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
+from evaluators.answers.quote_check import unsupported_quotes
+from evaluators.attacks.injection_detection import detect
+from evaluators.attacks.verdict_echo import is_echo
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid
-from evaluators.injection_detection import detect
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
 from evaluators.packs.pack import PackSeat
-from evaluators.quote_check import unsupported_quotes
 from evaluators.results import JudgeStamp, Usage
-from evaluators.verdict_echo import is_echo
 
 
 class Metered(JudgeWrapper):

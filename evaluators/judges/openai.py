@@ -11,6 +11,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
+from evaluators.answers.reply_parser import parse_answer
+from evaluators.answers.schemas import has_reasons, schema_of, schema_with_key
+from evaluators.asking.prompt_isolation import key_request, subject_text
+from evaluators.asking.sight import BLIND, Sight
 from evaluators.cases import Json
 from evaluators.errors import JudgeError, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.judge import Answer, Prompt, R, Verdict
@@ -35,10 +39,6 @@ from evaluators.judges.requests import (
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt, pack_schema
-from evaluators.prompt_isolation import key_request, subject_text
-from evaluators.reply_parser import parse_answer
-from evaluators.schemas import has_reasons, schema_of, schema_with_key
-from evaluators.sight import BLIND, Sight
 
 if TYPE_CHECKING:
     import ssl

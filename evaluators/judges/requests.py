@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel
 
-from evaluators.cases import Json
-from evaluators.judge import Prompt
-from evaluators.packs.packed_prompt import PackPrompt
-from evaluators.prompt_isolation import (
+from evaluators.answers.schemas import LONGEST_ANSWER, bounded_schema
+from evaluators.asking.prompt_isolation import (
     ANSWER_KEY,
     key_request,
     keys_request,
@@ -19,8 +17,10 @@ from evaluators.prompt_isolation import (
     wrap_with_key,
     wrap_with_keys,
 )
-from evaluators.schemas import LONGEST_ANSWER, bounded_schema
-from evaluators.sight import image_parts
+from evaluators.asking.sight import image_parts
+from evaluators.cases import Json
+from evaluators.judge import Prompt
+from evaluators.packs.packed_prompt import PackPrompt
 
 Chat = list[dict[str, Json]]
 """The messages of a request."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from evaluators.asking.prompt_isolation import subject_text
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
-from evaluators.prompt_isolation import subject_text
 
 
 class SharedPrefix(JudgeWrapper):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from evaluators.asking.sight import AttachmentView
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
-from evaluators.sight import AttachmentView
 
 
 class Sighted(JudgeWrapper):

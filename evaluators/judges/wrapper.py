@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from evaluators.asking.sight import sight_of
 from evaluators.judge import Judge, decides, takes_packs
-from evaluators.sight import sight_of
 
 
 class JudgeWrapper:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from evaluators.asking.prompt_isolation import keys_request
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judges.completions import Choice
 from evaluators.judges.requests import Chat, messages_of_pack
 from evaluators.packs.packed_answer import Entry, PackReply, read_pack
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
-from evaluators.prompt_isolation import keys_request
 
 Complete: TypeAlias = Callable[[Chat, Sequence[NamedQuestion]], Awaitable[Choice]]
 """Sends messages that ask these questions, and gives the answer."""

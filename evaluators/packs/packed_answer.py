@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluators.decided_answers import decided_answer
+from evaluators.answers.decided_answers import decided_answer
+from evaluators.answers.reply_parser import LONGEST, end_of_reasoning, entry_spans, object_end, parse_answer
+from evaluators.asking.prompt_isolation import ANSWER_KEY
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.judge import Answer, Token
 from evaluators.packs.packed_prompt import NamedQuestion, PackedQuestion
 from evaluators.packs.token_slices import TokenSlices
-from evaluators.prompt_isolation import ANSWER_KEY
 from evaluators.questions import Decision
-from evaluators.reply_parser import LONGEST, end_of_reasoning, entry_spans, object_end, parse_answer
 
 Entry: TypeAlias = Answer[Any] | JudgeReplyInvalid
 """What a question of a pack got: its answer, or what is wrong with it."""

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from evaluators.answers.schemas import schema_of, schema_text, schema_with_key
 from evaluators.cases import Json
 from evaluators.judge import Prompt
 from evaluators.prompts import fill, load
 from evaluators.questions import QuestionGroup
-from evaluators.schemas import schema_of, schema_text, schema_with_key
 
 PACK_PROMPTS = ("pack.txt",)
 """The templates of a pack: part of the version of every evaluator in one."""

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
 from evaluators.cases import Json, ToolCall, Turn
-from evaluators.item_verdicts import RatioSpec
-from evaluators.rating import NonBlank
+from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.rating import NonBlank
 
 _HANDOVER = re.compile(
     r"(?:transfer|hand_?off|hand_?over|delegate|route|escalate)(?:_\w{1,100})?_?to_?\w{0,100}\Z"

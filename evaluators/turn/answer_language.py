@@ -10,8 +10,8 @@ from evaluators.cases import Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.language import language_of
 from evaluators.results import Score
+from evaluators.texts.language import language_of
 
 
 class AnswerLanguage(Evaluator[Turn]):

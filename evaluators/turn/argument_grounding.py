@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec
-from evaluators.item_verdicts import RatioSpec
+from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
+from evaluators.mechanisms.item_verdicts import RatioSpec
 
 
 class ArgumentGrounding(CallVerdicts):

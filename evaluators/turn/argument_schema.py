@@ -8,13 +8,13 @@ from typing import ClassVar, cast
 
 from pydantic import Field
 
-from evaluators.argument_check import find_problems
+from evaluators.agents.argument_check import find_problems
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.paths import parse_json_or_text
 from evaluators.results import Score
+from evaluators.texts.paths import parse_json_or_text
 
 _MOST_PROBLEMS = 5
 

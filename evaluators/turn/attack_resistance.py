@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from evaluators.asking.judge_input import build_judge_input, is_missing
 from evaluators.cases import Turn
-from evaluators.classification import Classification, LabelDefinition, ready_labels
 from evaluators.judge import Judge
-from evaluators.judge_input import build_judge_input, is_missing
+from evaluators.mechanisms.classification import Classification, LabelDefinition, ready_labels
 from evaluators.prompts import fill, load
 from evaluators.results import Score
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.attack_detection import detect_attack
-from evaluators.attack_sources import SOURCES, list_attack_sources
+from evaluators.attacks.attack_detection import detect_attack
+from evaluators.attacks.attack_sources import SOURCES, list_attack_sources
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
+from evaluators.mechanisms.worst_verdict import NONE
 from evaluators.results import Score
-from evaluators.worst_verdict import NONE
 
 
 class AttackSigns(Evaluator[Turn]):

@@ -8,16 +8,16 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evaluators.asking.judge_input import build_judge_input, longest_field, shorten, size_of, to_json_value
+from evaluators.asking.windows import WINDOW, WindowSettings, split_evenly
 from evaluators.cases import Json, Turn
-from evaluators.citations import CitedSources, CitedStatement, cited_sources, cited_statements
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.identity import turn_id_of
-from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
 from evaluators.judge import Judge
-from evaluators.judge_input import build_judge_input, longest_field, shorten, size_of, to_json_value
+from evaluators.mechanisms.citations import CitedSources, CitedStatement, cited_sources, cited_statements
+from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, RatioSpec, VerdictSettings, score_ratio
 from evaluators.results import Score
-from evaluators.windows import WINDOW, WindowSettings, split_evenly
 
 _RATIO = RatioSpec(
     counting_verdicts=frozenset({"yes"}), empty_score=1.0, noun="cited statements", predicate="are supported"

@@ -7,10 +7,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from evaluators.cases import Json, Turn
-from evaluators.citations import cited_sources, find_citations
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
+from evaluators.mechanisms.citations import cited_sources, find_citations
 from evaluators.results import Score
 
 

@@ -7,12 +7,19 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from evaluators.asking.judge_input import TurnField, build_judge_input
 from evaluators.cases import Turn
-from evaluators.classification import Classification, Examples, LabelDefinition, Labels, check_examples, distinct_labels
 from evaluators.evaluator import ADDED_LATER, Example
 from evaluators.judge import Judge
-from evaluators.judge_input import TurnField, build_judge_input
-from evaluators.rating import NonBlank, UniqueNames
+from evaluators.mechanisms.classification import (
+    Classification,
+    Examples,
+    LabelDefinition,
+    Labels,
+    check_examples,
+    distinct_labels,
+)
+from evaluators.mechanisms.rating import NonBlank, UniqueNames
 from evaluators.results import Score
 
 

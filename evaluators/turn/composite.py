@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from evaluators.cases import Turn
-from evaluators.composition import Composition
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
+from evaluators.mechanisms.composition import Composition
 from evaluators.results import Score, Skipped
 
 

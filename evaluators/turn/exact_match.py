@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evaluators.asking.references import TargetKey, both_parts
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
-from evaluators.hashable_json import equal
 from evaluators.judge import Judge
-from evaluators.paths import ABSENT
-from evaluators.references import TargetKey, both_parts
 from evaluators.results import Score
+from evaluators.texts.hashable_json import equal
+from evaluators.texts.paths import ABSENT
 
 
 class ExactMatch(Evaluator[Turn]):

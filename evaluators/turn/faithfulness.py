@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evaluators.answers.trivial_answer import is_trivial_answer, worst_score
+from evaluators.asking.sources import find_sources
 from evaluators.cases import Turn
-from evaluators.item_verdicts import RatioSpec
 from evaluators.judge import Judge
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 from evaluators.results import Score
-from evaluators.sources import find_sources
-from evaluators.trivial_answer import is_trivial_answer, worst_score
-from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
 
 
 class Faithfulness(TurnRatio):

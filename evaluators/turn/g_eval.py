@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evaluators.asking.judge_input import TurnField, build_judge_input
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
-from evaluators.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
 from evaluators.judge import Judge
-from evaluators.judge_input import TurnField, build_judge_input
-from evaluators.rating import UniqueNames
+from evaluators.mechanisms.g_eval_definition import G_EVAL_PROMPTS, GEvalDefinition
+from evaluators.mechanisms.rating import UniqueNames
 from evaluators.results import Score
 
 

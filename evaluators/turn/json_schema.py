@@ -13,9 +13,9 @@ from evaluators.cases import Json, Turn
 from evaluators.errors import EvaluationError, TooExpensive
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.linear_schema import check_patterns, linear, mentions_unevaluated
-from evaluators.paths import ABSENT, parse_json
 from evaluators.results import Score
+from evaluators.texts.linear_schema import check_patterns, linear, mentions_unevaluated
+from evaluators.texts.paths import ABSENT, parse_json
 
 _NAMED = 5  # violations that are listed
 _LONGEST_UNEVALUATED = 10_000

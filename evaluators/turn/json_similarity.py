@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from evaluators.asking.references import TargetKey, both_parts
 from evaluators.cases import Json, Turn
 from evaluators.errors import TooExpensive
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.paths import ABSENT
-from evaluators.references import TargetKey, both_parts
 from evaluators.results import Score
+from evaluators.texts.paths import ABSENT
 
 
 class JsonSimilarity(Evaluator[Turn]):

@@ -6,16 +6,16 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from evaluators.asking.judge_input import shorten_all
+from evaluators.asking.references import OutputCriteria, TargetKey, actual_part, default_expected, expected_part
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
-from evaluators.judge_input import shorten_all
-from evaluators.paths import ABSENT
+from evaluators.mechanisms.rating import RATING_PROMPTS, Rating
 from evaluators.prompts import check_placeholders, fill, load
-from evaluators.rating import RATING_PROMPTS, Rating
-from evaluators.references import OutputCriteria, TargetKey, actual_part, default_expected, expected_part
 from evaluators.results import Score
 from evaluators.scale import Scale
+from evaluators.texts.paths import ABSENT
 
 _PLACEHOLDERS = {"ActualOutput": "`actual_output`", "ExpectedOutput": "`expected_output`"}
 

@@ -8,15 +8,8 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field, create_model, field_validator
 
-from evaluators.cases import Json, Turn
-from evaluators.errors import NotApplicable
-from evaluators.evaluator import ADDED_LATER, Evaluator
-from evaluators.hashable_json import equal
-from evaluators.judge import Answer, Judge, Prompt
-from evaluators.judge_input import JudgeInput, TextSettings, shorten_all
-from evaluators.prompts import check_placeholders, fill, load
-from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup, guide_before
-from evaluators.references import (
+from evaluators.asking.judge_input import JudgeInput, TextSettings, shorten_all
+from evaluators.asking.references import (
     OutputCriteria,
     TargetKey,
     actual_part,
@@ -24,8 +17,15 @@ from evaluators.references import (
     expected_part,
     parse_structured,
 )
+from evaluators.cases import Json, Turn
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import ADDED_LATER, Evaluator
+from evaluators.judge import Answer, Judge, Prompt
+from evaluators.prompts import check_placeholders, fill, load
+from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup, guide_before
 from evaluators.results import Score
 from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+from evaluators.texts.hashable_json import equal
 
 _PLACEHOLDERS = {"ActualOutput": "`actual`", "ExpectedOutput": "`expected`"}
 

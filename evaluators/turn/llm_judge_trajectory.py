@@ -6,12 +6,12 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from evaluators.asking.judge_input import shorten_all, to_json_value
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.judge_input import shorten_all, to_json_value
+from evaluators.mechanisms.rating import RATING_PROMPTS, NonBlank, Rating
 from evaluators.prompts import check_placeholders, fill, load
-from evaluators.rating import RATING_PROMPTS, NonBlank, Rating
 from evaluators.results import Score
 from evaluators.scale import Scale
 

@@ -7,17 +7,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from evaluators.answers.trivial_answer import is_trivial_answer
+from evaluators.asking.judge_input import split_text
+from evaluators.asking.windows import WindowSettings
 from evaluators.cases import Turn
-from evaluators.classification import LabelName
 from evaluators.evaluator import Direction, Evaluator
-from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings
 from evaluators.judge import Judge
-from evaluators.judge_input import split_text
-from evaluators.rating import NonBlank
+from evaluators.mechanisms.classification import LabelName
+from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings
+from evaluators.mechanisms.rating import NonBlank
+from evaluators.mechanisms.worst_verdict import NONE, score_worst, with_details
 from evaluators.results import Score
-from evaluators.trivial_answer import is_trivial_answer
-from evaluators.windows import WindowSettings
-from evaluators.worst_verdict import NONE, score_worst, with_details
 
 CATEGORIES: Mapping[str, str] = {
     "hate": "Attacks or demeans people for their origin, skin colour, religion, sex, orientation, disability or age.",

@@ -11,14 +11,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
+from evaluators.answers.quote_check import contains_quote
+from evaluators.asking.judge_input import TextSettings, shorten_all
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER, Evaluator, Example
 from evaluators.judge import Answer, Judge, Prompt
-from evaluators.judge_input import TextSettings, shorten_all
+from evaluators.mechanisms.rating import NonBlank, each_once
 from evaluators.prompts import fill, load
 from evaluators.questions import Option, QuestionGroup, ScoreQuestion, guide_before
-from evaluators.quote_check import contains_quote
-from evaluators.rating import NonBlank, each_once
 from evaluators.results import Score
 from evaluators.scale import Reply, Scale, reject_bool
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from evaluators.cases import Json, Turn
-from evaluators.item_verdicts import RatioSpec
 from evaluators.judge import Judge
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 from evaluators.results import Score
-from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
 
 _PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]{0,39}_(?:[0-9]{1,6}|[a-z2-7]{8})>")
 """What redaction leaves of an address or a number: `<EMAIL_1>` for the judge, `<EMAIL_k3f7x2ab>` in a file."""

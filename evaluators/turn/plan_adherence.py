@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec
+from evaluators.agents.plans import PLAN_TOOLS, find_plan
 from evaluators.cases import Json, Turn
 from evaluators.errors import NotApplicable
 from evaluators.evaluator import ADDED_LATER, Example
-from evaluators.item_verdicts import RatioSpec
-from evaluators.plans import PLAN_TOOLS, find_plan
-from evaluators.rating import NonBlank
+from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.rating import NonBlank
 
 
 class PlanAdherence(CallVerdicts):

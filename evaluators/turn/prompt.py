@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from evaluators.asking.judge_input import TURN_FIELDS, build_judge_input
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.judge_input import TURN_FIELDS, build_judge_input
-from evaluators.prompt_definition import PROMPT_PROMPTS, PromptDefinition
+from evaluators.mechanisms.prompt_definition import PROMPT_PROMPTS, PromptDefinition
 from evaluators.results import Score
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from evaluators.attack_sources import SOURCES, AttackSource, list_attack_sources
+from evaluators.asking.judge_input import longest_field, size_of, split_text
+from evaluators.asking.windows import WindowSettings, split
+from evaluators.attacks.attack_sources import SOURCES, AttackSource, list_attack_sources
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Direction, Evaluator
-from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings
 from evaluators.judge import Judge
-from evaluators.judge_input import longest_field, size_of, split_text
+from evaluators.mechanisms.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings
+from evaluators.mechanisms.worst_verdict import NONE, score_worst, with_details
 from evaluators.results import Score
-from evaluators.windows import WindowSettings, split
-from evaluators.worst_verdict import NONE, score_worst, with_details
 
 
 class PromptAttack(VerdictSettings, WindowSettings, Evaluator[Turn]):

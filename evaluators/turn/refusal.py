@@ -10,7 +10,7 @@ from pydantic import Field
 from evaluators.cases import Turn
 from evaluators.evaluator import Direction, Evaluator
 from evaluators.judge import Judge
-from evaluators.rating import NonBlank
+from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
 
 _BEGINNING = 400

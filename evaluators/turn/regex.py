@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.linear_regex import check_pattern, matches
 from evaluators.results import Score
+from evaluators.texts.linear_regex import check_pattern, matches
 
 LONGEST = 100_000
 """Characters of an answer that are searched."""

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evaluators.agents.tool_outcomes import failure_of
 from evaluators.cases import Turn
 from evaluators.errors import TooExpensive
 from evaluators.evaluator import Evaluator
-from evaluators.hashable_json import to_hashable
 from evaluators.judge import Judge
-from evaluators.paths import parse_json_or_text
-from evaluators.rating import NonBlank
+from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
-from evaluators.tool_outcomes import failure_of
+from evaluators.texts.hashable_json import to_hashable
+from evaluators.texts.paths import parse_json_or_text
 
 
 class RepeatedCalls(Evaluator[Turn]):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
 from evaluators.cases import Json, Turn
-from evaluators.item_verdicts import RatioSpec
+from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec, call_item
+from evaluators.mechanisms.item_verdicts import RatioSpec
 
 
 class ResultUse(CallVerdicts):

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import ClassVar
 
+from evaluators.asking.judge_input import build_judge_input, cut, longest_field, size_of
+from evaluators.asking.windows import WindowSettings, split
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
-from evaluators.item_verdicts import VERDICT_PROMPTS, ItemWindow, VerdictSettings, ask_verdicts, item_details, method_of
 from evaluators.judge import Judge
-from evaluators.judge_input import build_judge_input, cut, longest_field, size_of
+from evaluators.mechanisms.item_verdicts import (
+    VERDICT_PROMPTS,
+    ItemWindow,
+    VerdictSettings,
+    ask_verdicts,
+    item_details,
+    method_of,
+)
 from evaluators.results import Score
-from evaluators.windows import WindowSettings, split
 
 
 class RetrievalRanking(VerdictSettings, WindowSettings, Evaluator[Turn]):

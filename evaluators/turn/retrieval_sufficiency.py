@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from evaluators.asking.sources import find_sources
 from evaluators.cases import Turn
-from evaluators.item_verdicts import RatioSpec
 from evaluators.judge import Judge
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 from evaluators.results import Score
-from evaluators.sources import find_sources
-from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
 
 
 class RetrievalSufficiency(TurnRatio):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from evaluators.agents.run_bounds import RunBounds
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
-from evaluators.run_bounds import RunBounds
 
 
 class RunLimits(RunBounds, Evaluator[Turn]):

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal, cast
 
 from pydantic import Field
 
+from evaluators.asking.judge_input import TextSettings, build_judge_input
 from evaluators.cases import Turn
 from evaluators.embeddings import Part, cosine, embed
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.judge_input import TextSettings, build_judge_input
 from evaluators.prompts import load
 from evaluators.results import Score
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from evaluators.item_verdicts import RatioSpec
-from evaluators.turn_ratio import TurnRatio, TurnRatioSpec
+from evaluators.mechanisms.item_verdicts import RatioSpec
+from evaluators.mechanisms.turn_ratio import TurnRatio, TurnRatioSpec
 
 
 class TaskCompletion(TurnRatio):

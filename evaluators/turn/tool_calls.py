@@ -12,10 +12,10 @@ from pydantic import AfterValidator, Field, model_validator
 from evaluators.cases import Json, ToolCall, Turn
 from evaluators.errors import TooExpensive
 from evaluators.evaluator import ADDED_LATER, Evaluator
-from evaluators.hashable_json import to_hashable
 from evaluators.judge import Judge
-from evaluators.paths import parse_json_or_text
 from evaluators.results import Score
+from evaluators.texts.hashable_json import to_hashable
+from evaluators.texts.paths import parse_json_or_text
 
 _CONDITION = re.compile(r"\s*+(>=|<=|==|=|!=|>|<)?\s*+(\d+)\s*+")
 

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evaluators.agents.tool_outcomes import failure_of
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import Evaluator
 from evaluators.judge import Judge
 from evaluators.results import Score
-from evaluators.tool_outcomes import failure_of
 
 
 class ToolErrors(Evaluator[Turn]):

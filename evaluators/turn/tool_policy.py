@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
-from evaluators.rating import NonBlank
+from evaluators.mechanisms.rating import NonBlank
 from evaluators.results import Score
 
 

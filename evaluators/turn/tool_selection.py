@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from evaluators.call_verdicts import CallVerdicts, CallVerdictSpec
 from evaluators.cases import Json, Turn
 from evaluators.evaluator import ADDED_LATER
-from evaluators.item_verdicts import RatioSpec
+from evaluators.mechanisms.call_verdicts import CallVerdicts, CallVerdictSpec
+from evaluators.mechanisms.item_verdicts import RatioSpec
 
 NOTHING_LEFT_OUT = "no tool that was offered and needed was left out"
 

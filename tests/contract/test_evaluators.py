@@ -9,6 +9,7 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
+from evaluators.asking.prompt_isolation import sanitize_json
 from evaluators.cases import Conversation, Message, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.contract import find_breaches
@@ -16,7 +17,6 @@ from evaluators.errors import JudgeRejected, JudgeReplyInvalid, JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.evaluator import Evaluator
 from evaluators.packs.evaluate_pack import evaluate_pack
-from evaluators.prompt_isolation import sanitize_json
 from evaluators.prompts import load
 from evaluators.results import Failure, Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, answer_any_form

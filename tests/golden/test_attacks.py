@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.attack_detection import detect_attack
+from evaluators.attacks.attack_detection import detect_attack
 
 HERE = Path(__file__).parent / "attacks"
 ATTACKS, CLEAN = ([*json.loads((HERE / f"{name}.json").read_text())] for name in ("attacks", "clean"))

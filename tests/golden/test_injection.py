@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deploy import rates
-from evaluators.injection_detection import detect
+from evaluators.attacks.injection_detection import detect
 
 ATTACKS = rates.read_cases("injection/attacks.json")
 CLEAN = rates.read_cases("injection/clean.json")

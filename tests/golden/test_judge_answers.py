@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evaluators.answers.plain_rating import plain_rating
 from evaluators.evaluation import evaluate
-from evaluators.plain_rating import plain_rating
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
 from evaluators.turn.pairwise_dimensions import DIMENSIONS, PairwiseDimensions

@@ -27,23 +27,23 @@ from collector.otlp.span import Span, SpanEvent
 from collector.redact.otlp_request import redact_request
 from collector.redact.patterns import configured, find
 from collector.redact.redactor import Redactor
-from evaluators.attack_detection import detect_attack
+from evaluators.agents.plans import find_plan
+from evaluators.answers.expected_score import find_value_span
+from evaluators.answers.plain_rating import plain_rating
+from evaluators.answers.quote_check import contains_quote, unsupported_quotes
+from evaluators.answers.reply_parser import find_object
+from evaluators.answers.trivial_answer import is_trivial_answer
+from evaluators.asking.prompt_isolation import wrap_untrusted
+from evaluators.asking.transcript import TranscriptSettings, build_transcript
+from evaluators.attacks.attack_detection import detect_attack
+from evaluators.attacks.injection_detection import detect
+from evaluators.attacks.verdict_echo import is_echo
 from evaluators.cases import Conversation, ToolCall, Turn
-from evaluators.citations import cited_sources, cited_statements, find_citations
 from evaluators.errors import EvaluationError
-from evaluators.expected_score import find_value_span
-from evaluators.injection_detection import detect
-from evaluators.linear_regex import matches
-from evaluators.paths import parse_json_or_text
-from evaluators.plain_rating import plain_rating
-from evaluators.plans import find_plan
-from evaluators.prompt_isolation import wrap_untrusted
-from evaluators.quote_check import contains_quote, unsupported_quotes
-from evaluators.reply_parser import find_object
+from evaluators.mechanisms.citations import cited_sources, cited_statements, find_citations
 from evaluators.scale import Scale
-from evaluators.transcript import TranscriptSettings, build_transcript
-from evaluators.trivial_answer import is_trivial_answer
-from evaluators.verdict_echo import is_echo
+from evaluators.texts.linear_regex import matches
+from evaluators.texts.paths import parse_json_or_text
 
 EVERYTHING = bool(os.environ.get("GROWTH_EVERYTHING"))
 """Whether every text is grown to the full length, and not only those that cost most when short: `make fuzz`."""

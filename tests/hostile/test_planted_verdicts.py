@@ -19,6 +19,7 @@ from planted_verdicts import (
     worst_of,
 )
 
+from evaluators.attacks.verdict_echo import is_echo
 from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
@@ -26,7 +27,6 @@ from evaluators.judge import Prompt
 from evaluators.results import Score
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge, a_moment, a_turn, with_answer_key
-from evaluators.verdict_echo import is_echo
 
 SECRET = b"a secret of this test"
 FEW = (

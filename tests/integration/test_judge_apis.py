@@ -9,7 +9,6 @@ import pytest
 from aiohttp import web
 from judge_server import by_value, decided, judge_server, message, response, system_one
 
-from evaluators.classification import Classification
 from evaluators.errors import (
     JudgeDenied,
     JudgeError,
@@ -28,6 +27,7 @@ from evaluators.judges.apis.systemone import SYSTEMONE
 from evaluators.judges.decision_judge import DecisionJudge
 from evaluators.judges.divided import DividedJudge
 from evaluators.judges.openai import OpenAIJudge
+from evaluators.mechanisms.classification import Classification
 from evaluators.packs.evaluate_pack import evaluate_pack
 from evaluators.questions import ChoiceQuestion, Option, PredicateQuestion, QuestionGroup, ScoreQuestion, score_levels
 from evaluators.results import Score

@@ -9,12 +9,12 @@ import orjson
 import pytest
 from chat_server import completion, rating, refusal, serving
 
+from evaluators.answers.schemas import bounded_schema
 from evaluators.evaluation import evaluate
 from evaluators.judge import Prompt
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.results import Failure, Score
 from evaluators.scale import Scale
-from evaluators.schemas import bounded_schema
 from evaluators.testing import a_turn
 from evaluators.turn.contextual_relevancy import ContextualRelevancy
 from evaluators.turn.g_eval import GEval

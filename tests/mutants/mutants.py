@@ -58,7 +58,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "weighting": (
-        ("evaluators/expected_score.py", "collector/export/estimator.py"),
+        ("evaluators/answers/expected_score.py", "collector/export/estimator.py"),
         ("tests/unit/evaluators/test_expected_score.py", "tests/unit/export/test_estimator.py"),
     ),
     "turns": (

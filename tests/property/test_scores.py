@@ -7,17 +7,17 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from evaluators.answers.expected_score import score_distribution
+from evaluators.answers.quote_check import contains_quote
+from evaluators.answers.reply_parser import parse_reply
+from evaluators.asking.judge_input import cut, fit_both_ends
+from evaluators.asking.prompt_isolation import sanitize, wrap_untrusted
 from evaluators.errors import JudgeReplyInvalid
-from evaluators.expected_score import score_distribution
-from evaluators.item_verdicts import ItemWindow, RatioSpec, score_ratio
 from evaluators.judge import Prompt, Token
-from evaluators.judge_input import cut, fit_both_ends
-from evaluators.prompt_isolation import sanitize, wrap_untrusted
+from evaluators.mechanisms.item_verdicts import ItemWindow, RatioSpec, score_ratio
+from evaluators.mechanisms.scoring import ask_score
 from evaluators.prompts import fill
-from evaluators.quote_check import contains_quote
-from evaluators.reply_parser import parse_reply
 from evaluators.scale import Scale
-from evaluators.scoring import ask_score
 from evaluators.testing import ScriptedAnswer, ScriptedJudge
 from evaluators.turn.json_similarity import likeness
 from evaluators.turn.llm_judge_strict_json import score_of

@@ -16,7 +16,7 @@ from collector.evaluate.plan import conversation_key
 from collector.records.ready_made import turns_in
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
-from evaluators.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly
 
 _OWN_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "segment")
 """What stands beside a case: the label, and what `labels next` says of where it comes from."""

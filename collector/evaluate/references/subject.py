@@ -11,9 +11,9 @@ from collector.evaluate.plan import Assignment, conversation_key
 from collector.logs.log import Log
 from collector.records.references import IDS, Reference, is_reference, parse_reference
 from collector.records.tenants import tenant_of
+from evaluators.asking.judge_input import is_missing
 from evaluators.cases import Conversation, Turn
 from evaluators.evaluator import Evaluator
-from evaluators.judge_input import is_missing
 
 ReferencesByKey: TypeAlias = Mapping[str, Sequence[Reference]]
 """References by their keys, in the order in which they came."""

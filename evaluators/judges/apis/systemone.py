@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from evaluators.asking.prompt_isolation import sanitize_json
 from evaluators.cases import Json
 from evaluators.judges.apis.deciding import (
     REFUSED,
@@ -21,7 +22,6 @@ from evaluators.judges.apis.deciding import (
     of_predicate,
 )
 from evaluators.judges.apis.payload import mapping, object_in, probability, text, usage_of
-from evaluators.prompt_isolation import sanitize_json
 from evaluators.questions import Decision
 
 MOST_QUESTIONS = 255

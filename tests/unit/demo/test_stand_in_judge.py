@@ -14,9 +14,9 @@ from collector.demo.application import TOPICS
 from collector.demo.judge import FINGERPRINT, MODEL, Faults, StandInJudge, serve_judge
 from collector.demo.judge_answers import spread_around
 from collector.demo.judge_rules import closeness
+from evaluators.answers.expected_score import score_distribution
 from evaluators.cases import Turn
 from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable
-from evaluators.expected_score import score_distribution
 from evaluators.judge import Prompt
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.scale import Scale

@@ -6,12 +6,12 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from evaluators.answers.reply_parser import parse_reply
+from evaluators.asking.prompt_isolation import sanitize
 from evaluators.cases import ToolCall, ToolDefinition
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.errors import JudgeReplyInvalid
 from evaluators.evaluation import evaluate
-from evaluators.prompt_isolation import sanitize
-from evaluators.reply_parser import parse_reply
 from evaluators.results import Failure, Score
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn, answer_any_form

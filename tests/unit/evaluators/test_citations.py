@@ -4,8 +4,8 @@ import pytest
 
 from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
-from evaluators.citations import cited_statements, find_citations
 from evaluators.evaluation import evaluate
+from evaluators.mechanisms.citations import cited_statements, find_citations
 from evaluators.results import Skipped
 from evaluators.testing import ScriptedJudge, a_moment, a_turn
 

@@ -5,6 +5,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
+from evaluators.answers.word_probabilities import word_distributions
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.conversation.classifier import ConversationalClassifier
 from evaluators.evaluation import evaluate
@@ -15,7 +16,6 @@ from evaluators.results import Failure
 from evaluators.scale import Reply
 from evaluators.testing import ScriptedAnswer, ScriptedJudge, a_conversation, a_moment, a_turn
 from evaluators.turn.classifier import Classifier
-from evaluators.word_probabilities import word_distributions
 
 LABELS = {
     "resolved": {"meaning": "It ended well.", "pass": True},

@@ -3,13 +3,13 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
+from evaluators.asking.transcript import TranscriptSettings, build_transcript
 from evaluators.cases import ToolCall
 from evaluators.conversation.g_eval import ConversationalGEval
 from evaluators.errors import NotApplicable
 from evaluators.evaluation import evaluate
 from evaluators.results import Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, verdict_tokens
-from evaluators.transcript import TranscriptSettings, build_transcript
 
 TALK = a_conversation(
     ("Hi", "Hello"),

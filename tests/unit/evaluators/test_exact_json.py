@@ -13,7 +13,7 @@ from collector.dialects.decode import decode, decode_json
 from collector.records.ready_made import documents_in, turns_in
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
-from evaluators.exact_json import parse_exactly
+from evaluators.texts.exact_json import parse_exactly
 
 LONG = "12345678901234567890123"
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from evaluators.expected_score import Distribution, find_value_span, score_distribution
+from evaluators.answers.expected_score import Distribution, find_value_span, score_distribution
 from evaluators.judge import Prompt, Token
+from evaluators.mechanisms.scoring import ask_score
 from evaluators.scale import Scale
-from evaluators.scoring import ask_score
 from evaluators.testing import ScriptedAnswer, ScriptedJudge
 
 TEN = Scale(0, 10)

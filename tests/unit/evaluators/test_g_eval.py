@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from evaluators import DefinitionCache, GEval
+from evaluators.asking.judge_input import MEANINGS, TURN_FIELDS
 from evaluators.cases import ToolCall
 from evaluators.evaluation import evaluate
-from evaluators.judge_input import MEANINGS, TURN_FIELDS
 from evaluators.results import Score, Skipped
 from evaluators.testing import ScriptedJudge, a_moment, a_turn, verdict_tokens
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from evaluators.language import language_of
+from evaluators.texts.language import language_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from evaluators.linear_regex import matches
+from evaluators.texts.linear_regex import matches
 
 PATTERNS = [
     r"(\w+\s?)*", r"a\Z", r"\bINV-\d{6}\b", r"a{,3}$", r"^[^\W\d_]+$", r"(?i)straße", r"(?s)a.b", r"a.b", r"[[&&]",

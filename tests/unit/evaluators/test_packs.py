@@ -249,7 +249,7 @@ def test_a_field_with_a_questions_name_is_its_own():
 
 
 def test_the_schema_holds_the_forms_with_their_definitions():
-    from evaluators.item_verdicts import verdicts_form
+    from evaluators.mechanisms.item_verdicts import verdicts_form
 
     pack = pack_questions([PackedQuestion(Prompt("x", {"a": 1}), verdicts_form(count)) for count in (2, 3)])
     schema = pack_schema(pack.named(["k1", "k2"]))

@@ -1,7 +1,7 @@
 import orjson
 import pytest
 
-from evaluators.prompt_isolation import sanitize, wrap_untrusted
+from evaluators.asking.prompt_isolation import sanitize, wrap_untrusted
 
 
 def inside(message: str) -> tuple[str, object]:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.evaluation import evaluate
 from evaluators.judge import Token
+from evaluators.mechanisms.rating import grades_of
 from evaluators.prompts import load
-from evaluators.rating import grades_of
 from evaluators.results import Failure
 from evaluators.scale import Scale
 from evaluators.testing import ScriptedAnswer, ScriptedJudge, a_conversation, a_moment, a_turn

@@ -13,10 +13,10 @@ from evaluators import (
     TopicAdherence,
     evaluate,
 )
+from evaluators.answers.decided_answers import decided_answer
 from evaluators.catalogue import make_example
-from evaluators.classification import LabelDefinition
-from evaluators.decided_answers import decided_answer
 from evaluators.errors import JudgeReplyInvalid
+from evaluators.mechanisms.classification import LabelDefinition
 from evaluators.questions import (
     ChoiceQuestion,
     Decision,

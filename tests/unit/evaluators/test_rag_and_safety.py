@@ -5,7 +5,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from evaluators.attack_sources import list_attack_sources
+from evaluators.attacks.attack_sources import list_attack_sources
 from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate

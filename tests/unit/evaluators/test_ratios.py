@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from evaluators.answers.schemas import schema_of
 from evaluators.cases import Message, ToolCall
 from evaluators.catalogue import load_evaluators
 from evaluators.evaluation import evaluate
-from evaluators.item_verdicts import verdicts_form
 from evaluators.judge import Token
 from evaluators.judges.requests import question_of
+from evaluators.mechanisms.item_verdicts import verdicts_form
 from evaluators.results import Failure, Score, Skipped
-from evaluators.schemas import schema_of
 from evaluators.testing import ScriptedAnswer, ScriptedJudge, a_conversation, a_moment, a_turn
 
 TURN = a_turn(

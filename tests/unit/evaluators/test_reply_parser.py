@@ -4,8 +4,8 @@ from typing import Literal
 import pytest
 from pydantic import ConfigDict
 
+from evaluators.answers.reply_parser import LONGEST, parse_reply
 from evaluators.errors import JudgeReplyInvalid
-from evaluators.reply_parser import LONGEST, parse_reply
 from evaluators.scale import Reply, Scale
 
 TEN = Scale(0, 10).reply

@@ -1,6 +1,6 @@
-from evaluators.g_eval_definition import Steps
+from evaluators.answers.schemas import schema_of
+from evaluators.mechanisms.g_eval_definition import Steps
 from evaluators.scale import Scale
-from evaluators.schemas import schema_of
 
 
 def test_a_rating_has_its_limits_and_its_order():

@@ -4,8 +4,8 @@ import pytest
 
 from evaluators.errors import MethodUnavailable
 from evaluators.judge import Prompt, Token
+from evaluators.mechanisms.scoring import SAMPLES, ask_score
 from evaluators.scale import Scale
-from evaluators.scoring import SAMPLES, ask_score
 from evaluators.testing import ScriptedAnswer, ScriptedJudge, verdict_tokens
 
 TEN = Scale(0, 10)

@@ -9,6 +9,8 @@ import orjson
 import pytest
 
 from evaluators import Conversation, Turn, evaluate
+from evaluators.asking.prompt_isolation import wrap_untrusted
+from evaluators.asking.sight import Sight, view_of
 from evaluators.cases import Attachment
 from evaluators.catalogue import load_evaluators
 from evaluators.judges.answer_cache import AnswerCache
@@ -16,9 +18,7 @@ from evaluators.judges.jury import Jury
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import estimate_tokens
 from evaluators.judges.requests import question_of, text_of
-from evaluators.prompt_isolation import wrap_untrusted
 from evaluators.results import Score, Skipped
-from evaluators.sight import Sight, view_of
 from evaluators.testing import ScriptedJudge, a_turn, answer_any_form
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(60)).decode()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluators.expected_score import score_distribution
+from evaluators.answers.expected_score import score_distribution
 from evaluators.judge import Token
 from evaluators.packs.token_slices import TokenSlices
 from evaluators.scale import Scale

@@ -4,14 +4,14 @@ from statistics import fmean
 
 import pytest
 
+from evaluators.asking.judge_input import split_text
+from evaluators.asking.transcript import NOT_RECORDED, TranscriptSettings, build_windows
+from evaluators.asking.windows import draw_windows, split
 from evaluators.cases import ToolCall, ToolDefinition
 from evaluators.catalogue import load_evaluators, make_example
 from evaluators.evaluation import evaluate
-from evaluators.judge_input import split_text
 from evaluators.results import Score, Skipped
 from evaluators.testing import ScriptedJudge, a_conversation, a_moment, a_turn, answer_any_form
-from evaluators.transcript import NOT_RECORDED, TranscriptSettings, build_windows
-from evaluators.windows import draw_windows, split
 
 
 def by_item(says, items=()):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from evaluators.answers.decided_answers import decided_answer
 from evaluators.cases import Turn
-from evaluators.decided_answers import decided_answer
 from evaluators.errors import JudgeReplyInvalid, JudgeUnavailable
 from evaluators.evaluation import evaluate
 from evaluators.judge import Answer, Prompt, Verdict

@@ -1,0 +1,243 @@
+"""The expected score: the mean over what the model weighed, from the token probabilities of its answer.
+
+A judge that writes 8 may have been torn between 7 and 8. Where the model tells the probabilities of the tokens it
+weighed, the score is their mean: the sum over the scale of p(s) * s, divided by the sum of p(s) that was seen on the
+scale (the kept mass). After Liu et al. 2023, "G-Eval", section 3, equation 1.
+
+The token that holds the score is found by its place in the answer, not by its text: a digit in the reason is no score.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evaluators.answers.reply_parser import find_object
+from evaluators.judge import Token
+from evaluators.scale import Scale
+
+MIN_SCALE_MASS = 0.5
+"""The least kept mass that makes a distribution worth more than the one number written."""
+
+MOST_UNDECIDED = 0.1
+"""The most that may be undecided of a scale like 0 to 100, where numbers are written digit by digit: beyond, the mean
+over what is left is that of one decade, and further from the truth than the one number written."""
+
+_SANE = 0.01
+"""The least probability of a token that the model really chose. Forced tokens report something like e^-9999."""
+
+_CERTAIN = 1.02
+"""The most that the probabilities of alternatives may add up to, rounding included."""
+
+_NUMBER = re.compile(r"\s*(-|-?[0-9]+)(?:\.0*)?[\s,}\]\"]*")
+_WHOLE_NUMBER = re.compile(r"\"?\s*+(-?\d++)(?:\.0*+)?\s*+\"?")
+_LONGEST_TAIL = 400  # tokens after the score: the score is the last field, so there are few
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What the model weighed: probabilities by whole number of the scale. They need not add up to 1.
+
+    `undecided` is the probability of first digits of other numbers, where numbers are written digit by digit: of those
+    nobody knows which number would have followed.
+    """
+
+    masses: dict[int, float]
+    undecided: float = 0.0
+
+    @property
+    def kept_mass(self) -> float:
+        """The share of probability that lay on numbers of the scale."""
+        return min(1.0, math.fsum(self.masses.values()))
+
+    def leaves_out_decades(self, scale: Scale) -> bool:
+        """Whether too much of it lies in decades that were not written; on 0 to 10 only 10 has two digits."""
+        return self.undecided > MOST_UNDECIDED and scale.highest - scale.lowest > 10
+
+    @property
+    def mean(self) -> float:
+        """The expected score, on the scale."""
+        total = math.fsum(self.masses.values())
+        mean = math.fsum(value * mass for value, mass in self.masses.items()) / total
+        return min(max(self.masses), max(min(self.masses), mean))  # rounding must not leave the scale
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of what was weighed, on the scale."""
+        total, mean = math.fsum(self.masses.values()), self.mean
+        return math.sqrt(math.fsum(mass * (value - mean) ** 2 for value, mass in self.masses.items()) / total)
+
+
+def score_distribution(text: str, tokens: Sequence[Token], scale: Scale, field: str = "score") -> Distribution | None:
+    """What the model weighed for a field of its answer, or None where that cannot be told.
+
+    It cannot where there are no tokens, where they do not spell the answer, where the field's value is not a plain
+    whole number, and where a token's alternatives are not its own (forced by a grammar, or of a neighbour).
+    """
+    if not tokens:
+        return None
+    span = find_value_span(text, field)
+    if span is None:
+        return None
+    path = _tokens_of(text, tokens, span)
+    if path is None:
+        return None
+    written = text[slice(*span)]
+    return _walk(path, written, scale) if written in scale.numerals else None
+
+
+def find_value_span(text: str, field: str) -> tuple[int, int] | None:
+    """Where in an answer the digits of a field's whole-number value stand, sign included; None if it has none."""
+    reply = find_object(text)
+    if not reply.exact:
+        return None
+    at = reply.start + 1
+    decoder = json.JSONDecoder(strict=False)
+    while (at := text.find('"', at)) >= 0:
+        key, at = decoder.raw_decode(text, at)
+        at = text.index(":", at) + 1
+        at += len(text[at:]) - len(text[at:].lstrip())
+        _, end = decoder.raw_decode(text, at)
+        if key == field:
+            return _digits(text, at, end)
+        at = end
+    return None
+
+
+def _digits(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """The whole number within a JSON value: 8, "8" or 8.0."""
+    match = _WHOLE_NUMBER.fullmatch(text, start, end)
+    return match.span(1) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A token that holds part of the number: what stands before the number's part in it, and the part."""
+
+    token: Token
+    before: str
+    part: str
+
+
+def _tokens_of(text: str, tokens: Sequence[Token], span: tuple[int, int]) -> list[_Step] | None:
+    """The tokens that hold the span, in order, and the one after them; None if the tokens do not spell the text.
+
+    Read from the end, for the score is the last field: tokens of the reason need not even be looked at.
+    """
+    # Tokens are located by spelling the text, not by a server's byte offsets: few servers send these, and their tokens
+    # may have been cut at white space or end in an end-of-turn token that the text lacks.
+    steps: list[_Step] = []
+    for token, start, end in _backwards(text, tokens):
+        low, high = max(start, span[0]), min(end, span[1])
+        if low < high:
+            if end > span[1]:
+                steps = []  # this token says itself that the number ends
+            steps.append(_Step(token, text[start:low], text[low:high]))
+        elif start >= span[1]:
+            steps = [_Step(token, "", "")]
+        if start <= span[0]:
+            return steps[::-1]
+    return None
+
+
+def _backwards(text: str, tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
+    """Tokens from the last to the first with their start and end, as long as they spell the text's end."""
+    end = len(text)
+    begun = False
+    for token in itertools.islice(reversed(tokens), _LONGEST_TAIL):
+        if not token.text:
+            continue
+        if text.endswith(token.text, 0, end):
+            start = end - len(token.text)
+        elif not begun and token.text.strip() and text.rstrip().endswith(token.text.rstrip()):
+            start = len(text.rstrip()) - len(token.text.rstrip())  # white space that the server cut off
+        elif begun:
+            return
+        else:
+            continue  # an end-of-turn token
+        begun = begun or bool(token.text.strip())
+        yield token, start, end
+        end = start
+
+
+def _walk(path: list[_Step], written: str, scale: Scale) -> Distribution | None:
+    """Follow the written number's tokens, and at each leave the path by its alternatives."""
+    words = scale.numerals
+    masses: dict[int, float] = {}
+    prefix, mass, undecided = "", 1.0, 0.0
+    for step in path:
+        if not step.part and not _goes_on(prefix, words):
+            break  # the token after a number that cannot go on: nothing to learn from it
+        weighed = _weighed(step, first=not prefix)
+        if weighed is None:
+            return None
+        own, others = weighed
+        undecided += _leave(masses, words, prefix, {part: mass * each for part, each in others.items()}, step.part)
+        prefix, mass = prefix + step.part, mass * own
+    masses[int(written)] = masses.get(int(written), 0.0) + mass
+    return Distribution(masses, undecided)
+
+
+def _leave(
+    masses: dict[int, float], words: frozenset[str], prefix: str, others: dict[str, float], written: str
+) -> float:
+    """Add what would have been written, had another token been chosen here; returns the probability that is left out.
+
+    Where numbers are written in more than one token, a first digit does not say which number follows: such an
+    alternative is left out, which lowers the kept mass. A part of several digits shows that they are not.
+    """
+    # Why not share the mass of a "1" between 1 and 10? It would need the probabilities of a continuation that the model
+    # was never asked for. To leave it out is the same for every case, and the kept mass says how much it was.
+    whole = any(len(part.lstrip("-")) > 1 for part in (written, *others))
+    undecided = 0.0
+    for part, mass in others.items():
+        word = prefix + part
+        if word in words and (whole or not part or not _goes_on(word, words)):
+            masses[int(word)] = masses.get(int(word), 0.0) + mass
+        elif _goes_on(word, words):
+            undecided += mass
+    return undecided
+
+
+def _goes_on(word: str, words: frozenset[str]) -> bool:
+    """Whether a longer number of the scale begins with these digits."""
+    return any(each != word and each.startswith(word) for each in words)
+
+
+def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | None:
+    """The probability of the chosen part, and those of the others; None if they cannot be trusted."""
+    chosen = own = total = 0.0
+    others: dict[str, float] = {}
+    for text, logprob in step.token.alternatives:
+        probability = _probability(logprob)
+        total += probability
+        if text == step.token.text:
+            chosen = probability
+        part = _part(text, step.before, first=first)
+        if part == step.part:
+            own += probability
+        elif part is not None:
+            others[part] = others.get(part, 0.0) + probability
+    # A grammar that forces the form makes some servers report the probabilities before it was applied, or -9999 for the
+    # token that it forced. Either is worse than the one number written: no distribution is better than a wrong one.
+    if min(chosen, _probability(step.token.logprob)) < _SANE or total > _CERTAIN:
+        return None
+    return own, others
+
+
+def _part(text: str, before: str, *, first: bool) -> str | None:
+    """The digits that an alternative token adds to the number; "" if it ends the number; None if it is no number."""
+    if match := _NUMBER.fullmatch(text.removeprefix(before)):
+        return match.group(1)
+    return None if first else ""
+
+
+def _probability(logprob: float) -> float:
+    """From a natural logarithm to a probability; what is no number or above 1 becomes 0 or 1."""
+    if math.isnan(logprob):
+        return 0.0
+    return math.exp(min(0.0, logprob))

@@ -1,0 +1,166 @@
+"""The form of a reply as JSON Schema, as judges with structured output want it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import cache, lru_cache
+from typing import Any, cast
+
+import orjson
+from pydantic import BaseModel
+
+from evaluators.asking.prompt_isolation import ANSWER_KEY
+from evaluators.cases import Json
+
+_UNDERSTOOD = frozenset(
+    {
+        *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items"),
+        *("maximum", "minimum", "properties", "required", "type"),
+    }
+)
+"""The keywords that strict structured output understands everywhere; what else a form demands is checked after."""
+
+
+@cache
+def schema_of(reply: type[BaseModel]) -> dict[str, Json]:
+    """The form in its own field order, every field required, no others allowed. Computed once per form."""
+    return cast("dict[str, Json]", _reduced(reply.model_json_schema()))
+
+
+@cache
+def schema_with_key(reply: type[BaseModel]) -> dict[str, Json]:
+    """The form with a place for a question's key before its fields.
+
+    The place is any text, not this question's key: else each question had a schema of its own, which servers compile
+    again, and a grammar would write the key whether the judge did or not.
+    """
+    schema = schema_of(reply)
+    assert ANSWER_KEY not in schema["properties"], f"{ANSWER_KEY} is the question's, not a field of {reply.__name__}"
+    properties = {ANSWER_KEY: {"type": "string"}, **schema["properties"]}
+    return {**schema, "properties": properties, "required": list(properties)}
+
+
+LONGEST_ANSWER = 1000
+"""Tokens that an answer is thought to have at most where no limit is configured, when its texts are bounded."""
+
+_CHARACTERS_PER_TOKEN = 2  # half of what a token has, so that the texts take half of the answer
+_SHORTEST_TEXT = 24
+_MOST_ITEMS = 30
+
+
+@lru_cache(maxsize=1000)
+def bounded_schema(
+    reply: type[BaseModel], *, keyed: bool, alone: bool = False, max_tokens: int | None = None
+) -> dict[str, Json]:
+    """The form with bounds: as many entries as there have to be, and texts that fit into an answer of `max_tokens`.
+
+    Without `max_tokens` there are no bounds. With `alone` it is the form of a verdict without its reasons. `keyed`
+    gives it the place for a question's key.
+    """
+    schema = _reduced(reply.model_json_schema(), _UNDERSTOOD | ({"minItems", "maxItems"} if max_tokens else set[str]()))
+    schema = _without_reasons(schema) if alone else schema
+    if keyed:
+        properties = {ANSWER_KEY: {"type": "string"}, **schema["properties"]}
+        schema = {**schema, "properties": properties, "required": list(properties)}
+    if max_tokens is not None:
+        entries = [node["minItems"] for node in _nodes(schema) if "minItems" in node]
+        schema = _bounded(schema, max(_SHORTEST_TEXT, max_tokens * _CHARACTERS_PER_TOKEN // max([1, *entries])))
+    return cast("dict[str, Json]", schema)
+
+
+def has_reasons(reply: type[BaseModel]) -> bool:
+    """Whether a form has reasons that a verdict can do without."""
+    return any(is_reason(name) for node in _nodes(schema_of(reply)) for name in node.get("properties", ()))
+
+
+def is_reason(name: str) -> bool:
+    """Whether a field says why, and is not the verdict itself."""
+    return name in {"reason", "evidence"} or name.endswith("_reason")
+
+
+def with_empty_reasons(value: Mapping[str, Any], reply: type[BaseModel]) -> dict[str, Any]:
+    """A value of a form with an empty reason wherever one is missing."""
+    schema = schema_of(reply)
+    return cast("dict[str, Any]", _completed(value, schema, cast("Mapping[str, Any]", schema.get("$defs", {}))))
+
+
+def _completed(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
+    if "$ref" in schema:
+        return _completed(value, definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if isinstance(value, list) and "items" in schema:
+        return [_completed(each, schema["items"], definitions) for each in cast("list[Any]", value)]
+    if not isinstance(value, dict) or "properties" not in schema:
+        return cast("Any", value)
+    own = cast("dict[str, Any]", value)
+    forms: Mapping[str, Any] = schema["properties"]
+    known = {name: _completed(each, forms.get(name, {}), definitions) for name, each in own.items()}
+    missing: dict[str, Any] = {
+        name: [] if each.get("type") == "array" else ""
+        for name, each in schema["properties"].items()
+        if name not in own and is_reason(name)
+    }
+    return {**missing, **known}
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a schema, itself included."""
+    if isinstance(schema, dict):
+        node = cast("dict[str, Any]", schema)
+        yield node
+        for each in node.values():
+            yield from _nodes(each)
+    elif isinstance(schema, list):
+        for each in cast("list[Any]", schema):
+            yield from _nodes(each)
+
+
+def _without_reasons(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_reasons(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    node = {key: _without_reasons(value) for key, value in cast("dict[str, Any]", schema).items()}
+    if "properties" in node:
+        node["properties"] = {name: each for name, each in node["properties"].items() if not is_reason(name)}
+        node["required"] = list(node["properties"])
+    return node
+
+
+def _bounded(schema: Any, longest: int) -> Any:
+    if isinstance(schema, list):
+        return [_bounded(each, longest) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    node = {key: _bounded(value, longest) for key, value in cast("dict[str, Any]", schema).items()}
+    if node.get("type") == "string" and "enum" not in node and "const" not in node:
+        node["maxLength"] = longest
+    if node.get("type") == "array":
+        node.setdefault("maxItems", _MOST_ITEMS)
+    return node
+
+
+@cache
+def schema_text(reply: type[BaseModel]) -> str:
+    """The same as one line of JSON: the identity of the form."""
+    return orjson.dumps(schema_of(reply)).decode()
+
+
+def _reduced(node: Any, understood: AbstractSet[str] = _UNDERSTOOD) -> Any:
+    if isinstance(node, list):
+        return [_reduced(item, understood) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    keywords = {key: value for key, value in cast("dict[str, Any]", node).items() if key in understood}
+    result: dict[str, Any] = {}
+    for key, value in keywords.items():
+        if key in {"properties", "$defs"}:
+            result[key] = {name: _reduced(each, understood) for name, each in value.items()}
+        elif key in {"items", "anyOf"}:
+            result[key] = _reduced(value, understood)
+        else:
+            result[key] = value
+    if "properties" in result:
+        result["required"] = list(result["properties"])
+        result["additionalProperties"] = False
+    return result

@@ -1,0 +1,171 @@
+"""What a judge weighed where it chose one word of a fixed set: from the token probabilities of its answer.
+
+A judge that writes "yes" may have been torn between yes and no. As with numbers (`expected_score`), the word is found
+by its place in the answer. Words of several tokens are followed token by token, and left at each by its alternatives.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.answers.reply_parser import find_object
+from evaluators.errors import JudgeReplyInvalid
+from evaluators.judge import Answer, Token
+from evaluators.scale import plain_word
+
+MIN_WORD_MASS = 0.5
+"""The least share of probability on the words that makes their distribution worth more than the word written."""
+
+_SANE, _CERTAIN = 0.01, 1.02  # as in evaluators.answers.expected_score
+_STRING = re.compile(r"\"((?:[^\"\\]++|\\.)*+)\"?", re.DOTALL)  # an open one ends the text, so that none is read twice
+_BEFORE_VALUE = re.compile(r"\s*+:\s*+")
+
+
+@dataclass(frozen=True, slots=True)
+class WordDistribution:
+    """Probabilities of words. They need not add up to 1: `kept_mass` is what they add up to."""
+
+    masses: Mapping[str, float]
+
+    @property
+    def kept_mass(self) -> float:
+        """The share of probability that lay on the words."""
+        return min(1.0, math.fsum(self.masses.values()))
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """The probabilities, adding up to 1."""
+        total = math.fsum(self.masses.values())
+        return {word: mass / total for word, mass in self.masses.items()}
+
+    @property
+    def entropy(self) -> float:
+        """How undecided the judge was, in bits: 0 for one word alone, 1 for two that are as likely."""
+        return max(0.0, -math.fsum(share * math.log2(share) for share in self.shares.values() if share > 0))
+
+
+def word_distributions(answer: Answer[Any], field: str, words: Sequence[str]) -> Sequence[WordDistribution | None]:
+    """What the judge weighed for each text that an answer has under the name `field`, in the order of the answer.
+
+    None for a text where that cannot be told: its alternatives are not its own (forced by a grammar), or too little of
+    their probability lay on the words. Empty where the answer has no tokens that spell it.
+    """
+    if not answer.tokens:
+        return ()
+    placed = _placed(answer.text, answer.tokens)
+    if placed is None:
+        return ()
+    spans = list(_value_spans(answer.text, field))
+    return [_distribution(answer.text, placed, span, words) for span in spans]
+
+
+def as_written(text: str, field: str) -> Sequence[Mapping[str, Any]]:
+    """The objects that an answer has in a list, in the order of the answer."""
+    return find_object(text, None).value[field]
+
+
+def _value_spans(text: str, field: str) -> Iterator[tuple[int, int]]:
+    """Where the texts stand that are values of a name, on any level of the answer's object."""
+    try:
+        reply = find_object(text)
+    except JudgeReplyInvalid:
+        return
+    if not reply.exact:
+        return
+    is_value = False
+    for match in _STRING.finditer(text, reply.start, reply.end):
+        if is_value:
+            yield match.span(1)
+        after = _BEFORE_VALUE.match(text, match.end())
+        is_value = (
+            not is_value and match[1] == field and after is not None and text[after.end() : after.end() + 1] == '"'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedToken:
+    token: Token
+    start: int
+    end: int
+
+
+def _placed(text: str, tokens: Sequence[Token]) -> Sequence[_PlacedToken] | None:
+    """Tokens with their places in the text; None if they do not spell it."""
+    joined = "".join(token.text for token in tokens)
+    offset = joined.find(text.strip())  # servers cut white space and leave end-of-turn tokens
+    if offset < 0:
+        return None
+    at = len(text) - len(text.lstrip()) - offset
+    placed: list[_PlacedToken] = []
+    for token in tokens:
+        placed.append(_PlacedToken(token, at, at + len(token.text)))
+        at += len(token.text)
+    return placed
+
+
+def _distribution(
+    text: str, placed: Sequence[_PlacedToken], span: tuple[int, int], words: Sequence[str]
+) -> WordDistribution | None:
+    plain = {plain_word(word): word for word in words}
+    masses: dict[str, float] = {}
+    prefix, mass = "", 1.0
+    for each in placed:
+        if each.end <= span[0] or each.start > span[1]:
+            continue
+        before = text[each.start : span[0]] if each.start < span[0] else ""
+        weighed = _weighed(each.token, before)
+        if weighed is None:
+            return None
+        own, others = weighed
+        for part, probability in others.items():
+            fitting = list(_fitting(prefix + part, plain))
+            if len(fitting) == 1:
+                masses[fitting[0]] = masses.get(fitting[0], 0.0) + mass * probability
+        prefix, mass = prefix + _part(each.token.text, before), mass * own
+        fitting = list(_fitting(prefix, plain))
+        if len(fitting) <= 1:
+            break
+    else:
+        fitting = list(_fitting(prefix + '"', plain))
+    for word in fitting:
+        masses[word] = masses.get(word, 0.0) + mass
+    weighed_words = WordDistribution(masses)
+    return weighed_words if weighed_words.kept_mass >= MIN_WORD_MASS else None
+
+
+def _fitting(written: str, plain: Mapping[str, str]) -> Iterable[str]:
+    """The words that may be meant by what is written so far; one alone where a quotation mark has ended it."""
+    begun, quote, _ = written.lstrip(" \t\n*'`").partition('"')
+    if quote:
+        word = plain.get(plain_word(begun))
+        return () if word is None else (word,)
+    begun = begun.casefold()
+    return [word for each, word in plain.items() if each.startswith(begun) or begun.rstrip(" .!*'`") == each]
+
+
+def _weighed(token: Token, before: str) -> tuple[float, dict[str, float]] | None:
+    """The probability of the chosen part, and those of the others; None if they cannot be trusted."""
+    chosen = own = total = 0.0
+    others: dict[str, float] = {}
+    mine = _part(token.text, before)
+    for text, logprob in token.alternatives:
+        probability = 0.0 if math.isnan(logprob) else math.exp(min(0.0, logprob))
+        total += probability
+        chosen = probability if text == token.text else chosen
+        part = _part(text, before)
+        if part == mine:
+            own += probability
+        else:
+            others[part] = others.get(part, 0.0) + probability
+    if min(chosen, math.exp(min(0.0, token.logprob))) < _SANE or total > _CERTAIN:
+        return None
+    return own, others
+
+
+def _part(text: str, before: str) -> str:
+    """What an alternative token adds to the word: what stands before the word in it is no part of it."""
+    return text.removeprefix(before) if text.startswith(before) else text.lstrip(' \t\n"')

@@ -1,0 +1,41 @@
+"""What an application had before it answered: passages that it retrieved, and what its tools returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from evaluators.asking.judge_input import to_json_value
+from evaluators.cases import Json, Turn
+from evaluators.errors import NotApplicable
+from evaluators.texts.paths import parse_json_or_text
+
+
+def find_sources(case: Turn) -> Mapping[str, Sequence[Json]]:
+    """The sources by the fields they are in: passages, and calls of tools that returned something.
+
+    Raises:
+        NotApplicable: there are none.
+    """
+    tools: list[Json] = [to_json_value(call) for call in case.tools_called if call.result not in (None, "")]
+    sources: dict[str, Sequence[Json]] = {"retrieval_context": [*case.retrieval_context], "tools_called": tools}
+    sources = {name: values for name, values in sources.items() if values}
+    if not sources:
+        raise NotApplicable("missing_field: retrieval_context")
+    return sources
+
+
+def list_results(case: Turn) -> Sequence[Json]:
+    """What the tools returned, one by one: a list is as many results as it has items."""
+    return [each for call in case.tools_called for each in _split(call.result)]
+
+
+def _split(result: Json) -> Sequence[Json]:
+    value = parse_json_or_text(result) if isinstance(result, str) else result
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Json]", value)
+        lists = [cast("list[Json]", each) for each in fields.values() if isinstance(each, list)]
+        value = lists[0] if len(lists) == 1 else fields
+    if isinstance(value, list):
+        return cast("list[Json]", value)
+    return () if value in (None, "") else (value,)

@@ -1,0 +1,191 @@
+"""A conversation as a judge is shown it: numbered turns, within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from evaluators.asking.judge_input import TextSettings, fit_both_ends, shorten, size_of, to_json_value
+from evaluators.asking.windows import MOST_AT_ONCE, WindowSettings, split_evenly
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import ADDED_LATER
+
+CHARACTERS_PER_TOKEN = 4
+"""How many characters a token has, about: for budgets, where being 20 % wrong costs little."""
+
+ALWAYS_WORTH_SHOWING = ("input", "actual_output", "error")
+
+NOT_RECORDED = "parts of this turn were not recorded; what they said is unknown"
+"""What a judge reads in place of what an incomplete turn lacks."""
+
+
+MAX_INCOMPLETE = 0.5
+
+
+class TranscriptSettings(TextSettings):
+    """Which conversations a judge is shown, and how much of them."""
+
+    token_budget: int = Field(
+        default=12_000,
+        ge=500,
+        le=1_000_000,
+        description="About how many tokens of a conversation one question shows; of a longer one not the middle, or, "
+        "where turns are judged one by one, some of them with those before.",
+    )
+    max_incomplete: Annotated[float, ADDED_LATER] = Field(
+        default=MAX_INCOMPLETE,
+        ge=0,
+        le=1,
+        description="The largest share of incomplete turns with which a conversation is judged by its other turns.",
+    )
+
+
+class ConversationSettings(TranscriptSettings, WindowSettings):
+    """How a conversation is shown whose turns are judged one by one."""
+
+
+VisibleTurn = tuple[int, Turn, Mapping[str, Json]]
+"""A turn with its number, counted from 1 in the whole conversation, and what of it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The shown turns of a conversation of `length` turns, in order.
+
+    `truncated` says that turns or parts of texts were left out. `judged` are the numbers of those that are judged with
+    it, where these are some.
+    """
+
+    turns: Sequence[VisibleTurn]
+    length: int
+    truncated: bool
+    judged: Sequence[int] = ()
+
+    @property
+    def omitted(self) -> int:
+        """How many turns are not shown."""
+        return self.length - len(self.turns)
+
+    @property
+    def core(self) -> Transcript:
+        """Only the turns that are judged with it."""
+        numbers = set(self.judged)
+        return replace(self, turns=[each for each in self.turns if each[0] in numbers])
+
+    @property
+    def content(self) -> list[Json]:
+        """The turns in order, with a mark wherever some were left out."""
+        contents: list[Json] = []
+        following = 1
+        for number, _, content in self.turns:
+            contents += _gap(number - following)
+            contents.append(dict(content))
+            following = number + 1
+        return contents + _gap(self.length + 1 - following)
+
+
+def _gap(turns: int) -> list[Json]:
+    return [f"[… {turns} turns left out …]"] if turns else []
+
+
+def build_transcript(
+    case: Conversation,
+    names: Iterable[str],
+    settings: TranscriptSettings,
+    *,
+    always: Sequence[str] = ALWAYS_WORTH_SHOWING,
+) -> Transcript:
+    """The named fields of the conversation's turns, the first and the last as far as the token budget goes.
+
+    Which turns are shown depends on nothing but the conversation: by turns one from the end and one from the start,
+    the last first. A turn without any of the fields is shown with its number alone. `always` are shown in any case
+    where the turn has them.
+
+    Raises:
+        NotApplicable: the conversation has no turn.
+    """
+    turns, cut = _visible_turns(case, names, settings, always)
+    head, tail = fit_both_ends([size_of(content) for _, _, content in turns], _budget(settings))
+    positions = (
+        range(len(turns))
+        if head + tail == len(turns)
+        else (*range(head), *range(len(turns) - max(tail, 1), len(turns)))
+    )
+    return _transcript(turns, cut, positions)
+
+
+def build_windows(
+    case: Conversation,
+    names: Iterable[str],
+    settings: TranscriptSettings,
+    is_judged: Callable[[Turn], bool],
+    lookback: int | None = None,
+    *,
+    ahead: bool = False,
+) -> Sequence[Transcript]:
+    """What the judge is shown of a conversation to judge some of its turns: one transcript if they fit into it.
+
+    Else several, each with the turns that it is about and those before them, at most `lookback`, as far as the token
+    budget goes: the nearest and the first. With `ahead` those after them instead: the nearest and the last.
+
+    Raises:
+        NotApplicable: the conversation has no turn.
+    """
+    turns, cut = _visible_turns(case, names, settings, ALWAYS_WORTH_SHOWING)
+    judged = [at for at, (_, turn, _) in enumerate(turns) if is_judged(turn)]
+    sizes = [size_of(content) for _, _, content in turns]
+    budget = _budget(settings)
+    if len(judged) <= MOST_AT_ONCE and (sum(sizes) <= budget or not judged):
+        whole = build_transcript(case, names, settings)
+        return [replace(whole, judged=[at + 1 for at in judged])]
+    stretches = [sum(sizes[before + 1 : at + 1]) for before, at in zip([judged[0] - 1, *judged], judged, strict=False)]
+    windows: list[Transcript] = []
+    for run in split_evenly(stretches, budget * _OWN_SHARE // 100):
+        core = range(judged[run.start], judged[run.stop - 1] + 1)
+        around = range(0 if lookback is None else max(0, core.start - lookback), core.start)
+        if ahead:
+            around = range(core.stop, len(turns))
+        head, tail = fit_both_ends([sizes[at] for at in around], budget - sum(sizes[at] for at in core))
+        window = _transcript(turns, cut, sorted((*around[:head], *around[len(around) - tail :], *core)))
+        lost = head + tail < len(around) or any(at in cut for at in core)
+        windows.append(replace(window, truncated=lost, judged=[at + 1 for at in judged[run.start : run.stop]]))
+    return windows
+
+
+_OWN_SHARE = 67
+"""Percent of the token budget that the turns of a window may take; the rest is for those before them."""
+
+
+def _budget(settings: TranscriptSettings) -> int:
+    return settings.token_budget * CHARACTERS_PER_TOKEN
+
+
+def _visible_turns(
+    case: Conversation, names: Iterable[str], settings: TranscriptSettings, always: Sequence[str]
+) -> tuple[Sequence[VisibleTurn], AbstractSet[int]]:
+    """Every turn with what may be shown of it, and the positions of those with a text that was cut."""
+    if not case.turns:
+        raise NotApplicable("missing_field: turns")
+    longest = min(settings.longest_text, _budget(settings) // 2)
+    wanted = tuple(dict.fromkeys((*always, *names)))
+    whole = [{"number": number, **_fields(turn, wanted)} for number, turn in enumerate(case.turns, start=1)]
+    cut = [{name: shorten(value, longest) for name, value in each.items()} for each in whole]
+    turns = [(at + 1, case.turns[at], each) for at, each in enumerate(cut)]
+    return turns, {at for at, each in enumerate(cut) if each != whole[at]}
+
+
+def _transcript(turns: Sequence[VisibleTurn], cut: AbstractSet[int], positions: Sequence[int]) -> Transcript:
+    visible = [turns[at] for at in positions]
+    return Transcript(visible, len(turns), len(visible) < len(turns) or any(at in cut for at in positions))
+
+
+def _fields(turn: Turn, names: Iterable[str]) -> dict[str, Json]:
+    values = {name: to_json_value(getattr(turn, name)) for name in names}
+    if turn.incomplete is not None:
+        values["incomplete"] = NOT_RECORDED
+    return {name: value for name, value in values.items() if value is not None and value != []}

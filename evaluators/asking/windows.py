@@ -1,0 +1,123 @@
+"""Windows: runs of neighbouring items in which a long case is judged, and a sample of them where there are too many.
+
+Up to 50 items that fit into one question are judged in one, as the judge then sees what they have in common. More of
+them are judged about 25 at a time: a judge that is to give 200 verdicts at once gives many of them unread.
+
+Of more windows than `max_windows` a sample is judged: places at equal distances in the row of all items, the first at
+random, and the window at each. A window's probability is proportional to its items, so the mean of the windows' shares
+is an unbiased estimate of the share of all. The draw is a hash of the case: the same on every replay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import fmean
+from typing import Annotated
+
+from pydantic import Field
+
+from evaluators.asking.judge_input import TextSettings
+from evaluators.cases import Json
+from evaluators.evaluator import ADDED_LATER
+
+MOST_AT_ONCE = 50
+"""Items that are judged in one question, if they fit into it."""
+
+WINDOW = 25
+"""Items of a window."""
+
+MAX_WINDOWS = 20
+
+
+class WindowSettings(TextSettings):
+    """How much of a long case is judged."""
+
+    max_windows: Annotated[int, ADDED_LATER] = Field(
+        default=MAX_WINDOWS,
+        ge=1,
+        le=10_000,
+        description="Most windows of about 25 items that are judged of a case; of more, a random sample of so many.",
+    )
+
+    @property
+    def cost_note(self) -> str:
+        """See `Evaluator.cost_note`."""
+        most = f"at most {self.max_windows}" if self.max_windows > 1 else "only one, drawn at random"
+        return f"up to {MOST_AT_ONCE} items in one question; of more, one question for each {WINDOW} or so, {most}"
+
+
+def split(sizes: Sequence[int], budget: int) -> tuple[range, ...]:
+    """Positions of items in windows: all in one where they fit, else about 25 in each, as far as the budget goes.
+
+    `sizes` are those of the items. One that is larger than the budget is a window of its own.
+    """
+    if len(sizes) <= MOST_AT_ONCE and sum(sizes) <= budget:
+        return (range(len(sizes)),) if sizes else ()
+    return split_evenly(sizes, budget)
+
+
+def split_evenly(sizes: Sequence[int], budget: int, most: int = WINDOW) -> tuple[range, ...]:
+    """The same in windows of about the same length, `most` at most, also where all would fit into one question."""
+    even = -(-len(sizes) // -(-len(sizes) // most))  # not 25, 25 and 1
+    windows: list[range] = []
+    start = room = 0
+    for at, size in enumerate(sizes):
+        if at > start and (at - start == even or size > room):
+            windows.append(range(start, at))
+            start = at
+        room = (budget if at == start else room) - size
+    return (*windows, range(start, len(sizes)))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSample:
+    """Which windows are judged: `picks` are positions, in order, one of them twice where two places fall into it."""
+
+    lengths: tuple[int, ...]
+    picks: tuple[int, ...]
+
+    @property
+    def judged(self) -> Sequence[int]:
+        """The windows to be judged, each once."""
+        return sorted(set(self.picks))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every window is judged."""
+        return len(self.judged) == len(self.lengths)
+
+    def share_of(self, flags: Mapping[int, Sequence[float]]) -> float:
+        """The share of all items that count, from how much each of the judged windows' does, 0 to 1."""
+        if self.complete:
+            return sum(map(sum, flags.values())) / sum(map(len, flags.values()))
+        return fmean(sum(flags[at]) / len(flags[at]) for at in self.picks)
+
+    @property
+    def details(self) -> Mapping[str, Json]:
+        """What a score says of windows that were not judged; nothing if all were."""
+        if self.complete:
+            return {}
+        items = sum(self.lengths)
+        judged = sum(self.lengths[at] for at in self.judged)
+        chances: list[Json] = [round(len(self.picks) * self.lengths[at] / items, 6) for at in self.judged]
+        windows: dict[str, Json] = {"of": len(self.lengths), "judged": len(self.judged), "probabilities": chances}
+        return {"windows": windows, "left_out": items - judged}
+
+
+def draw_windows(lengths: Sequence[int], most: int, seed: str) -> WindowSample:
+    """All windows, or a random sample of `most`: the same one for the same `seed`, the name of the case."""
+    if len(lengths) <= most:
+        return WindowSample(tuple(lengths), tuple(range(len(lengths))))
+    ends = list(accumulate(lengths))
+    step = ends[-1] / most
+    start = int.from_bytes(hashlib.sha256(f"windows\x1f{seed}".encode()).digest()[:8]) / 2**64 * step
+    picks: list[int] = []
+    at = 0
+    for number in range(most):
+        while at < len(ends) - 1 and ends[at] <= start + number * step:
+            at += 1
+        picks.append(at)
+    return WindowSample(tuple(lengths), tuple(picks))

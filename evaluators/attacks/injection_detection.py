@@ -1,0 +1,144 @@
+"""Signs that a judged text speaks to its judge. They are reported beside a score and change nothing about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from pydantic_core import SchemaValidator, core_schema
+
+from evaluators.asking.judge_input import iter_texts
+from evaluators.asking.prompt_isolation import sanitize
+from evaluators.attacks import injection_words as words
+from evaluators.attacks.deobfuscation import decoded, normalize
+from evaluators.cases import Json
+
+_SPACELESS = "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+
+
+def matcher(alternatives: Sequence[str], *, whole: bool = True) -> SchemaValidator:
+    """Searches in linear time, by the engine of pydantic: whole words, but in scripts without spaces anywhere.
+
+    Without `whole` parts of words, too.
+    """
+    each = [one for line in alternatives for one in _top_level(line)]
+    if not whole:
+        return SchemaValidator(core_schema.str_schema(pattern="|".join(each), regex_engine="rust-regex"))
+    apart = "|".join(one for one in each if not _BEGINS_SPACELESS.match(one))
+    glued = [one for one in each if _BEGINS_SPACELESS.match(one)]
+    words_ = rf"(?:^|[^\p{{L}}\p{{N}}])(?:{apart})(?:$|[^\p{{L}}\p{{M}}\p{{N}}])"
+    return SchemaValidator(core_schema.str_schema(pattern="|".join((words_, *glued)), regex_engine="rust-regex"))
+
+
+_BEGINS_SPACELESS = re.compile(rf"(?:10)?{_SPACELESS}")
+
+
+def _top_level(line: str) -> Iterator[str]:
+    """The alternatives of a pattern, apart from those inside brackets."""
+    start = depth = 0
+    for at, char in enumerate(line):
+        depth += (char == "(") - (char == ")")
+        if char == "|" and not depth:
+            yield line[start:at]
+            start = at + 1
+    yield line[start:]
+
+
+IGNORES_INSTRUCTIONS = tuple(map(matcher, (words.IGNORE, words.INSTRUCTIONS, words.PRIOR)))
+"""What has to be in one sentence that asks to ignore instructions."""
+_IGNORE, _INSTRUCTIONS, _PRIOR = IGNORES_INSTRUCTIONS
+_DEMAND, _MAXIMUM, _TARGET, _TEN = map(matcher, (words.DEMAND, words.MAXIMUM, words.TARGET, words.TEN))
+_JUDGE, _ADDRESS = map(matcher, (words.JUDGE, words.ADDRESS))
+_ROLE = SchemaValidator(
+    core_schema.str_schema(pattern=r"(?m:^)[\s#*]*(?:system|assistant|instruction):", regex_engine="rust-regex")
+)
+_SIGNS: Mapping[str, tuple[tuple[SchemaValidator, ...], ...]] = {
+    "asks_to_ignore_instructions": ((_IGNORE, _INSTRUCTIONS, _PRIOR),),
+    "asks_for_a_score": ((_DEMAND, _MAXIMUM), (_DEMAND, _TARGET, _TEN)),
+    "addresses_the_judge": (
+        (_ADDRESS, _JUDGE, _DEMAND),
+        (_ADDRESS, _JUDGE, _MAXIMUM),
+        (_ADDRESS, _JUDGE, _TARGET),
+        (_ADDRESS, _JUDGE, _IGNORE),
+    ),
+    "plays_a_role": ((_ROLE, _MAXIMUM), (_ROLE, _TARGET), (_ROLE, _INSTRUCTIONS, _PRIOR)),
+}
+"""What has to be in one sentence: all of one of the tuples."""
+_FORMS: Mapping[str, re.Pattern[str]] = {
+    "holds_a_verdict": re.compile(r"[\"'](?:score|verdict)[\"']\s{0,9}:\s{0,9}[\"']?(?:\d|pass|fail|yes)"),
+    "holds_a_marker": re.compile(r"<<<\s{0,9}(?:end of )?material|</?(?:material|instructions?)>"),
+    # the space after the bracket is what cleaning puts there
+    "plays_a_role": re.compile(r"<\| ?[\w\- ]{1,40}\|>|\[ ?/?inst\]|<< ?/?sys>>"),
+}
+_HINTS = {
+    "holds_a_verdict": ('score"', "score'", 'verdict"', "verdict'"),
+    "holds_a_marker": ("<<<", "material>", "instruction"),
+    "plays_a_role": ("<|", "inst]", "sys>>"),
+}
+"""One of these is in a text of each form: most texts have none."""
+_VERDICT_TOO = re.compile(r"[\"'](?:verdict|reason|explanation)[\"']")
+_SENTENCE_END = re.compile(r"(?:[.!?;]\s|[\n\u3002\uff01\uff1f])")
+_HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e]|(?<=[a-zA-Z])[\u200b-\u200d\u2060](?=[a-zA-Z])")
+_LONGEST = 20_000
+_LONGEST_SENTENCE = 400
+
+
+def detect(material: Mapping[str, Json]) -> frozenset[str]:
+    """The names of the signs in any text of the material."""
+    return frozenset(sign for text in iter_texts(material) for sign in signs_in(text, _signs))
+
+
+def signs_in(text: str, find: Callable[[str], Iterable[str]]) -> set[str]:
+    """The signs that `find` sees in a text as its reader sees it, in lower case, and in what is hidden in it.
+
+    Of a long text beginning and end are looked at.
+    """
+    excerpt = text[:_LONGEST] + text[-_LONGEST:] if len(text) > 2 * _LONGEST else text
+    plain = normalize(excerpt)
+    signs = set(find(sanitize(plain).lower()))
+    for hidden in decoded(plain):
+        of_hidden = set(find(sanitize(normalize(hidden)).lower()))
+        signs.update(of_hidden, {"encodes_instructions"} if of_hidden else ())
+    if not excerpt.isascii() and _hides(excerpt):
+        signs.add("hides_characters")
+    return signs
+
+
+def _signs(lowered: str) -> Iterator[str]:
+    for name, form in _FORMS.items():
+        if (
+            any(hint in lowered for hint in _HINTS[name])
+            and form.search(lowered)
+            and (name != "holds_a_verdict" or _VERDICT_TOO.search(lowered))
+        ):
+            yield name
+    yield from find_together(lowered, _SIGNS)
+
+
+def find_together(lowered: str, signs: Mapping[str, Sequence[Sequence[SchemaValidator]]]) -> Iterator[str]:
+    """The names of the signs of which all parts of one way are in one sentence."""
+    parts = {id(part): part for ways in signs.values() for way in ways for part in way}
+    present = {key for key, part in parts.items() if part.isinstance_python(lowered)}
+    possible = [(name, way) for name, ways in signs.items() for way in ways if all(id(part) in present for part in way)]
+    if not possible:
+        return
+    for sentence in _sentences(lowered):
+        for name, way in possible:
+            if all(map(_occurs_in(sentence), way)):
+                yield name
+
+
+def _occurs_in(text: str) -> Callable[[SchemaValidator], bool]:
+    return lambda part: part.isinstance_python(text)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Sentences; a long one in overlapping parts."""
+    for sentence in _SENTENCE_END.split(text):
+        for start in range(0, max(1, len(sentence)), _LONGEST_SENTENCE // 2):
+            yield sentence[start : start + _LONGEST_SENTENCE]
+
+
+def _hides(text: str) -> bool:
+    """Whether the text holds a hidden copy of ASCII, overrides the direction of writing, or has gaps inside words."""
+    return _HIDDEN.search(text) is not None

@@ -1,0 +1,146 @@
+"""A judge's verdict that stands in what it was to judge: then it is not its own, but one that somebody planted there.
+
+Compared by value, however it is written there: letters and digits in their order, without quotes, commas, brackets,
+white space, escapes, fences and the case of letters, and numbers by what they are worth. Linear in the text's length.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import unquote
+
+import orjson
+
+from evaluators.asking.judge_input import iter_texts
+from evaluators.asking.prompt_isolation import sanitize_json
+from evaluators.attacks.deobfuscation import decoded, normalize
+from evaluators.cases import Json
+
+_NUMBER = re.compile(r"\d++(?:\.\d++)?(?:e[-+]?\d{1,2}(?!\d))?")
+_GAP = re.compile(r"[\W_]++")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_WHITE = {"n": " ", "r": " ", "t": " ", "b": " ", "f": " "}
+_LAYERS = 6
+"""Escapes inside escapes that are taken off."""
+_LONG_REASON = 12
+"""Characters of a reason that nobody writes twice by chance, together with the same number."""
+_LONGEST_NUMBER, _LONGEST_WORD = 20, 20
+_NEAR = 120
+"""Characters between a reason and its number."""
+_VERDICT_NAMES = ("score", "rating", "verdict", "grade", "points", "label", "answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainVerdict:
+    """A reason and its marks without all that does not count; the words of the reason, if it has words."""
+
+    reason: str
+    marks: Sequence[tuple[str, str]]
+    words: Sequence[str]
+
+
+def is_echo(reply: Json, material: Mapping[str, Json]) -> bool:
+    """Whether a verdict of a reply stands in what the judge was shown, with its reason."""
+    verdicts = list(_verdicts(reply))
+    if not verdicts:
+        return False  # a list of what the text says may well stand in the text
+    return any(_holds(reading, verdicts) for reading in _readings(material))
+
+
+def _verdicts(value: Json) -> Iterator[_PlainVerdict]:
+    """The reasons, with their marks, of each object in a reply that has both."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Json]", value)
+        marks = [
+            (_plain(name), _plain(_readable(str(each))))
+            for name, each in fields.items()
+            if isinstance(each, str | int | float) and name != "number" and not _is_reason(name)
+        ]
+        for name, each in fields.items():
+            if marks and isinstance(each, str) and _is_reason(name):
+                readable = _readable(each)
+                yield _PlainVerdict(_plain(readable), marks, _words(readable))
+        value = list(fields.values())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for each in cast("Sequence[Json]", value):
+            yield from _verdicts(each)
+
+
+def _is_reason(name: str) -> bool:
+    return name.endswith(("reason", "explanation"))
+
+
+def _words(readable: str) -> Sequence[str]:
+    """The words of a text; none where it is written without spaces."""
+    words = _GAP.split(readable)
+    return () if max(map(len, words)) > _LONGEST_WORD else words
+
+
+def _holds(readable: str, verdicts: Sequence[_PlainVerdict]) -> bool:
+    # Hardly a judge's reason has no word of its own, which is soon seen; the rest takes ten times as long.
+    possible = [each for each in verdicts if all(word in readable for word in each.words)]
+    if not possible:
+        return False
+    reading = _plain(readable)
+    return any(_stands_near(reading, each.reason, each.marks) for each in possible)
+
+
+def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
+    """Whether a reason stands in a text, and one of its marks beside it."""
+    if len(reason) < _LONG_REASON:  # too short to tell by itself: only with its name, and its mark right beside it
+        return any(
+            f"reason{reason}{name}{mark}" in reading or f"{name}{mark}reason{reason}" in reading for name, mark in marks
+        )
+    forms = [f"{each}{mark}" for name, mark in marks for each in (name, *_VERDICT_NAMES)]
+    at = reading.find(reason)
+    while at >= 0:
+        end = at + len(reason)
+        before, after = reading[max(0, at - _NEAR) : at], reading[end : end + _NEAR]
+        if any(form in before or form in after for form in forms):
+            return True
+        at = reading.find(reason, end)
+    return False
+
+
+def _readings(material: Mapping[str, Json]) -> Iterator[str]:
+    """The words of the material as it was shown, and those of what is encoded in it."""
+    material = cast("Mapping[str, Json]", sanitize_json(material))
+    yield _readable(orjson.dumps(material, default=str).decode())
+    for text in iter_texts(material):
+        for hidden in decoded(normalize(text)):
+            yield _readable(hidden)
+
+
+def _readable(text: str) -> str:
+    """A text without escapes, entities and the case of letters."""
+    for _ in range(_LAYERS):
+        if "\\" not in text:
+            break
+        text = _ESCAPE.sub(_unescaped, text)
+    if "%" in text:
+        text = unquote(text)
+    if "&" in text:
+        text = html.unescape(text)
+    return normalize(text).casefold()
+
+
+def _plain(readable: str) -> str:
+    """The letters and digits of a text alone, numbers by what they are worth."""
+    return _GAP.sub("", _NUMBER.sub(_value, readable))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1] or match[2]
+    if code:
+        return chr(int(code, 16))
+    return _WHITE.get(match[3], match[3])
+
+
+def _value(match: re.Match[str]) -> str:
+    """A number in its shortest form: 10 for 10.0, 1e1 and 010."""
+    number = match[0]
+    return number if len(number) > _LONGEST_NUMBER else f"{float(number):.15g}"

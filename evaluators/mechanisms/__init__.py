@@ -1,0 +1,1 @@
+"""Mechanisms that several evaluators share: ratios of verdicts, ratings, classes, composites."""

@@ -1,0 +1,282 @@
+"""Classification: a judge that chooses one label of a fixed set, each with a meaning."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Generic, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from evaluators.answers.word_probabilities import word_distributions
+from evaluators.asking.judge_input import JudgeInput, TextSettings
+from evaluators.asking.reasons import ReasonSettings
+from evaluators.asking.worked_examples import WorkedExample, examples_text
+from evaluators.cases import Json
+from evaluators.evaluator import Case, Evaluator
+from evaluators.judge import Answer, Judge, Prompt
+from evaluators.mechanisms.g_eval_definition import describe_fields
+from evaluators.mechanisms.rating import NonBlank
+from evaluators.prompts import fill, load
+from evaluators.questions import ChoiceQuestion, Decision, Option, QuestionGroup
+from evaluators.results import Score
+from evaluators.scale import ReasonPlace, Reply, plain_word, reason_in
+
+CLASSIFIER_PROMPTS = ("classifier.txt", "classifier_form.txt")
+
+_WHICH = "Which of the labels applies? Where several might, the one whose meaning fits best."
+
+_LABELS = "The labels:"
+
+LabelName = Annotated[str, Field(pattern=r"^[\w:/-](?:[\w :/-]{0,62}[\w:/-])?$")]
+"""A label as it appears in every output: letters, digits and spaces, at most 64."""
+
+
+class LabelDefinition(BaseModel):
+    """What a label means, and what it is worth."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    meaning: NonBlank = Field(description="When the label applies.")
+    score: float | None = Field(
+        default=None, ge=0, le=1, description="What it is worth on 0..1; 0 if it fails, else 1, if left out."
+    )
+    passes: bool | None = Field(default=None, alias="pass", description="Whether a case with this label passes.")
+
+    @property
+    def worth(self) -> float:
+        """The score of a case that certainly has this label."""
+        return self.score if self.score is not None else float(self.passes is not False)
+
+
+def _with_meaning(value: Any) -> Any:
+    return {"meaning": value} if isinstance(value, str) else value
+
+
+def distinct_labels(labels: Mapping[str, LabelDefinition]) -> Mapping[str, LabelDefinition]:
+    """The labels, refused where two of them would be read as one."""
+    if len({plain_word(name) for name in labels}) < len(labels):
+        raise ValueError("two labels differ in nothing but capitals and full stops; rename one")
+    return labels
+
+
+class ChosenLabel(Reply):
+    """A reason and a label. The labels are those of the question: see `label_form`."""
+
+    reason: str
+    label: str
+
+
+class LabelThenReason(Reply):
+    """The same in the other order."""
+
+    label: str
+    reason: str
+
+
+class LabelAlone(Reply):
+    """A label without a reason."""
+
+    label: str
+
+
+AnyChoice = ChosenLabel | LabelThenReason | LabelAlone
+
+
+class LabelledExample(WorkedExample):
+    """A worked example with its label."""
+
+    label: LabelName = Field(description="Which of the labels fits the case.")
+
+
+def ready_labels(template: str, worth: Mapping[str, float], failing: Iterable[str]) -> Mapping[str, LabelDefinition]:
+    """The labels of a kind whose meanings stand in its prompt, which is part of the version, by what they are worth.
+
+    Those that are worth 1 pass, `failing` fail, and the others do neither.
+    """
+    verdicts = {name: True for name, score in worth.items() if score == 1} | dict.fromkeys(failing, False)
+    return {
+        name: LabelDefinition.model_validate(
+            {"meaning": f"see {template}: {name}", "score": score, "pass": verdicts.get(name)}
+        )
+        for name, score in worth.items()
+    }
+
+
+class Classification(ReasonSettings, TextSettings, Evaluator[Case], Generic[Case]):
+    """How a judge is asked for a label, and how a score is made of it. A kind of it says which labels there are."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2, description="The judge's own if left out.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Length limit of an answer.")
+
+    prompts: ClassVar[tuple[str, ...]] = CLASSIFIER_PROMPTS
+
+    def instructions(
+        self,
+        question: str,
+        labels: Mapping[str, LabelDefinition],
+        fields: Iterable[str],
+        examples: Sequence[LabelledExample] = (),
+    ) -> str:
+        """The fixed part of the question."""
+        values = {
+            "question": question.strip(),
+            "labels": "\n".join(f"- {name}: {' '.join(each.meaning.split())}" for name, each in labels.items()),
+            "fields": describe_fields(fields),
+            "form": self.label_form_text(labels, examples),
+        }
+        return fill(load("classifier.txt"), values)
+
+    def label_form_text(self, labels: Mapping[str, LabelDefinition], examples: Sequence[LabelledExample] = ()) -> str:
+        """What the judge is told about the form of its answer, with examples before it."""
+        examples_part = examples_text([(each, {"label": each.label}) for each in examples], self.reason)
+        return "\n\n".join(part for part in (examples_part, self.language_sentence, self._form_of(labels)) if part)
+
+    def _form_of(self, labels: Mapping[str, LabelDefinition]) -> str:
+        return fill(load(self.template("classifier_form")), {"names": ", ".join(labels)}).strip()
+
+    def typed_question(self, instructions: str, labels: Mapping[str, LabelDefinition]) -> QuestionGroup:
+        """The same question for a judge that decides: each label with what the instructions say that it means."""
+        guide = instructions.partition(self._form_of(labels))[0].strip().removesuffix(self.language_sentence)
+        listed = {name: f"- {name}: " for name in labels}
+        lines = guide.splitlines()
+        options = [
+            Option(name, next((line.removeprefix(start) for line in lines if line.startswith(start)), ""))
+            for name, start in listed.items()
+        ]
+        rest = [line for line in lines if line != _LABELS and not line.startswith(tuple(listed.values()))]
+        guide = "\n".join(line for line, after in pairwise([*rest, ""]) if line or after).strip()
+        return QuestionGroup(guide, (ChoiceQuestion(("label",), _WHICH, tuple(options)),))
+
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: a label has a typed form."""
+        return False
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """See `Evaluator.templates`."""
+        later = (self.template("classifier_form"),) if self.reason != "before" else ()
+        return (*self.prompts, *later)
+
+    @property
+    @abstractmethod
+    def label_definitions(self) -> Mapping[str, LabelDefinition]:
+        """The labels by name, with what they are worth."""
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """See `Evaluator.label_names`."""
+        return tuple(self.label_definitions)
+
+    def verdict(self, score: Score) -> bool | None:
+        """See `Evaluator.verdict`: what the label says, unless there is a threshold."""
+        if self.threshold is not None:
+            return self.passed(score.value)
+        labels = self.label_definitions
+        return labels[score.label].passes if score.label is not None and score.label in labels else None
+
+    async def classify(self, judge: Judge, instructions: str, material: JudgeInput) -> Score:
+        """Ask for a label. Its score is the mean of what the labels are worth, by the judge's token probabilities where
+        there are such, else what the label is worth that was written.
+        """
+        labels = self.label_definitions
+        groups = (self.typed_question(instructions, labels),)
+        prompt = Prompt(instructions, material.content, self.temperature, self.max_tokens, groups=groups)
+        answer = (await judge.ask(prompt, label_form(tuple(labels), self.reason), logprobs=True)).answers[0]
+        return score_of_label(answer, labels, truncated=material.truncated)
+
+
+def score_of_label(answer: Answer[AnyChoice], labels: Mapping[str, LabelDefinition], *, truncated: bool) -> Score:
+    """The score of an answer: see `Classification.classify`.
+
+    With token probabilities p the details have `probabilities`, `confidence`, that of the label, and `entropy`, the sum
+    of -p log2 p in bits; `uncertainty` is the standard deviation of what the labels are worth.
+    """
+    label = answer.reply.label
+    details: dict[str, Json] = {"truncated": True} if truncated else {}
+    if answer.decisions:
+        return _score_of_decision(answer.decisions[0], labels, details)
+    weighed = word_distributions(answer, "label", tuple(labels))
+    distribution = weighed[-1] if weighed else None
+    if distribution is None:
+        return Score(
+            value=labels[label].worth,
+            label=label,
+            explanation=reason_in(answer.reply),
+            method="single",
+            details=details,
+        )
+    shares = distribution.shares
+    details |= {
+        "probabilities": {name: shares[name] for name in labels if name in shares},
+        "confidence": shares.get(label, 0.0),
+        "entropy": distribution.entropy,
+    }
+    mean = math.fsum(share * labels[name].worth for name, share in shares.items())
+    spread = math.fsum(share * (labels[name].worth - mean) ** 2 for name, share in shares.items())
+    details["uncertainty"] = math.sqrt(spread)
+    return Score(
+        value=min(1.0, max(0.0, mean)),  # rounding must not leave the scale
+        label=label,
+        explanation=reason_in(answer.reply),
+        method="logprobs",
+        kept_mass=distribution.kept_mass,
+        details=details,
+    )
+
+
+def _score_of_decision(decision: Decision, labels: Mapping[str, LabelDefinition], details: Mapping[str, Json]) -> Score:
+    worth = {name: labels[name].worth for name in decision.probabilities}
+    return Score(
+        value=decision.mean(worth),
+        label=decision.choice,
+        method="decision",
+        kept_mass=decision.kept_mass,
+        details={
+            **details,
+            "probabilities": {name: decision.probabilities[name] for name in labels if name in worth},
+            "confidence": decision.probabilities[decision.choice],
+            "entropy": decision.entropy,
+            "uncertainty": decision.deviation(worth),
+            **({"order": list(decision.order)} if decision.order else {}),
+        },
+    )
+
+
+@cache
+def label_form(names: tuple[str, ...], place: ReasonPlace = "before") -> type[AnyChoice]:
+    """The form of an answer with one of these labels, and its reason before, after, or not at all."""
+    plain = {plain_word(name): name for name in names}
+
+    def as_written(value: Any) -> Any:
+        return plain.get(plain_word(value), value) if isinstance(value, str) else value
+
+    fields: dict[str, Any] = {"label": (Annotated[cast("Any", Literal[names]), BeforeValidator(as_written)], ...)}
+    base: Any = {"before": ChosenLabel, "after": LabelThenReason, "none": LabelAlone}[place]
+    return cast("type[AnyChoice]", create_model("Chosen", __base__=base, __doc__="A label.", **fields))
+
+
+def check_examples(examples: Sequence[LabelledExample], labels: Mapping[str, LabelDefinition]) -> None:
+    """Refuse examples with a label that there is not."""
+    if unknown := sorted({each.label for each in examples} - labels.keys()):
+        raise ValueError(f"examples: {', '.join(unknown)} is none of the labels")
+
+
+Examples = Annotated[
+    tuple[LabelledExample, ...],
+    Field(max_length=20, description="Worked examples: {case: {input: …}, label: …, reason: …}."),
+]
+
+Labels = Annotated[
+    Mapping[LabelName, Annotated[LabelDefinition, BeforeValidator(_with_meaning)]],
+    Field(
+        min_length=2,
+        max_length=50,
+        description="The labels by name: when each applies, or {meaning, score, pass}.",
+    ),
+]
+"""A field of an evaluator that has labels of the user's own."""

@@ -1,0 +1,145 @@
+"""Ratio evaluators of conversations: every turn, or every extracted item, gets a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from evaluators.asking.transcript import ConversationSettings, Transcript, build_windows
+from evaluators.asking.windows import draw_windows, split
+from evaluators.cases import Conversation, Json, Turn
+from evaluators.errors import NotApplicable
+from evaluators.evaluator import Evaluator
+from evaluators.identity import conversation_id_of
+from evaluators.judge import Judge
+from evaluators.mechanisms.item_verdicts import (
+    VERDICT_PROMPTS,
+    ItemWindow,
+    RatioSpec,
+    VerdictSettings,
+    extract_items,
+    score_ratio,
+)
+from evaluators.results import Score
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRatioSpec:
+    """What of a conversation gets a verdict, and how verdicts are counted.
+
+    `name` begins the names of the prompt templates. With `extracted` the judge first takes the conversation apart into
+    items; else each turn is an item, if it has all the fields of `judged`. `shown` are the turn's fields that the judge
+    sees beside the usual input, output and error. Of a conversation that is too long for one question, it sees with the
+    turns to judge those before them, at most `lookback`.
+    """
+
+    name: str
+    ratio: RatioSpec
+    extracts_items: bool = False
+    required_fields: tuple[str, ...] = ()
+    extra_fields: tuple[str, ...] = ()
+    lookback: int | None = 10
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The names of the templates it uses."""
+        items = (f"{self.name}_items.txt",) if self.extracts_items else ()
+        return (*items, f"{self.name}_verdicts.txt", *VERDICT_PROMPTS)
+
+    async def score(
+        self,
+        case: Conversation,
+        judge: Judge,
+        settings: ConversationSettings,
+        *,
+        companions: Mapping[str, Json] | None = None,
+        values: Mapping[str, str] | None = None,
+    ) -> Score:
+        """The share of the items whose verdict counts.
+
+        `companions` are shown with the turns; `values` fill placeholders of the template with the configuration's text.
+        """
+        if self.extracts_items:
+            windows, read = await self._extracted(case, judge, settings, companions or {})
+        else:
+            transcripts = build_windows(case, self.extra_fields, settings, self._has, self.lookback)
+            windows, read = [_window(each, companions or {}) for each in transcripts], {}
+            if not transcripts[0].judged:
+                raise NotApplicable(f"missing_field: {', '.join(f'turns.{name}' for name in self.required_fields)}")
+        score = await score_ratio(
+            judge,
+            self.ratio,
+            f"{self.name}_verdicts.txt",
+            windows,
+            values,
+            max_windows=settings.max_windows,
+            seed=conversation_id_of(case),
+            weigh=isinstance(settings, VerdictSettings) and settings.verdicts == "probabilities",
+        )
+        return replace(score, details={**score.details, **read}) if read else score
+
+    async def _extracted(
+        self, case: Conversation, judge: Judge, settings: ConversationSettings, companions: Mapping[str, Json]
+    ) -> tuple[Sequence[ItemWindow], Mapping[str, Json]]:
+        """The items with what they are judged with, and how many of the windows were read, if not one was enough.
+
+        A long conversation is taken apart window by window. The items of each get their verdicts with the turns that
+        they come from and those after them in view, up to the last: what was wanted early may be met late.
+        """
+        transcripts = build_windows(case, self.extra_fields, settings, _is_complete, ahead=True)
+        sample = draw_windows(
+            [len(each.judged) for each in transcripts], settings.max_windows, conversation_id_of(case)
+        )
+        windows: list[ItemWindow] = []
+        for at in sample.judged:
+            transcript = transcripts[at]
+            own = transcript.core if len(transcripts) > 1 else transcript
+            material: Mapping[str, Json] = {"turns": own.content, **companions}
+            items = await extract_items(judge, f"{self.name}_items.txt", material)
+            whole = _window(transcript, companions)
+            windows += [replace(whole, items=items[run.start : run.stop]) for run in split([0] * len(items), 0)]
+        if len(transcripts) == 1:
+            return windows, {"turns_left_out": transcripts[0].omitted} if transcripts[0].omitted else {}
+        return windows, {"read": {"of": len(transcripts), "windows": len(sample.judged)}, **sample.details}
+
+    def _has(self, turn: Turn) -> bool:
+        return turn.incomplete is None and all(getattr(turn, name) for name in self.required_fields)
+
+
+def _is_complete(turn: Turn) -> bool:
+    return turn.incomplete is None
+
+
+def _window(transcript: Transcript, companions: Mapping[str, Json]) -> ItemWindow:
+    return ItemWindow(
+        items=[f"turn {number}" for number in transcript.judged],
+        materials=({"turns": transcript.content, **companions},),
+        truncated=transcript.truncated,
+    )
+
+
+class ConversationRatio(VerdictSettings, ConversationSettings, Evaluator[Conversation]):
+    """The share of a conversation's items whose verdict counts. A kind of it says which spec it makes."""
+
+    scope: ClassVar = "conversation"
+    spec: ClassVar[ConversationRatioSpec]
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the user and the application said."""
+        return frozenset({"turns.input", "turns.actual_output"})
+
+    @property
+    def rounds(self) -> int:
+        """One for the verdicts, and where items are extracted one for these."""
+        return 2 if self.spec.extracts_items else 1
+
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the items, unless they are the turns."""
+        return self.spec.extracts_items
+
+    async def evaluate(self, case: Conversation, judge: Judge) -> Score:
+        """See `Evaluator.evaluate`."""
+        return await self.spec.score(case, judge, self)

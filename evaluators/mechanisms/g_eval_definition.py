@@ -1,0 +1,75 @@
+"""The configuration of G-Eval, the same for turns and for whole conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from evaluators.asking.judge_input import MEANINGS
+from evaluators.judge import Judge, Prompt
+from evaluators.mechanisms.rating import RATING_PROMPTS, NonBlank, Rating
+from evaluators.prompts import fill, load
+from evaluators.scale import Reply
+
+G_EVAL_PROMPTS = ("g_eval.txt", "g_eval_steps.txt", *RATING_PROMPTS)
+
+
+class Steps(Reply):
+    """A judge's evaluation steps for a criterion."""
+
+    steps: tuple[NonBlank, ...] = Field(min_length=1, max_length=12)
+
+
+class GEvalDefinition(Rating):
+    """Exactly one of `criteria` and `evaluation_steps`. From criteria the judge writes the steps, once."""
+
+    criteria: NonBlank | None = Field(default=None, description="What makes a case good; the judge derives the steps.")
+    evaluation_steps: tuple[NonBlank, ...] | None = Field(
+        default=None, min_length=1, description="The steps that the judge follows, instead of criteria."
+    )
+    threshold: float | None = Field(
+        default=0.5, ge=0.0, le=1.0, description="A score passes at this value, on 0..1; null for no verdict."
+    )
+    description: str | None = Field(default=None, description="A note for people; it never reaches the judge.")
+
+    @model_validator(mode="after")
+    def _criteria_or_steps(self) -> Self:
+        if (self.criteria is None) == (self.evaluation_steps is None):
+            problem = "both are given" if self.criteria is not None else "neither is given"
+            raise ValueError(f"criteria and evaluation_steps: give exactly one of them; {problem}")
+        return self
+
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: the steps, unless they are configured."""
+        return self.evaluation_steps is None
+
+    async def steps(self, judge: Judge, fields: Iterable[str]) -> tuple[str, ...]:
+        """The evaluation steps: the configured ones, else the judge's, asked as a constant question.
+
+        A `DefinitionCache` judge is asked once and for all; any other each time.
+        """
+        if self.evaluation_steps is not None:
+            return self.evaluation_steps
+        values = {"criteria": self.criteria or "", "fields": describe_fields(fields)}
+        verdict = await judge.ask(Prompt(fill(load("g_eval_steps.txt"), values)), Steps)
+        return verdict.reply.steps
+
+    async def instructions(self, judge: Judge, fields: Iterable[str]) -> str:
+        """The fixed part of the question: the same for every case of this definition."""
+        fields = tuple(fields)
+        steps = await self.steps(judge, fields)
+        values = {"steps": number_lines(steps), "fields": describe_fields(fields), "rating": self.form}
+        return fill(load("g_eval.txt"), values)
+
+
+def number_lines(steps: Iterable[str]) -> str:
+    """Steps as a numbered list, each on one line."""
+    return "\n".join(f"{number}. {' '.join(step.split())}" for number, step in enumerate(steps, start=1))
+
+
+def describe_fields(fields: Iterable[str]) -> str:
+    """Fields as a list, with what each of them is."""
+    return "\n".join(f"- {name}: {MEANINGS[name]}" for name in fields)

@@ -1,0 +1,282 @@
+"""Items, verdicts and their ratio: the mechanism of every evaluator whose score is a proportion.
+
+The judge takes a text apart into items, gives a verdict on each, and code does the counting. An answer with one verdict
+too few is no answer: it is sent back, then fails. Nothing missing is ever counted as good or bad.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, create_model, field_validator
+
+from evaluators.answers.word_probabilities import as_written, word_distributions
+from evaluators.asking.windows import MAX_WINDOWS, WindowSample, draw_windows
+from evaluators.cases import Json
+from evaluators.evaluator import ADDED_LATER
+from evaluators.judge import Answer, Judge, Prompt
+from evaluators.prompts import fill, load
+from evaluators.questions import ChoiceQuestion, Option, QuestionGroup
+from evaluators.results import Method, Score
+from evaluators.scale import NUMBERS, NumberedReply, Reply, plain_word, sort_by_number
+
+VerdictWord = Literal["yes", "no", "unclear"]
+"""What a judge can say of an item."""
+
+WORDS: tuple[VerdictWord, ...] = ("yes", "no", "unclear")
+"""The same, the most decisive first."""
+
+VERDICT_PROMPTS = ("items_form.txt", "verdicts_form.txt")
+"""The templates of the forms of the answers: part of every version of an evaluator that takes a share."""
+
+_VERDICT_OPTIONS = (Option("yes"), Option("no"), Option("unclear", "what you are given does not decide it"))
+
+_NAMED = 3  # items that an explanation names
+
+
+class Items(Reply):
+    """What a text was taken apart into."""
+
+    items: tuple[str, ...]
+
+
+class ItemVerdict(NumberedReply):
+    """A verdict on one item, after its reason."""
+
+    reason: str
+    verdict: Annotated[VerdictWord, BeforeValidator(plain_word)]
+
+
+class ItemVerdicts(Reply):
+    """One verdict per item, in their order."""
+
+    verdicts: tuple[ItemVerdict, ...]
+
+    @field_validator("verdicts")
+    @classmethod
+    def _in_order(cls, verdicts: tuple[ItemVerdict, ...]) -> tuple[ItemVerdict, ...]:
+        return sort_by_number(verdicts)
+
+
+class VerdictSettings(BaseModel):
+    """How a verdict counts."""
+
+    verdicts: Annotated[Literal["words", "probabilities"], ADDED_LATER] = Field(
+        default="words",
+        description="Whether a verdict counts as the judge wrote it, or by the probabilities of yes, no and unclear "
+        "where the judge gives them.",
+    )
+
+    @property
+    def needs_writer(self) -> bool:
+        """See `Evaluator.needs_writer`: a verdict has a typed form; those who list items first say so."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedVerdict:
+    """A verdict, and the probabilities of yes, no and unclear where they are known.
+
+    `decided` says that they are a decision model's, which gives no reason.
+    """
+
+    verdict: ItemVerdict
+    masses: Mapping[str, float] | None = None
+    decided: bool = False
+
+    def counts(self, counting: AbstractSet[str]) -> float:
+        """How much of the verdict counts: 0 or 1 for a word, between them for probabilities."""
+        if self.masses is None:
+            return float(self.verdict.verdict in counting)
+        return math.fsum(mass for word, mass in self.masses.items() if word in counting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioSpec:
+    """What share of the items got a verdict that counts; what the score is where there is none; what to call them.
+
+    `noun` is what the items are, `holds` what counts about them: "statements" that "are relevant".
+    """
+
+    counting_verdicts: frozenset[VerdictWord]
+    empty_score: float
+    noun: str
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemWindow:
+    """Items that get their verdicts in one question, and what the judge is shown with them.
+
+    Where that is too much for one question there are several `materials`, each for a question of its own about the same
+    items. `truncated` says that something was left out that may matter.
+    """
+
+    items: Sequence[Json]
+    materials: Sequence[Mapping[str, Json]] = ({},)
+    truncated: bool = False
+
+
+async def extract_items(judge: Judge, template: str, material: Mapping[str, Json]) -> tuple[str, ...]:
+    """The items that the judge takes the material apart into, without empty ones and repetitions."""
+    instructions = fill(load(template), {"form": load("items_form.txt")})
+    verdict = await judge.ask(Prompt(instructions, material), Items)
+    return tuple(dict.fromkeys(item.strip() for item in verdict.reply.items if item.strip()))
+
+
+async def ask_verdicts(
+    judge: Judge,
+    template: str,
+    window: ItemWindow,
+    values: Mapping[str, str] | None = None,
+    *,
+    weigh: bool = False,
+) -> Sequence[WeighedVerdict]:
+    """One verdict per item of a window, with probabilities if they are to be weighed.
+
+    `items` are shown as the material's field `items`, numbered.
+    """
+    instructions = fill(load(template), {"form": load("verdicts_form.txt"), **(values or {})})
+    # One question for all items, not one each: it costs a fraction, and the judge sees what the items have in common.
+    # The form demands as many verdicts as there are items, so that none is lost on the way.
+    numbered: list[Json] = [{"number": number, "item": item} for number, item in enumerate(window.items, start=1)]
+    form = verdicts_form(len(window.items))
+    groups = (verdict_questions(fill(load(template), {"form": "", **(values or {})}).strip(), len(window.items)),)
+    rounds: list[Sequence[WeighedVerdict]] = []
+    for material in window.materials:
+        prompt = Prompt(instructions, {**material, "items": numbered}, reminder=NUMBERS, groups=groups)
+        answer = (await judge.ask(prompt, form, logprobs=weigh)).answers[0]
+        rounds.append(_read(answer, weigh=weigh))
+    return [_decisive(verdicts) for verdicts in zip(*rounds, strict=True)]
+
+
+def verdict_questions(guide: str, count: int) -> QuestionGroup:
+    """The same question for a judge that decides: one of three words for each of so many items."""
+    questions = (
+        ChoiceQuestion(("verdicts", at, "verdict"), f"The verdict on item {at + 1} of `items`.", _VERDICT_OPTIONS)
+        for at in range(count)
+    )
+    return QuestionGroup(guide, tuple(questions), own=frozenset({"items"}))
+
+
+def _read(answer: Answer[ItemVerdicts], *, weigh: bool) -> Sequence[WeighedVerdict]:
+    """The verdicts of an answer; a decision model's are always weighed, for it gives nothing else."""
+    verdicts = answer.reply.verdicts
+    if answer.decisions:
+        decisions = zip(verdicts, answer.decisions, strict=True)
+        return [WeighedVerdict(each, decision.probabilities, decided=True) for each, decision in decisions]
+    return _weighed(answer) if weigh else [WeighedVerdict(each) for each in verdicts]
+
+
+def _weighed(answer: Answer[ItemVerdicts]) -> Sequence[WeighedVerdict]:
+    """The verdicts of an answer with the probabilities of each, in the order of their items."""
+    distributions = word_distributions(answer, "verdict", WORDS)
+    verdicts = answer.reply.verdicts
+    if len(distributions) != len(verdicts):
+        return [WeighedVerdict(each) for each in verdicts]
+    written = as_written(answer.text, "verdicts")  # the reply has them in the order of their items
+    order = sorted(range(len(verdicts)), key=lambda at: written[at].get("number") or 0)
+    return [
+        WeighedVerdict(each, None if (weighed := distributions[at]) is None else weighed.shares)
+        for each, at in zip(verdicts, order, strict=True)
+    ]
+
+
+def _decisive(verdicts: Sequence[WeighedVerdict]) -> WeighedVerdict:
+    """Of several verdicts on one item, by parts of the material: what one part says, others need not say."""
+    return min(verdicts, key=lambda each: WORDS.index(each.verdict.verdict))
+
+
+@cache
+def verdicts_form(count: int) -> type[ItemVerdicts]:
+    """The form of an answer with exactly so many verdicts."""
+    verdicts = (tuple[ItemVerdict, ...], Field(min_length=count, max_length=count))
+    return create_model("Judgements", __base__=ItemVerdicts, __doc__=f"{count} verdicts, in order.", verdicts=verdicts)
+
+
+async def score_ratio(
+    judge: Judge,
+    spec: RatioSpec,
+    template: str,
+    windows: Sequence[ItemWindow],
+    values: Mapping[str, str] | None = None,
+    *,
+    max_windows: int = MAX_WINDOWS,
+    seed: str = "",
+    weigh: bool = False,
+) -> Score:
+    """The share of the items whose verdict counts, on 0..1: of all windows, or of a sample drawn by `seed`.
+
+    With `weigh` an item counts by the probability c that the judge gives to what counts, and `details.uncertainty` is
+    the standard deviation of the share, sqrt(sum of c (1 - c)) / items.
+    """
+    if not any(window.items for window in windows):
+        return Score(value=spec.empty_score, explanation=f"There are no {spec.noun}.", method="single")
+    sample = draw_windows([len(window.items) for window in windows], max_windows, seed)
+    verdicts = {at: await ask_verdicts(judge, template, windows[at], values, weigh=weigh) for at in sample.judged}
+    shares = {at: [each.counts(spec.counting_verdicts) for each in verdicts[at]] for at in sample.judged}
+    details: dict[str, Json] = {
+        "items": [
+            item_details(item, each)
+            for at in sample.judged
+            for item, each in zip(windows[at].items, verdicts[at], strict=True)
+        ],
+        **sample.details,
+    }
+    weighed = [each.masses is not None for at in sample.judged for each in verdicts[at]]
+    if any(weighed):
+        details |= _doubt([share for at in sample.judged for share in shares[at]])
+        details |= {} if all(weighed) else {"fallback": "some_verdicts_as_written"}
+    if any(windows[at].truncated for at in sample.judged):
+        details["truncated"] = True
+    value = min(1.0, max(0.0, sample.share_of(shares)))  # rounding must not leave the scale
+    explanation = _explanation(spec, sample, verdicts)
+    method = method_of([each for at in sample.judged for each in verdicts[at]])
+    return Score(value=value, raw_score=value, explanation=explanation, method=method, details=details)
+
+
+def method_of(verdicts: Sequence[WeighedVerdict]) -> Method:
+    """How verdicts came about: by a decision model, by token probabilities, or as they were written."""
+    if any(each.decided for each in verdicts):
+        return "decision"
+    return "logprobs" if any(each.masses is not None for each in verdicts) else "single"
+
+
+def item_details(item: Json, weighed: WeighedVerdict) -> Json:
+    """What a score says of an item: its verdict, why, and the probabilities where they are known."""
+    details: dict[str, Json] = {"item": item, "verdict": weighed.verdict.verdict}
+    details |= {} if weighed.decided else {"reason": weighed.verdict.reason}
+    return details if weighed.masses is None else details | {"probabilities": dict(weighed.masses)}
+
+
+def because(weighed: WeighedVerdict) -> str:
+    """The reason of a verdict after a colon; the verdict itself where there is none."""
+    return f": {weighed.verdict.verdict}." if weighed.decided else f": {weighed.verdict.reason}"
+
+
+def _doubt(shares: Sequence[float]) -> dict[str, Json]:
+    return {"uncertainty": math.sqrt(math.fsum(max(0.0, each * (1 - each)) for each in shares)) / len(shares)}
+
+
+def _explanation(
+    spec: RatioSpec,
+    sample: WindowSample,
+    verdicts: Mapping[int, Sequence[WeighedVerdict]],
+) -> str:
+    """Like: 2 of 3 statements are relevant. Item 2: it is about something else."""
+    counting = {at: [each.verdict.verdict in spec.counting_verdicts for each in verdicts[at]] for at in sample.judged}
+    flags = [flag for at in sample.judged for flag in counting[at]]
+    rarer = sum(flags) * 2 < len(flags)  # the reasons worth reading are those of the smaller side
+    named = [
+        f"Item {sum(sample.lengths[:at]) + number}{because(each)}"
+        for at in sample.judged
+        for number, (each, counts) in enumerate(zip(verdicts[at], counting[at], strict=True), start=1)
+        if counts == rarer
+    ]
+    whole = "" if sample.complete else f", a sample of {sum(sample.lengths)},"
+    return " ".join([f"{sum(flags)} of {len(flags)} {spec.noun}{whole} {spec.predicate}.", *named[:_NAMED]])

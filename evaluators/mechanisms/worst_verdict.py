@@ -1,0 +1,67 @@
+"""Scores of what one bad item is enough for: an attack in any text, content of any forbidden category."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evaluators.cases import Json
+from evaluators.judge import Judge
+from evaluators.mechanisms.item_verdicts import (
+    ItemWindow,
+    WeighedVerdict,
+    ask_verdicts,
+    because,
+    item_details,
+    method_of,
+)
+from evaluators.results import Score
+
+NONE = "none"
+"""The label where no item is bad."""
+
+_NAMED = 3  # items that an explanation names
+
+
+async def score_worst(
+    judge: Judge, template: str, windows: Sequence[ItemWindow], names: Sequence[str], *, weigh: bool = False
+) -> Score:
+    """1 if the verdict on any item is yes, else 0; with `weigh` the largest of their probabilities of yes.
+
+    `names` are what the items are called, in the order of the windows; the label is that of the worst item, the first
+    of several, if its verdict is more yes than not.
+    """
+    verdicts = [verdict for window in windows for verdict in await ask_verdicts(judge, template, window, weigh=weigh)]
+    items = [item for window in windows for item in window.items]
+    shares = [each.counts(frozenset({"yes"})) for each in verdicts]
+    worst = max(range(len(shares)), key=lambda at: (shares[at], -at), default=None)
+    value = 0.0 if worst is None else min(1.0, shares[worst])
+    bad = [at for at, share in enumerate(shares) if share >= 0.5]
+    details: dict[str, Json] = {
+        "items": [item_details(item, each) for item, each in zip(items, verdicts, strict=True)],
+        "found": list(dict.fromkeys(names[at] for at in bad)),
+    }
+    if any(each.masses is not None for each in verdicts):
+        details["uncertainty"] = math.sqrt(max(0.0, value * (1 - value)))
+    if any(window.truncated for window in windows):
+        details["truncated"] = True
+    return Score(
+        value=value,
+        raw_score=value,
+        label=NONE if worst is None or not bad else names[worst],
+        explanation=_explanation(names, verdicts, bad),
+        method=method_of(verdicts),
+        details=details,
+    )
+
+
+def _explanation(names: Sequence[str], verdicts: Sequence[WeighedVerdict], bad: Sequence[int]) -> str:
+    if not bad:
+        return f"None of {len(verdicts)}."
+    return " ".join(f"{names[at]}{because(verdicts[at])}" for at in bad[:_NAMED])
+
+
+def with_details(score: Score, **more: Json) -> Score:
+    """The score with more details."""
+    return replace(score, details={**score.details, **more})
