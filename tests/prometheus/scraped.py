@@ -211,8 +211,8 @@ def _batch(number: int) -> list[Evaluation]:
 
 
 def _audit(number: int, *, good: bool) -> dict[str, Any]:
-    """Every second one is audited, and one in ten of the audits fails."""
-    if number % 2:
+    """Three of four are audited, so that windows of 5 s have enough of them, and one in fifteen of the audits fails."""
+    if number % 4 == 1:
         return {}
     came = {"reason": "judge_timeout"} if number % 20 == 0 else {"score": 0.7 if good else 0.2}
     return {"audit": {**came, "probability": 0.5, "model": "dear", "version": AUDITED.audit_version}}

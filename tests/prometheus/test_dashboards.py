@@ -147,7 +147,8 @@ def test_the_worst_segments_are_those_with_the_highest_means_where_lower_is_bett
     assert set(badness) == set(means) == set(errors)
     assert panel["options"]["sortBy"] == [{"desc": True, "displayName": "badness"}]
     paid, free = ((LOWER.monitor, LOWER.evaluator, segment) for segment in ("paid", "free"))
-    assert badness[paid] > 0.85 > 0.35 > badness[free]
+    assert badness[paid] > 0.85
+    assert badness.get(free, 0.0) < 0.35, "where it is among the ten worst at all"
     for key, mean in means.items():
         worse = mean if key in (paid, free) else 1 - mean
         assert badness[key] == pytest.approx(worse, abs=0.1)  # asked a moment later
