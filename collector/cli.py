@@ -35,6 +35,7 @@ COMMANDS = {
         "mcp",
     ),
     "Evaluate files and past traffic": (
+        "fetch",
         "normalize",
         "score",
         "cases",
@@ -277,6 +278,67 @@ def rules(
         return
     for content in render(loaded, formats or ["prometheus"]).values():
         print(content, end="")
+
+
+@app.command()
+def fetch(
+    source: Annotated[
+        str, typer.Argument(help="tempo, jaeger, phoenix, langfuse or mlflow.", metavar="SOURCE", show_default=False)
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file to write, as OTLP JSON lines.", readable=False)
+    ],
+    url: Annotated[str | None, typer.Option(help="Its address; where it is on this machine by default.")] = None,
+    since: Annotated[
+        str, typer.Option("--from", help="Start: a time (UTC), or a duration before now like 24h.")
+    ] = "24h",
+    until: Annotated[str | None, typer.Option("--to", help="End (exclusive), written in the same way; now.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            help="Which traces. Tempo: TraceQL; Jaeger: an operation; Phoenix: an attribute's key:value; Langfuse: a "
+            "name; MLflow: a filter."
+        ),
+    ] = None,
+    service: Annotated[
+        list[str] | None, typer.Option(help="Jaeger: only this service; all by default; repeatable.")
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="Phoenix: the project. MLflow: the experiment.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most traces, the newest.")] = 1000,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with a token, or with name:secret; or EVALSTREAM_FETCH_TOKEN has it.", readable=False
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="A header, like X-Scope-OrgID=team-a; repeatable.", metavar="NAME=VALUE")
+    ] = None,
+) -> None:
+    """Write past traces of Tempo, Jaeger and others to a file.
+
+    The others are Phoenix, Langfuse and MLflow. Traces are written as they are there, unredacted, to a file that
+    `normalize`, `score` and `replay` read, and that is its owner's alone. Without an error it has all of them,
+    otherwise it is not there. Status 1 if there are none, or some are left out, which is said.
+    """
+    import asyncio
+
+    from collector.commands.fetch.fetch import FetchOptions, fetch_traces
+
+    options = FetchOptions(
+        source=source,
+        output=output,
+        url=url,
+        since=_parse_moment("--from", since) or datetime.now(UTC),
+        until=_parse_moment("--to", until) or datetime.now(UTC),
+        query=query,
+        services=tuple(service or ()),
+        project=project,
+        limit=limit,
+        token_file=token_file,
+        headers=tuple(header or ()),
+    )
+    raise typer.Exit(asyncio.run(fetch_traces(options, os.environ, print)))
 
 
 @app.command()

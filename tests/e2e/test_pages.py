@@ -44,6 +44,7 @@ COVERED_ELSEWHERE = {
     "cases": "integration/test_cases_command.py",
     "compare": "integration/test_compare_command.py",
     "demo": "test_demo.py",
+    "fetch": "integration/test_fetch_command.py",
     "judges": "integration/test_judges_command.py",
     "targets": "integration/test_targets_command.py",
     "diagnose": "integration/test_diagnose_command.py",

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from hashed_env import hashed_python
 from made_up import Trace, chat
 from service import ServiceProcess, free_port
 
+from collector.commands.fetch.fetch import FetchOptions, fetch_traces
+from collector.commands.normalize import normalize
 from collector.config.settings import LogSettings
 from collector.records.json import label_from_json
 from collector.service.open_logs import open_logs
@@ -132,6 +135,18 @@ def span_ids(sent: list[Trace]) -> list[str]:
     return [each.spans.resource_spans[0].scope_spans[0].spans[0].span_id.hex() for each in sent]
 
 
+async def spans_fetched(source: str, url: str, folder: Path) -> list[str]:
+    """The spans whose turns `evalstream fetch` gives, with all that was sent."""
+    path, now = folder / "fetched.jsonl", datetime.now(UTC)
+    since, until = now - timedelta(hours=1), now + timedelta(minutes=1)
+    options = FetchOptions(source=source, output=path, since=since, until=until, limit=1000, url=url)
+    assert await fetch_traces(options, {}, print) == 0
+    turns = list(normalize([path]))
+    assert {(each.input, each.actual_output) for each in turns} == {("How much?", "five")}
+    assert {each.conversation_id for each in turns} == {"talk-0", "talk-1", "talk-2"}
+    return sorted(str(each.span_id) for each in turns)
+
+
 async def test_phoenix(python: Path, tmp_path: Path) -> None:
     port, grpc = free_port(), free_port()
     environment = {
@@ -159,6 +174,7 @@ async def test_phoenix(python: Path, tmp_path: Path) -> None:
 
         await judged(tmp_path, {"phoenix": {"endpoint": url}}, sent, done)
         written = await annotations()
+        assert await spans_fetched("phoenix", url, tmp_path) == sorted(span_ids(sent))
         said = {"span_id": span_ids(sent)[0], "name": "five", "annotator_kind": "HUMAN", "result": {"score": 0.0}}
         async with aiohttp.ClientSession() as session:
             answer = await session.post(f"{url}/v1/span_annotations?sync=true", json={"data": [said]})
@@ -200,6 +216,7 @@ async def test_mlflow(python: Path, tmp_path: Path) -> None:
 
         await judged(tmp_path, {"mlflow": {"endpoint": url}}, sent, done)
         written = await assessments()
+        assert await spans_fetched("mlflow", url, tmp_path) == sorted(span_ids(sent))
     counted = Counter((trace, each["assessment_name"]) for trace, each in written)
     assert counted == {(trace, name): 1 for trace in ids for name in EVALUATORS}
     spans = dict(zip(ids, span_ids(sent), strict=True))

@@ -1,0 +1,166 @@
+"""Requests to a platform's API, with credentials and retries, and a sentence for each way in which it fails."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import aiohttp
+import orjson
+
+from collector.backoff import Backoff
+from collector.commands.fetch.source import Document
+from collector.errors import EvalstreamError
+from collector.export.otlp_client import retry_after
+
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REFUSED_QUERY = frozenset({400, 413, 414, 422})
+_REASON = 300
+"""Characters of a platform's reason for refusing a query that are shown."""
+TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=10, sock_read=120)
+"""Searches of a large store take their time."""
+
+
+class FetchFailed(EvalstreamError):
+    """The API does not give what is needed. The message says what to do, and has no credentials and no judged text."""
+
+
+class _Later(FetchFailed):
+    """The same request may be answered later. `retry_after` is in seconds."""
+
+    def __init__(self, message: str, *, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = wait
+
+
+class ApiReader:
+    """Reads from the API at an address. `say` tells of what is left out; `backoff` has a deadline."""
+
+    def __init__(
+        self,
+        title: str,
+        address: str,
+        headers: Mapping[str, str],
+        session: aiohttp.ClientSession,
+        *,
+        backoff: Backoff,
+        say: Callable[[str], None],
+    ) -> None:
+        self._title = title
+        self._address = address.rstrip("/")
+        self._headers = dict(headers)
+        self._session = session
+        self._backoff = backoff
+        self._say = say
+        self._has_answered = False
+        self.is_partial = False
+        """Whether something that was asked for is missing."""
+
+    async def get(
+        self,
+        path: str,
+        query: Sequence[tuple[str, str]] = (),
+        *,
+        accept: str = "application/json",
+        none: Callable[[bytes], bool] = lambda _body: False,
+    ) -> bytes:
+        """The body of an answer, whole; empty for a 404 whose body `none` knows: there is nothing such.
+
+        Raises:
+            FetchFailed: no answer, or not what is needed.
+        """
+        return await self._repeat("GET", path, query, {"Accept": accept}, None, none)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """The body of the answer to a JSON document, which only asks. Raises FetchFailed."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        return await self._repeat("POST", path, (), headers, orjson.dumps(body), lambda _body: False)
+
+    def document(self, answer: bytes) -> Document:
+        """An answer as a JSON object; an empty one for an empty answer. Raises FetchFailed."""
+        try:
+            document: object = orjson.loads(answer) if answer else {}
+        except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict):
+            raise FetchFailed(f"what answers at {self._address} is not {self._title}'s API; correct --url")
+        return cast("Document", document)
+
+    def left(self, reason: str) -> None:
+        """Say that something that was asked for could not be read, which makes the result a part."""
+        self.is_partial = True
+        self._say(f"left out: {reason}")
+
+    async def _repeat(
+        self,
+        method: str,
+        path: str,
+        query: Sequence[tuple[str, str]],
+        headers: Mapping[str, str],
+        data: bytes | None,
+        none: Callable[[bytes], bool],
+    ) -> bytes:
+        async def attempt() -> bytes:
+            return await self._ask(method, path, query, headers, data, none)
+
+        return await self._backoff.repeat(attempt, _Later, action=f"reading from {self._title}")
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Sequence[tuple[str, str]],
+        headers: Mapping[str, str],
+        data: bytes | None,
+        none: Callable[[bytes], bool],
+    ) -> bytes:
+        try:
+            async with self._session.request(
+                method,
+                self._address + path,
+                params=list(query),
+                data=data,
+                headers={**self._headers, **headers},
+                allow_redirects=False,  # the credentials are for this address alone
+            ) as response:
+                body = await response.read()
+                if response.status == 404 and none(body):
+                    body = b""
+                elif not 200 <= response.status < 300:
+                    wait = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
+                    raise self._refusal(response.status, body, wait)
+        except aiohttp.InvalidURL:
+            raise FetchFailed("--url: not an address; write one like http://127.0.0.1:3200") from None
+        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
+            reason = type(error).__name__
+            sentence = f"{self._title} does not answer at {self._address} ({reason}); start it, or correct --url"
+            raise (_Later if self._has_answered else FetchFailed)(sentence) from None
+        self._has_answered = True
+        return body
+
+    def _refusal(self, status: int, body: bytes, wait: float | None) -> FetchFailed:
+        who = f"{self._title} at {self._address}"
+        if status in _AGAIN:
+            return _Later(f"{who} answers {status}; try again later, or ask for less", wait=wait)
+        if status in (401, 403, 407):
+            return FetchFailed(f"{who} refuses the credentials ({status}); set EVALSTREAM_FETCH_TOKEN or --token-file")
+        if status in _REFUSED_QUERY:
+            return FetchFailed(f"{who} refuses the query ({status}): {_reason(body)}")
+        if status in (404, 405, 410) or 300 <= status < 400:
+            return FetchFailed(f"{who} does not have what is asked for ({status}); correct --url or --project")
+        return FetchFailed(f"{who} answers {status}; correct --url")
+
+
+def authorization(token: str) -> str:
+    """The header for a token: Bearer, or Basic for one that is a name and a secret, as `pk-lf-…:sk-lf-…`."""
+    name, colon, secret = token.partition(":")
+    if colon and name and secret:
+        return f"Basic {base64.b64encode(token.encode()).decode()}"
+    return f"Bearer {token}"
+
+
+def _reason(body: bytes) -> str:
+    text = " ".join(body.decode("utf-8", "replace").split())
+    return "".join(each for each in text[:_REASON] if each.isprintable()) or "without a reason"

@@ -1,0 +1,146 @@
+"""The command: reads traces from a source into a file, a trace in each line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import aiohttp
+
+from collector.backoff import Backoff
+from collector.commands.fetch.api_reader import TIMEOUT, ApiReader, authorization
+from collector.commands.fetch.otlp_lines import trace_lines
+from collector.commands.fetch.source import Source, Wanted
+from collector.commands.fetch.sources import SOURCES
+from collector.commands.fetch.trace_file import whole_file
+from collector.errors import BadInput, ConfigError
+from collector.wording import plural, unknown
+from evaluators.secret_files import SecretFiles
+
+DONE, PARTLY = 0, 1
+TOKEN = "EVALSTREAM_FETCH_TOKEN"  # noqa: S105 - the name of a variable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """The command's options. `patience` is how long (s) a request that may yet be answered is repeated."""
+
+    source: str
+    output: Path
+    since: datetime
+    until: datetime
+    limit: int
+    url: str | None = None
+    query: str | None = None
+    services: Sequence[str] = ()
+    project: str | None = None
+    token_file: Path | None = None
+    headers: Sequence[str] = ()
+    patience: float = 120.0
+
+
+class _NoTraces(Exception):
+    """There is no trace, and there is to be no file."""
+
+
+async def fetch_traces(options: FetchOptions, environment: Mapping[str, str], say: Callable[[str], None]) -> int:
+    """Write the traces; the exit status: 1 if there are none, or not all that were asked for.
+
+    Raises:
+        ConfigError: an option is wrong, or the file exists already or cannot be written.
+        FetchFailed: the source does not give them; then there is no file.
+    """
+    source = _source(options)
+    headers = _headers(options, environment)
+    wanted = Wanted(
+        since=options.since,
+        until=options.until,
+        limit=options.limit,
+        query=options.query,
+        services=tuple(options.services),
+        project=options.project,
+    )
+    async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
+        backoff = Backoff(deadline=options.patience, patience=options.patience)
+        api = ApiReader(source.title, options.url or source.url, headers, session, backoff=backoff, say=say)
+        try:
+            with whole_file(options.output) as file:
+                count = await _write(source, api, wanted, file)
+        except _NoTraces:
+            say(f"no trace between {_minute(wanted.since)} and {_minute(wanted.until)} in {source.title}")
+            return PARTLY
+    full = f"; more may be there: --limit is {options.limit:,}" if count == options.limit else ""
+    say(f"{options.output}: {plural(count, 'trace')} from {source.title}{full}")
+    return PARTLY if api.is_partial else DONE
+
+
+async def _write(source: Source, api: ApiReader, wanted: Wanted, file: BinaryIO) -> int:
+    seen: set[str] = set()
+    async with aclosing(source.read(api, wanted)) as requests:
+        async for request in requests:
+            try:
+                lines = list(trace_lines(request))
+            except BadInput as error:
+                api.left(f"an answer that is not OTLP: {error}")
+                continue
+            for trace_id, line in lines:
+                if trace_id not in seen:
+                    seen.add(trace_id)
+                    file.write(line + b"\n")
+                if len(seen) >= wanted.limit:
+                    return len(seen)
+    if not seen:
+        raise _NoTraces
+    return len(seen)
+
+
+def _source(options: FetchOptions) -> Source:
+    source = SOURCES.get(options.source)
+    if source is None:
+        raise ConfigError(unknown("source", options.source, SOURCES))
+    chosen = {"query": options.query, "service": options.services, "project": options.project}
+    for name in (each for each, value in chosen.items() if value and each not in source.takes):
+        takes = ", ".join(f"--{each}" for each in sorted(source.takes))
+        raise ConfigError(f"--{name}: {source.title} is not searched so; it takes {takes}")
+    if options.since >= options.until:
+        raise ConfigError("--from and --to: the time must begin before it ends")
+    if options.url is not None and not options.url.startswith(("http://", "https://")):
+        raise ConfigError("--url: not an address; write one like http://127.0.0.1:3200")
+    return source
+
+
+def _headers(options: FetchOptions, environment: Mapping[str, str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for each in options.headers:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip() or not each.isprintable():
+            raise ConfigError("--header: write NAME=VALUE, like X-Scope-OrgID=team-a")
+        if name.strip().lower() == "authorization":
+            raise ConfigError(
+                f"--header: credentials belong into {TOKEN} or --token-file, where no list of processes shows them"
+            )
+        headers[name.strip()] = value.strip()
+    token = _token(options, environment)
+    return {**headers, "Authorization": authorization(token)} if token else headers
+
+
+def _token(options: FetchOptions, environment: Mapping[str, str]) -> str | None:
+    if options.token_file is None:
+        token = environment.get(TOKEN, "").strip()
+        if not token.isprintable() or not token.isascii():
+            raise ConfigError(f"{TOKEN}: holds no key; one line of printable ASCII is needed")
+        return token or None
+    try:
+        return SecretFiles({"token": options.token_file}).texts()["token"]
+    except OSError as error:
+        raise ConfigError(f"{options.token_file}: {error.strerror}; correct --token-file") from None
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _minute(moment: datetime) -> str:
+    return moment.isoformat(timespec="minutes")

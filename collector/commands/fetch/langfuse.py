@@ -1,0 +1,195 @@
+"""Langfuse: the observations of each trace that has one within the time, as the spans that its SDKs would have sent.
+
+Source: the types of its SDK, `GET /api/public/v2/observations` with cursors. A Langfuse of its own before version 4 has
+no such path: there it is `GET /api/public/traces` with pages, and each trace by its id. The ids of what came over
+OpenTelemetry are OpenTelemetry's; others become ids of the right length by a hash, the same each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from collector.commands.fetch.source import Api, Document, Source, Wanted, object_at, objects
+
+_V2 = "/api/public/v2/observations"
+_V1 = "/api/public/traces"
+_FIELDS = "core,basic,io,metadata,model,usage,prompt,trace_context"
+_PAGE, _V1_PAGE = 1000, 100
+_TRACE_ID, _SPAN_ID = 16, 8
+"""Bytes."""
+
+
+async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+    """The traces, each whole, also what of it lies outside the time."""
+    first = await api.get(_V2, [*_window(wanted), ("limit", str(_PAGE))], none=lambda _body: True)
+    if not first:
+        async for request in _read_v1(api, wanted):
+            yield request
+        return
+    seen: set[str] = set()
+    page = api.document(first)
+    while True:
+        for trace_id in (each for each in trace_ids(page) if each not in seen):
+            seen.add(trace_id)
+            yield orjson.dumps(otlp_request(await _observations(api, trace_id)))
+        cursor = object_at(page, "meta").get("cursor")
+        if not cursor:
+            return
+        page = api.document(await api.get(_V2, [*_window(wanted), ("limit", str(_PAGE)), ("cursor", str(cursor))]))
+
+
+async def _observations(api: Api, trace_id: str) -> list[Document]:
+    query = [("traceId", trace_id), ("fields", _FIELDS), ("limit", str(_PAGE))]
+    observations: list[Document] = []
+    cursor: list[tuple[str, str]] = []
+    while True:
+        page = api.document(await api.get(_V2, [*query, *cursor]))
+        observations.extend(objects(page.get("data")))
+        following = object_at(page, "meta").get("cursor")
+        if not following:
+            return observations
+        cursor = [("cursor", str(following))]
+
+
+async def _read_v1(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+    time = [("fromTimestamp", wanted.since.isoformat()), ("toTimestamp", wanted.until.isoformat())]
+    name = [("name", wanted.query)] if wanted.query else []
+    number = pages = 1
+    while number <= pages:
+        query = [*time, *name, ("page", str(number)), ("limit", str(_V1_PAGE))]
+        page = api.document(await api.get(_V1, query))
+        for each in objects(page.get("data")):
+            trace = api.document(await api.get(f"{_V1}/{quote(str(each.get('id')), safe='')}"))
+            yield orjson.dumps(otlp_request(observations_of(trace)))
+        pages = int(object_at(page, "meta").get("totalPages") or 0)
+        number += 1
+
+
+def _window(wanted: Wanted) -> list[tuple[str, str]]:
+    time = [("fromStartTime", wanted.since.isoformat()), ("toStartTime", wanted.until.isoformat())]
+    return [*time, *([("name", wanted.query)] if wanted.query else [])]
+
+
+def trace_ids(page: Document) -> list[str]:
+    """The ids of the traces that a page of observations belongs to, each once."""
+    return list(dict.fromkeys(str(each["traceId"]) for each in objects(page.get("data")) if each.get("traceId")))
+
+
+def observations_of(trace: Document) -> list[Document]:
+    """The observations of a trace as version 1 gives it; the trace itself, where it has none."""
+    of_trace = {
+        "traceId": trace.get("id"),
+        "sessionId": trace.get("sessionId"),
+        "userId": trace.get("userId"),
+        "traceName": trace.get("name"),
+        "tags": trace.get("tags"),
+        "release": trace.get("release"),
+        "environment": trace.get("environment"),
+    }
+    whole = {"id": trace.get("id"), "type": "SPAN", "startTime": trace.get("timestamp")}
+    whole |= {name: trace.get(name) for name in ("name", "input", "output", "metadata", "version")}
+    observations = objects(trace.get("observations")) or [whole]
+    return [{**of_trace, **{name: value for name, value in each.items() if value is not None}} for each in observations]
+
+
+def otlp_request(observations: Sequence[Document]) -> Document:
+    """Observations of a trace as an OTLP request."""
+    scope = {"scope": {"name": "langfuse-sdk"}, "spans": [_span(each) for each in observations]}
+    return {"resourceSpans": [{"resource": {}, "scopeSpans": [scope]}]}
+
+
+def _span(observation: Document) -> Document:
+    parent = observation.get("parentObservationId")
+    is_error = observation.get("level") == "ERROR"
+    start = _nanoseconds(observation.get("startTime"))
+    span = {
+        "traceId": hex_id(str(observation.get("traceId")), _TRACE_ID),
+        "spanId": hex_id(str(observation.get("id")), _SPAN_ID),
+        "parentSpanId": hex_id(str(parent), _SPAN_ID) if parent else None,
+        "name": str(observation.get("name") or ""),
+        "startTimeUnixNano": str(start),
+        "endTimeUnixNano": str(_nanoseconds(observation.get("endTime")) or start),
+        "status": {"code": 2, "message": str(observation.get("statusMessage") or "")} if is_error else None,
+        "attributes": [_attribute(name, value) for name, value in _attributes(observation).items()],
+    }
+    return {name: value for name, value in span.items() if value is not None}
+
+
+def _attributes(observation: Document) -> dict[str, Any]:
+    """The attributes that its SDKs write."""
+    attributes: dict[str, Any] = {
+        "langfuse.observation.type": str(observation.get("type") or "span").lower(),
+        "langfuse.observation.input": _text(observation.get("input")),
+        "langfuse.observation.output": _text(observation.get("output")),
+        "langfuse.observation.level": observation.get("level"),
+        "langfuse.observation.status_message": observation.get("statusMessage"),
+        "langfuse.observation.model.name": observation.get("model"),
+        "langfuse.observation.usage_details": _text(observation.get("usageDetails") or None),
+        "langfuse.observation.prompt.name": observation.get("promptName"),
+        "langfuse.observation.prompt.version": observation.get("promptVersion"),
+        "langfuse.trace.name": observation.get("traceName"),
+        "langfuse.trace.tags": observation.get("tags") or None,
+        "langfuse.environment": observation.get("environment"),
+        "langfuse.release": observation.get("release"),
+        "langfuse.version": observation.get("version"),
+        "session.id": observation.get("sessionId"),
+        "user.id": observation.get("userId"),
+    }
+    for name, value in object_at(observation, "metadata").items():
+        if isinstance(value, (str, int, float)):
+            attributes[f"langfuse.observation.metadata.{name}"] = value
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _attribute(name: str, value: Any) -> Document:
+    return {"key": name, "value": _value(value)}
+
+
+def _value(value: Any) -> Document:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case list():
+            return {"arrayValue": {"values": [_value(each) for each in value]}}  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return {"stringValue": str(value)}
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def hex_id(name: str, size: int) -> str:
+    """An id of `size` bytes in hex: the name itself if it is one, or a UUID of as many; a hash of other names."""
+    bare = name.replace("-", "").lower()
+    if len(bare) == 2 * size and all(each in "0123456789abcdef" for each in bare):
+        return bare
+    return hashlib.blake2b(name.encode(), digest_size=size).hexdigest()
+
+
+def _nanoseconds(moment: object) -> int:
+    """A time of the API since the epoch; 0 without one."""
+    try:
+        at = datetime.fromisoformat(str(moment))
+    except ValueError:
+        return 0
+    return round(at.timestamp() * 1e6) * 1000
+
+
+SOURCE = Source(
+    title="Langfuse",
+    url="https://cloud.langfuse.com",
+    read=read,
+    query="the name of an observation, before version 4 of a trace",
+    takes=frozenset({"query"}),
+)

@@ -1,0 +1,104 @@
+"""MLflow 3: the traces of an experiment, searched by pages, then each with its spans.
+
+Source: `mlflow/protos/service.proto`, `POST /api/3.0/mlflow/traces/search` and `GET /api/3.0/mlflow/traces/get`, which
+has the spans in protobuf's JSON. Session and user are in the metadata of the trace, so they are put on its spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from collector.commands.fetch.source import Api, Document, Source, Wanted, object_at, objects
+from collector.errors import ConfigError
+
+_PAGE = 100
+_TRACES = "/api/3.0/mlflow/traces"
+_BY_NAME = "/api/2.0/mlflow/experiments/get-by-name"
+_OF_TRACE = {"mlflow.trace.session": "session.id", "mlflow.trace.user": "user.id"}
+
+
+async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
+    """The traces that began within the time, each whole."""
+    experiment = await _experiment(api, wanted.project or "0")
+    token: str | None = None
+    while True:
+        page = api.document(await api.post(f"{_TRACES}/search", search_body(wanted, experiment, token)))
+        for info in objects(page.get("traces")):
+            trace_id = str(info.get("trace_id"))
+            answer = await api.get(f"{_TRACES}/get", [("trace_id", trace_id)], none=_lacks_trace)
+            trace = object_at(api.document(answer), "trace")
+            if objects(trace.get("spans")):
+                yield orjson.dumps(otlp_request(trace, info))
+            else:
+                api.left(f"trace {trace_id}, whose spans MLflow does not have in its database")
+        token = page.get("next_page_token")
+        if not token:
+            return
+
+
+async def _experiment(api: Api, project: str) -> str:
+    """The id of an experiment, which may be named by it or by its name."""
+    if project.isdecimal():
+        return project
+    answer = await api.get(
+        _BY_NAME, [("experiment_name", project)], none=lambda body: b"RESOURCE_DOES_NOT_EXIST" in body
+    )
+    known = object_at(api.document(answer), "experiment").get("experiment_id")
+    if not known:
+        raise ConfigError(f"--project: MLflow has no experiment {project!r}; give its name or its id")
+    return str(known)
+
+
+def _lacks_trace(answer: bytes) -> bool:
+    """Whether a 404 is about this trace. Versions without the path take its last part for the id of a trace."""
+    return b"'get'" not in answer
+
+
+def search_body(wanted: Wanted, experiment: str, token: str | None) -> Document:
+    """The body of a search, the newest first."""
+    conditions = [
+        f"attributes.timestamp_ms >= {_milliseconds(wanted.since)}",
+        f"attributes.timestamp_ms < {_milliseconds(wanted.until)}",
+        *([wanted.query] if wanted.query else []),
+    ]
+    location = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}
+    body: Document = {
+        "locations": [location],
+        "filter": " AND ".join(conditions),
+        "max_results": _PAGE,
+        "order_by": ["timestamp_ms DESC"],
+    }
+    return {**body, "page_token": token} if token else body
+
+
+def otlp_request(trace: Document, info: Document) -> Document:
+    """A trace as an OTLP request, with what only its metadata has on each span."""
+    metadata = object_at(info, "trace_metadata")
+    extra = [
+        {"key": key, "value": {"stringValue": metadata[name]}} for name, key in _OF_TRACE.items() if metadata.get(name)
+    ]
+    spans = [_span(each, extra) for each in objects(trace.get("spans"))]
+    return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+
+
+def _span(span: Document, extra: list[Any]) -> Document:
+    attributes = objects(span.get("attributes"))
+    known = {each.get("key") for each in attributes}
+    return {**span, "attributes": [*attributes, *(each for each in extra if each["key"] not in known)]}
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+SOURCE = Source(
+    title="MLflow",
+    url="http://127.0.0.1:5000",
+    read=read,
+    query="MLflow's filter string",
+    takes=frozenset({"query", "project"}),
+)

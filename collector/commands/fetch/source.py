@@ -1,0 +1,83 @@
+"""The port of the sources: what is asked of one, and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, cast
+
+Document = dict[str, Any]
+"""A JSON object of an API."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The traces that are asked for: those with something between `since` (inclusive) and `until`, at most `limit`.
+
+    `query` is in the source's own language, `services` are the services of which one is in the trace, `project` is
+    where the platform keeps it. A source takes what its `takes` names.
+    """
+
+    since: datetime
+    until: datetime
+    limit: int
+    query: str | None = None
+    services: Sequence[str] = ()
+    project: str | None = None
+
+
+class Api(Protocol):
+    """Requests to the API. Both raise FetchFailed."""
+
+    async def get(
+        self,
+        path: str,
+        query: Sequence[tuple[str, str]] = (),
+        *,
+        accept: str = ...,
+        none: Callable[[bytes], bool] = ...,
+    ) -> bytes:
+        """The body of an answer, whole; empty for a 404 whose body `none` knows: there is nothing such."""
+        ...
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """The body of the answer to a JSON document."""
+        ...
+
+    def document(self, answer: bytes) -> Document:
+        """An answer as a JSON object."""
+        ...
+
+    def left(self, reason: str) -> None:
+        """Say that something that was asked for could not be read, which makes the result a part."""
+        ...
+
+
+Read = Callable[[Api, Wanted], AsyncGenerator[bytes, None]]
+"""Yields OTLP requests, protobuf or JSON, from the newest stretch to the oldest; a trace may come twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A place where traces lie. `query`: what --query is there; `takes`: which of the options it takes."""
+
+    title: str
+    url: str
+    read: Read
+    query: str
+    takes: frozenset[str]
+
+
+def objects(value: object) -> list[Document]:
+    """The objects of a list; none, if it is no list."""
+    if not isinstance(value, list):
+        return []
+    return [cast("Document", each) for each in cast("list[object]", value) if isinstance(each, dict)]
+
+
+def object_at(value: object, *names: str) -> Document:
+    """The object at a path of names; an empty one, if there is none."""
+    for name in names:
+        value = cast("Document", value).get(name) if isinstance(value, dict) else None
+    return cast("Document", value) if isinstance(value, dict) else {}
