@@ -225,6 +225,7 @@ rows = [(e.inputs["input"], e.metadata["actual_output"], (e.outputs or {}).get("
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)  # the first one installs the libraries
 @pytest.mark.parametrize("form", sorted(READERS))
 def test_the_real_library_reads_it(form: str, world: Path) -> None:
     python = hashed_python(Path(__file__).with_name("readers.txt"))
