@@ -132,6 +132,7 @@ class LogCopy:
             elif sum(self._sources[log.name].ends.values()) > sum(self._sources[log.name].starts.values()):
                 key = {"unlinked": "assemble.link", "judged_spans": "export.spans"}[log.name]
                 raise ConfigError(f"the log {log.name} is not in the target: configure {key} there, too")
+        await self._note_copy()
         await self._notice_letters()
         await self._copy_definitions()
         await self._copy_spans()
@@ -226,10 +227,15 @@ class LogCopy:
         for number, part in enumerate(parts):
             await self._copy_all(name, part, read=number == 0)
 
+    async def _note_copy(self) -> None:
+        """Say that a copy began, before anything else is there: what is interrupted then is known as one."""
+        writer = self._writers["definitions"]
+        await writer.add(Record(COPY_NOTE, b"1", partition=0, timestamp=self._now))
+        await writer.flush()
+
     async def _copy_definitions(self) -> None:
         """They are looked for in partition 0. How many partitions the topics have is noted newly."""
         source, writer = self._sources["definitions"], self._writers["definitions"]
-        await writer.add(Record(COPY_NOTE, b"1", partition=0, timestamp=self._now))
         async for record in in_order(source.log, [PartitionStretch(0, source.starts[0], source.ends[0])]):
             if record.key in (COPY_NOTE, RATES_KEY) or is_note(record.key):
                 source.left_out["notes, written again"] += 1

@@ -31,7 +31,11 @@ async def kafka_target(log: KafkaLogSettings, where: str, *, linking: bool, judg
         before = await asyncio.to_thread(states, settings, every)
         if any(each.records for each in before.values()):
             await _require_unfinished(settings, topics, before, where)
+            # The note that a copy began them goes last: this may be interrupted, too.
+            noted = {topics["definitions"]: before.pop(topics["definitions"])}
             await asyncio.to_thread(empty, settings, before)
+            await asyncio.to_thread(empty, settings, noted)
+            before |= noted
         copied = [topic for topic in topics.values() if topic in before]
         await asyncio.to_thread(set_timestamps, settings, copied, CREATE_TIME)
         opened = await KafkaLog.open(

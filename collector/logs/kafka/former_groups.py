@@ -14,7 +14,7 @@ from kafka.errors import AuthorizationError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.topics import administrating, commit_with
+from collector.logs.kafka.topics import administrating, commit_with, committed_by
 from collector.logs.log import LogUnavailable
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def has_read(settings: KafkaSettings, group: str, topic: str) -> bool:
 
 
 def _committed(admin: Any, group: str, topics: Collection[str]) -> _Offsets:
-    offsets: _Offsets = admin.list_group_offsets([group])[group]
+    offsets = committed_by(admin, [group])[group]
     return {where: each for where, each in offsets.items() if where.topic in topics and each.offset >= 0}
 
 

@@ -11,7 +11,7 @@ from kafka.errors import AuthorizationError
 
 from collector.logs.kafka.connections import is_reachable
 from collector.logs.kafka.settings import KafkaSettings
-from collector.logs.kafka.topics import administrating
+from collector.logs.kafka.topics import administrating, committed_by
 from collector.logs.log import LogUnavailable
 
 _Resource: Any = ConfigResource  # wrongly typed
@@ -38,7 +38,7 @@ def inspect(settings: KafkaSettings, topics: Sequence[str], groups: Sequence[str
     with administrating(settings) as admin:
         described = {each["name"]: each for each in admin.describe_topics(list(topics)) if each["error_code"] == 0}
         states = {name: _sizes(each) | _configs(admin, name) for name, each in described.items()}
-        admin.list_group_offsets(list(groups))  # refused without READ, while what describes groups only says less
+        committed_by(admin, groups)  # refused without READ, while what describes groups only says less
         return ClusterState(states, {group: _members(each) for group, each in admin.describe_groups(groups).items()})
 
 

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import TopicPartition
 
 from collector.logs.kafka.settings import KafkaSettings, milliseconds
-from collector.logs.kafka.topics import RETENTION, administrating
+from collector.logs.kafka.topics import RETENTION, administrating, committed_by
 
 _Resource: Any = ConfigResource  # wrongly typed
 _BYTES = "retention.bytes"
@@ -66,7 +66,7 @@ def retention_rooms(
     with administrating(settings) as admin:
         there = {topic["name"]: topic for topic in admin.describe_topics(list(groups)) if topic["error_code"] == 0}
         known = {each["group_id"] for each in admin.list_groups()} & {name for each in groups.values() for name in each}
-        committed: Mapping[str, Mapping[TopicPartition, Any]] = admin.list_group_offsets(sorted(known)) if known else {}
+        committed = committed_by(admin, sorted(known))
         rooms: list[RetentionRoom] = []
         for topic, names in groups.items():
             if topic not in there:

@@ -10,7 +10,13 @@ from typing import Any
 
 from kafka.admin import ConfigResource
 from kafka.admin.client import KafkaAdminClient
-from kafka.errors import KafkaError, NoError, TopicAlreadyExistsError
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NoError,
+    TopicAlreadyExistsError,
+)
 from kafka.protocol.consumer import OffsetSpec
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -30,7 +36,7 @@ RETENTION = "retention.ms"
 _BATCH_OVERHEAD = 512
 """Bytes of a batch beside its one record, and some more."""
 KNOWN_WITHIN = 15.0
-"""Seconds within which every broker knows a new topic."""
+"""Seconds within which every broker knows a new topic, and a new cluster its topic of commits."""
 
 
 def ensure_topics(
@@ -120,12 +126,25 @@ def truncate(settings: KafkaSettings, topic: str, partitions: int, before: float
 def commits(settings: KafkaSettings, topic: str, group: str) -> dict[int, Committed]:
     """What a group has committed for the partitions of a topic."""
     with administrating(settings) as admin:
-        offsets: dict[TopicPartition, OffsetAndMetadata] = admin.list_group_offsets([group]).get(group, {})
+        offsets = committed_by(admin, [group]).get(group, {})
     return {
         where.partition: from_kafka(state)
         for where, state in offsets.items()
         if where.topic == topic and state.offset >= 0
     }
+
+
+def committed_by(admin: Any, groups: Sequence[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+    """What each group has committed. A cluster makes its topic of commits when first asked: that is waited for."""
+    give_up_at = time.monotonic() + KNOWN_WITHIN
+    while groups:
+        try:
+            return admin.list_group_offsets(list(groups))
+        except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError):
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(0.1)
+    return {}
 
 
 def set_commits(settings: KafkaSettings, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -261,7 +280,7 @@ def _offsets(admin: Any, partitions: Sequence[TopicPartition], spec: Any) -> dic
 def _needs(admin: Any, topic: str) -> list[dict[TopicPartition, int]]:
     """The committed offsets in the topic of each group that has any."""
     groups = [group["group_id"] for group in admin.list_groups()]
-    committed: dict[str, dict[TopicPartition, OffsetAndMetadata]] = admin.list_group_offsets(groups) if groups else {}
+    committed = committed_by(admin, groups)
     needs = [
         {where: state.offset for where, state in offsets.items() if where.topic == topic and state.offset >= 0}
         for offsets in committed.values()
