@@ -46,6 +46,7 @@ COMMANDS = {
         "diagnose",
         "compare",
         "targets",
+        "plan",
     ),
 }
 """The commands by heading, in the order of `evalstream --help`."""
@@ -1017,6 +1018,46 @@ def targets(
         monitor=monitor,
     )
     raise typer.Exit(asyncio.run(propose(_load(config), options, print, as_json=json)))
+
+
+@app.command()
+def plan(
+    error: Annotated[float, typer.Option(help="The standard error that a day's mean is to have, like 0.02.")],
+    config: ConfigFile = DEFAULT_CONFIG,
+    monitor: Annotated[str | None, typer.Option(help="The monitor that is planned; the only one, if left out.")] = None,
+    evaluator: Annotated[str | None, typer.Option(help="Only this evaluator; all of the monitor by default.")] = None,
+    usd_per_label: Annotated[
+        float | None, typer.Option(min=0, help="What a label costs: plan the error of what people would say.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--from", help="Start of the past: a time (UTC), or a duration before now like 7d.")
+    ] = "14d",
+    until: Annotated[
+        str | None, typer.Option("--to", help="Its end (exclusive), written in the same way; now.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Plan the cheapest sampling for an error.
+
+    From the monitor's own past: which sampling rate, boosts and share of audits or labels give a day's mean this
+    standard error at the least cost, and what the present ones reach and cost; with the configuration to paste.
+    """
+    import asyncio
+
+    from collector.commands.plan.plan import PlanOptions, print_plan
+
+    if not 0.0 < error < 0.5:
+        raise ConfigError(f"--error: {error:g} is no standard error of a mean of scores; write one like 0.02")
+    loaded = _load(config)
+    options = PlanOptions(
+        error=error,
+        monitor=_monitor(loaded, monitor),
+        since=_parse_moment("--from", since) or datetime.now(UTC),
+        until=_parse_moment("--to", until) or datetime.now(UTC),
+        evaluator=evaluator,
+        usd_per_label=usd_per_label,
+    )
+    raise typer.Exit(asyncio.run(print_plan(loaded, options, print, as_json=json)))
 
 
 def _monitor(config: Config, name: str | None) -> str:

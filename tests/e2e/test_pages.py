@@ -47,6 +47,7 @@ COVERED_ELSEWHERE = {
     "fetch": "integration/test_fetch_command.py",
     "judges": "integration/test_judges_command.py",
     "targets": "integration/test_targets_command.py",
+    "plan": "integration/test_plan_command.py",
     "diagnose": "integration/test_diagnose_command.py",
     "mcp": "integration/test_mcp_command.py",
     "parquet": "integration/test_parquet_command.py",

@@ -1,0 +1,183 @@
+"""A day's figures out of past evaluations: variances within strata, clusters, costs, and what audits leave unexplained.
+
+All are sums over what was judged, each term divided by the probability that it was seen with (Horvitz and Thompson
+1952): of two strata of a conversation both are seen with the lower of their two probabilities, as draws are nested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import fmean
+
+from collector.alerting.detection import VARIANCE_FLOOR
+from collector.commands.plan.allocation import DayFigures, SecondPhase
+from collector.commands.targets.score_history import DAY
+from collector.export.audited_sums import FEWEST_AUDITS, AuditScore
+from collector.export.bounded_sums import Weight
+
+_SHORTEST = 3600.0
+"""Seconds that the past is taken to be long at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedEvaluation:
+    """An evaluation as far as planning needs it: `score` is None if it has none, `usd` what it cost, audit included.
+
+    `was_audited` says whether somebody else was asked, too, with a score (`audit`) or not.
+    """
+
+    time: float
+    conversation: str
+    stratum: str
+    weight: Weight
+    score: float | None
+    usd: float | None = None
+    audit: AuditScore | None = None
+    was_audited: bool = False
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredTwice:
+    """A first and a second score of a subject, what they stand for (1 / the probability of both), and the stratum."""
+
+    first: float
+    second: float
+    weight: float
+    stratum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastFigures:
+    """A day by the past: `days` is how long that is, `conversations` how many were seen in each stratum."""
+
+    day: DayFigures
+    mean: float
+    scores: int
+    days: float
+    conversations: tuple[int, ...]
+    audit_usd: float | None
+    pairs: tuple[ScoredTwice, ...]
+
+
+@dataclass(slots=True)
+class _Cell:
+    """Sums over a conversation's subjects in a stratum that were judged alike: with probability 1 / `own`."""
+
+    stratum: int
+    own: float
+    residual: float = 0.0
+    number: float = 0.0
+
+
+def figures_of(past: Sequence[PricedEvaluation], strata: Sequence[str]) -> PastFigures:
+    """The figures of evaluations, of which at least one has a score. The first stratum has what is in none of them."""
+    scored = [each for each in past if each.score is not None]
+    audit_usd = _audit_usd(scored)
+    days = max(_SHORTEST, max(each.time for each in past) - min(each.time for each in past)) / DAY
+    total = sum(each.weight.full for each in scored)
+    mean = sum(each.weight.full * (each.score or 0.0) for each in scored) / total
+    subjects, arrived, squares, usd = ([0.0] * len(strata) for _ in range(4))
+    cells: dict[tuple[str, int], dict[tuple[int, float], _Cell]] = {}
+    pairs: list[ScoredTwice] = []
+    for each in past:
+        stratum, own = _index(each.stratum, strata), each.weight.own
+        usd[stratum] += own * max(0.0, (each.usd or 0.0) - (audit_usd or 0.0) * each.was_audited)
+        if each.score is None:
+            continue
+        before = each.weight.full / own  # what samplers before us left out
+        subjects[stratum] += each.weight.full
+        arrived[stratum] += own
+        squares[stratum] += own * before**2
+        of = cells.setdefault((each.conversation, int(each.time // DAY)), {})
+        cell = of.setdefault((stratum, own), _Cell(stratum, own))
+        cell.residual += before * (each.score - mean)
+        cell.number += before
+        if each.audit is not None:
+            weight = each.weight.full / each.audit.probability
+            pairs.append(ScoredTwice(each.score, each.audit.score, weight, stratum))
+    day = DayFigures(
+        subjects=tuple(each / days for each in subjects),
+        arrived=tuple(each / days for each in arrived),
+        usd=tuple(each / days for each in usd),
+        squares=tuple(each / days for each in squares),
+        products=_products(cells.values(), len(strata), days),
+    )
+    return PastFigures(
+        day=day,
+        mean=mean,
+        scores=len(scored),
+        days=days,
+        conversations=tuple(
+            sum(any(cell.stratum == number for cell in of.values()) for of in cells.values())
+            for number in range(len(strata))
+        ),
+        audit_usd=audit_usd,
+        pairs=tuple(pairs),
+    )
+
+
+def _index(stratum: str, strata: Sequence[str]) -> int:
+    return strata.index(stratum) if stratum in strata else 0
+
+
+def _audit_usd(scored: Iterable[PricedEvaluation]) -> float | None:
+    """What an audit costs: how much more audited evaluations do than others; None if there are no two kinds."""
+    audited: dict[bool, list[float]] = {True: [], False: []}
+    for each in scored:
+        audited[each.was_audited].append(each.usd or 0.0)
+    if not audited[True] or not audited[False]:
+        return None
+    return max(0.0, fmean(audited[True]) - fmean(audited[False]))
+
+
+def _products(
+    conversations: Iterable[Mapping[tuple[int, float], _Cell]], number: int, days: float
+) -> tuple[tuple[float, ...], ...]:
+    sums = [[0.0] * number for _ in range(number)]
+    for cells in conversations:
+        for one, other in product(cells.values(), repeat=2):
+            squares = one.residual * other.residual + VARIANCE_FLOOR * one.number * other.number
+            sums[one.stratum][other.stratum] += squares * max(one.own, other.own) / days
+    return tuple(map(tuple, sums))
+
+
+def with_second_phase(day: DayFigures, pairs: Sequence[ScoredTwice], usd: float) -> DayFigures | None:
+    """The day with somebody who scores a share again, for `usd` each; None with too few pairs of scores.
+
+    Second scores are taken to be as alike within conversations as first ones: pairs are too few to tell. What is left
+    unexplained is that of all pairs, in strata with `FEWEST_AUDITS` pairs their own.
+    """
+    if len(pairs) < FEWEST_AUDITS:
+        return None
+    total = sum(each.weight for each in pairs)
+    first = sum(each.weight * each.first for each in pairs) / total
+    second = sum(each.weight * each.second for each in pairs) / total
+    xx = sum(each.weight * (each.first - first) ** 2 for each in pairs) / total + VARIANCE_FLOOR
+    yy = sum(each.weight * (each.second - second) ** 2 for each in pairs) / total + VARIANCE_FLOOR
+    xy = sum(each.weight * (each.first - first) * (each.second - second) for each in pairs) / total
+    slope = xy / xx
+    whole = _unexplained(pairs, first, second, slope)
+    residuals: list[float] = []
+    for number, squares in enumerate(day.squares):
+        own = [each for each in pairs if each.stratum == number]
+        of = _unexplained(own, first, second, slope) if len(own) >= FEWEST_AUDITS else whole
+        residuals.append(of * squares)
+    again = SecondPhase(
+        spread=yy / xx,
+        residuals=tuple(residuals),
+        usd=tuple(usd * each for each in day.arrived),
+        correlation=max(-1.0, min(1.0, xy / math.sqrt(xx * yy))),
+        pairs=len(pairs),
+    )
+    return replace(day, second=again)
+
+
+def _unexplained(pairs: Sequence[ScoredTwice], first: float, second: float, slope: float) -> float:
+    """The mean square by which second scores miss the line; two degrees of freedom are the line's."""
+    total = sum(each.weight for each in pairs)
+    squares = sum(each.weight * (each.second - second - slope * (each.first - first)) ** 2 for each in pairs)
+    return squares / total * len(pairs) / (len(pairs) - 2)

@@ -1,0 +1,463 @@
+"""`evalstream plan`: the rates, boosts and audits or labels that reach a standard error at the least cost."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from collector.calibration.page_labels import LabelIndex
+from collector.commands.plan.allocation import (
+    Allocation,
+    DayFigures,
+    cheapest,
+    cheapest_boosts,
+    rates_of,
+    rounded,
+)
+from collector.commands.plan.past_figures import (
+    PastFigures,
+    PricedEvaluation,
+    ScoredTwice,
+    figures_of,
+    with_second_phase,
+)
+from collector.commands.replay.past_evaluations import REPLAY_OF
+from collector.config.loading import Config
+from collector.config.settings import BoostSettings, UseSettings
+from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.evaluate.sampling.strata import EVERYTHING
+from collector.export.audited_sums import FEWEST_AUDITS, audit_of, audit_outcome
+from collector.export.bounded_sums import Weight
+from collector.logs.log import Log
+from collector.records.epochs import valid_evaluations
+from collector.records.json import evaluation_from_json
+from collector.service.open_logs import Logs, open_logs
+from collector.wording import plural, unknown
+from evaluators.results import Evaluation
+
+DONE = 0
+FEWEST = 200
+"""Scores of an evaluator without which nothing is planned."""
+FEWEST_IN_STRATUM = 30
+"""Conversations of a stratum below which its boost stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """The command's options: the standard error to reach, and the past from `since` to `until`.
+
+    With `usd_per_label` it is the error of the mean that people would give.
+    """
+
+    error: float
+    monitor: str
+    since: datetime
+    until: datetime
+    evaluator: str | None = None
+    usd_per_label: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEvaluator:
+    """An evaluator's past, and what its configuration and the proposed one come to.
+
+    `second` is who scores a share again: `audits`, `labels` or None. `proposed` is None where the error is out of
+    reach; `most` is what comes of scoring everything by everybody.
+    """
+
+    use: UseSettings
+    figures: PastFigures
+    day: DayFigures
+    second: str | None
+    present: Allocation
+    most: Allocation
+    notes: tuple[str, ...] = ()
+    proposed: Allocation | None = None
+    second_alone: Allocation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingPlan:
+    """What is planned for a monitor: boosts by stratum, now and proposed, and its evaluators."""
+
+    strata: tuple[str, ...]
+    present_boosts: tuple[float, ...]
+    boosts: tuple[float, ...]
+    evaluators: tuple[PlannedEvaluator, ...]
+    too_few: Mapping[str, int]
+
+
+async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
+    """The cheapest sampling of a monitor for an error.
+
+    Raises:
+        ConfigError: a name is not in the configuration, there is no log, or a judge has no price.
+        EvalstreamError: there are too few scores.
+    """
+    uses = _uses(config, options)
+    log = config.settings.log
+    if log.kind == "memory":
+        raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
+    if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
+        raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
+    async with open_logs(log) as logs:
+        past = await _read(logs.evaluations, options)
+        labels = await _labels(logs, config) if options.usd_per_label is not None else None
+    monitor = config.settings.monitors[options.monitor]
+    strata = _strata(monitor.boost)
+    counts = {each.name: sum(one.score is not None for one in past.get(each.name, [])) for each in uses}
+    enough = [each for each in uses if counts[each.name] >= FEWEST]
+    if not enough:
+        most = max(counts.values(), default=0)
+        raise EvalstreamError(
+            f"monitor {options.monitor}: {plural(most, 'score')} of an evaluator in this time at most, and a plan "
+            f"needs {FEWEST}; name an earlier --from, or come back when there are more"
+        )
+    made = [_evaluator(each, past[each.name], config, options, strata, labels) for each in enough]
+    return _planned(made, options, strata, {name: count for name, count in counts.items() if count < FEWEST})
+
+
+def _uses(config: Config, options: PlanOptions) -> list[UseSettings]:
+    monitors = config.settings.monitors
+    if options.monitor not in monitors:
+        raise ConfigError(f"--monitor: {unknown('monitor', options.monitor, sorted(monitors))}")
+    if options.since >= options.until:
+        raise ConfigError("--from and --to: the time must begin before it ends")
+    uses = monitors[options.monitor].uses
+    names = sorted(each.name for each in uses)
+    if options.evaluator is not None and options.evaluator not in names:
+        raise ConfigError(f"--evaluator: {unknown('evaluator', options.evaluator, names)}")
+    return [each for each in uses if options.evaluator in (None, each.name)]
+
+
+async def _read(log: Log, options: PlanOptions) -> Mapping[str, list[PricedEvaluation]]:
+    """The evaluations of the monitor by evaluator: those of the version that was last."""
+    seen: dict[str, tuple[str, str, PricedEvaluation]] = {}
+    for partition in range(log.partitions):
+        async for record in valid_evaluations(log, partition):
+            try:
+                each = evaluation_from_json(record.value)
+            except BadInput:
+                continue  # the exporters report it
+            if (
+                each.monitor == options.monitor
+                and options.since <= each.ended_at < options.until
+                and each.happened_at is None
+                and REPLAY_OF not in each.attributes
+            ):
+                seen[each.evaluation_id] = (each.evaluator, each.evaluator_version, priced_evaluation(each))
+    newest: dict[str, tuple[float, str]] = {}
+    for evaluator, version, past in seen.values():
+        if past.score is not None:
+            newest[evaluator] = max(newest.get(evaluator, (0.0, "")), (past.time, version))
+    versions: dict[str, list[PricedEvaluation]] = {}
+    for evaluator, version, past in seen.values():
+        if evaluator in newest and newest[evaluator][1] == version:
+            versions.setdefault(evaluator, []).append(past)
+    return versions
+
+
+def priced_evaluation(of: Evaluation) -> PricedEvaluation:
+    """An evaluation as far as planning needs it."""
+    return PricedEvaluation(
+        time=of.ended_at.timestamp(),
+        conversation=of.subject.conversation_id,
+        stratum=of.sampling.stratum,
+        weight=Weight.of(of.sampling),
+        score=of.score,
+        usd=of.cost_usd,
+        audit=audit_of(of),
+        was_audited=audit_outcome(of) is not None,
+        version=of.evaluator_version,
+    )
+
+
+async def _labels(logs: Logs, config: Config) -> LabelIndex:
+    lower = [name for name, each in config.evaluators.items() if each.evaluator.direction == "lower_is_better"]
+    index = LabelIndex(lower)
+    for partition in range(logs.labels.partitions):
+        async for batch in logs.labels.read(partition, 0):
+            for record in batch:
+                index.add(record)
+    return index
+
+
+def _strata(boost: BoostSettings) -> dict[str, float]:
+    """The strata that records can name, with their boosts; the first one is everything else."""
+    factors = [
+        ("error", boost.error),
+        ("negative_feedback", boost.negative_feedback),
+        ("slow", boost.slow),
+        *(("low_score", each.factor) for each in boost.low_score),
+        *((each.field, each.factor) for each in boost.matching),
+    ]
+    strata = {EVERYTHING: 1.0}
+    for name, factor in factors:
+        if factor > 1.0:
+            strata[name] = max(strata.get(name, 1.0), factor)
+    return strata
+
+
+def _evaluator(
+    use: UseSettings,
+    past: Sequence[PricedEvaluation],
+    config: Config,
+    options: PlanOptions,
+    strata: Mapping[str, float],
+    labels: LabelIndex | None,
+) -> PlannedEvaluator:
+    configured = config.evaluators[use.name]
+    figures = figures_of(past, tuple(strata))
+    if configured.judge is not None and all(each.usd is None for each in past):
+        raise ConfigError(
+            f"judges.{configured.judge}: no evaluation of {use.name} has a cost; set "
+            "usd_per_million_input_tokens and usd_per_million_output_tokens, and come back when there are some"
+        )
+    notes: list[str] = []
+    second, day, share = None, figures.day, 1.0
+    if labels is not None:
+        pairs = _labelled(labels, use.name, past[-1].version, options.monitor)
+        day = with_second_phase(figures.day, pairs, options.usd_per_label or 0.0) or figures.day
+        second, share = "labels", min(1.0, len(pairs) / figures.scores)
+        notes += _too_few(day, len(pairs), "label")
+        if configured.audit is not None and figures.audit_usd:
+            usd = configured.audit.share * figures.audit_usd
+            notes.append(f"its audits are left out of these costs: {usd:.2g} USD more for each score")
+    elif configured.audit is not None:
+        usd = figures.audit_usd
+        day = with_second_phase(figures.day, figures.pairs, usd or 0.0) or figures.day
+        second, share = "audits", configured.audit.share
+        notes += _too_few(day, len(figures.pairs), "audit")
+        if usd is None and day.second is not None:
+            notes.append("all are audited, so what an audit costs is not known; planned without them")
+            day = figures.day
+    if day.second is None:
+        second, share = None, 1.0
+    monitor = config.settings.monitors[options.monitor]
+    rates = rates_of(monitor.sample if use.sample is None else use.sample, tuple(strata.values()))
+    ones = (1.0,) * len(strata)
+    return PlannedEvaluator(
+        use=use,
+        figures=figures,
+        day=day,
+        second=second,
+        present=_allocation(day, rates, share),
+        most=_allocation(day, ones, 1.0),
+        notes=tuple(notes),
+    )
+
+
+def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) -> list[ScoredTwice]:
+    """The scores of judge and people of what was drawn to be labelled; of which stratum is not noted (-1)."""
+    return [
+        ScoredTwice(each.judge, each.human, each.weight / each.probability, -1)
+        for each in labels.labels((evaluator, version))
+        if each.probability is not None and each.segment == monitor
+    ]
+
+
+def _too_few(day: DayFigures, number: int, noun: str) -> Iterator[str]:
+    if day.second is None:
+        yield f"{plural(number, noun)}, and {FEWEST_AUDITS} are needed; planned for the mean of its own scores"
+
+
+def _allocation(day: DayFigures, rates: Sequence[float], share: float) -> Allocation:
+    return Allocation(rate=rates[0], share=share, error=day.error(rates, share), usd=day.cost(rates, share))
+
+
+def _planned(
+    made: Sequence[PlannedEvaluator], options: PlanOptions, strata: Mapping[str, float], too_few: Mapping[str, int]
+) -> SamplingPlan:
+    seen = [max(each.figures.conversations[number] for each in made) for number in range(len(strata))]
+    free = [number for number, count in enumerate(seen) if number and count >= FEWEST_IN_STRATUM]
+    present = tuple(strata.values())
+    boosts = cheapest_boosts([each.day for each in made], options.error, present, free)
+    return SamplingPlan(
+        strata=tuple(strata),
+        present_boosts=present,
+        boosts=boosts,
+        evaluators=tuple(_proposed(each, boosts, options.error) for each in made),
+        too_few=too_few,
+    )
+
+
+def _proposed(of: PlannedEvaluator, boosts: Sequence[float], error: float) -> PlannedEvaluator:
+    if not any(of.day.usd) and of.day.second is None and of.most.error <= error:
+        return replace(of, proposed=of.most)  # it costs nothing to score everything
+    proposed, alone = cheapest(of.day, boosts, error), of.day.second_alone()
+    cheaper = None if alone is None or of.second != "audits" else cheapest(alone, boosts, error)
+    return replace(
+        of,
+        proposed=None if proposed is None else rounded(of.day, boosts, proposed),
+        second_alone=cheaper if proposed is None or (cheaper is not None and cheaper.usd < proposed.usd) else None,
+    )
+
+
+async def print_plan(config: Config, options: PlanOptions, say: Callable[[str], None], *, as_json: bool) -> int:
+    """Print the plan of a monitor, with the lines of configuration to paste; returns the exit status. See `plan`."""
+    made = await plan(config, options)
+    piece = configuration(config, options.monitor, made)
+    if as_json:
+        say(orjson.dumps(_document(made, options, piece), option=orjson.OPT_INDENT_2).decode())
+        return DONE
+    for line in _lines(made, config, options):
+        say(line)
+    if piece:
+        say("")
+        say(yaml.safe_dump(piece, sort_keys=False, default_flow_style=None, width=100, allow_unicode=True).rstrip())
+    return DONE
+
+
+def configuration(config: Config, monitor: str, made: SamplingPlan) -> dict[str, Any]:
+    """The piece of configuration to paste; empty if no evaluator reaches the error."""
+    reached = {each.use.name: each for each in made.evaluators if each.proposed is not None}
+    if not reached:
+        return {}
+    settings = config.settings.monitors[monitor]
+    uses: list[Any] = []
+    for use in settings.uses:
+        planned = reached.get(use.name)
+        rate = use.sample if planned is None or planned.proposed is None else planned.proposed.rate
+        entry = use.model_dump(exclude_none=True) | ({} if rate is None else {"sample": rate})
+        uses.append(use.name if list(entry) == ["name"] else entry)
+    piece: dict[str, Any] = {"monitors": {monitor: {"evaluators": uses}}}
+    if len(made.strata) > 1:
+        piece["monitors"][monitor]["boost"] = _boosts(settings.boost, dict(zip(made.strata, made.boosts, strict=True)))
+    for name, planned in reached.items():
+        audit = config.evaluators[name].audit
+        if planned.proposed is None or planned.second is None:
+            continue
+        if planned.second == "audits" and audit is not None:
+            changed = audit.model_dump(exclude_none=True) | {"share": planned.proposed.share}
+            piece.setdefault("evaluators", {})[name] = {"audit": changed}
+    labelled = [
+        each.proposed.share for each in reached.values() if each.proposed is not None and each.second == "labels"
+    ]
+    if labelled:
+        piece["page"] = {"queue": {"random": max(labelled)}}
+    return piece
+
+
+def _boosts(present: BoostSettings, boosts: Mapping[str, float]) -> dict[str, Any]:
+    """The boosts with new factors, and all that they have beside these."""
+    changed: dict[str, Any] = present.model_dump(exclude_unset=True)
+    changed |= {name: boosts[name] for name in ("error", "negative_feedback", "slow") if name in boosts}
+    for key in ("low_score", "matching"):
+        for entry in changed.get(key, ()):
+            name = "low_score" if key == "low_score" else entry["field"]
+            entry["factor"] = boosts.get(name, entry.get("factor", 1.0))
+    return changed
+
+
+def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "monitor": options.monitor,
+        "error": options.error,
+        "boosts": dict(zip(made.strata, made.boosts, strict=True)),
+        "present_boosts": dict(zip(made.strata, made.present_boosts, strict=True)),
+        "evaluators": [
+            {
+                "evaluator": each.use.name,
+                "mean": each.figures.mean,
+                "scores": each.figures.scores,
+                "days": each.figures.days,
+                "second": each.second,
+                "correlation": each.day.second.correlation if each.day.second else None,
+                "present": _outcome(each.present),
+                "proposed": _outcome(each.proposed),
+                "most": _outcome(each.most),
+                "notes": each.notes,
+            }
+            for each in made.evaluators
+        ],
+        "too_few": dict(made.too_few),
+        "configuration": piece,
+    }
+
+
+def _outcome(of: Allocation | None) -> dict[str, float | None] | None:
+    if of is None:
+        return None
+    return {
+        "sample": of.rate,
+        "share": of.share,
+        "error": None if math.isinf(of.error) else of.error,
+        "usd_per_day": of.usd,
+    }
+
+
+def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator[str]:
+    for each in made.evaluators:
+        yield from _evaluator_lines(each, made, config, options)
+    for name, count in made.too_few.items():
+        yield f"{options.monitor}/{name}: {plural(count, 'score')}, too few to plan with"
+    monitor = config.settings.monitors[options.monitor]
+    if monitor.budget.limited or config.settings.evaluate.budget.limited:
+        yield "a budget is set, which may lower these rates; errors grow then"
+
+
+def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator[str]:
+    figures, day = each.figures, each.day
+    subjects = sum(day.arrived)
+    usd = sum(day.usd) / subjects
+    yield (
+        f"{options.monitor}/{each.use.name}: mean {figures.mean:.3f} of {plural(figures.scores, 'score')} in "
+        f"{_length(figures.days)}; {subjects:,.0f} a day if all were judged, {usd:.2g} USD each"
+    )
+    if figures.days < 1.0:
+        yield "  less than a day of scores: that hours are alike is a guess"
+    for number, name in enumerate(made.strata):
+        if day.subjects[number]:
+            deviation = math.sqrt(max(0.0, day.products[number][number]) / max(day.squares[number], 1e-9))
+            few = figures.conversations[number] < FEWEST_IN_STRATUM and number
+            yield (
+                f"  stratum {name}: {day.subjects[number]:,.0f} a day, deviation {deviation:.2f}"
+                + (", too few to change its boost" if few else "")
+            )
+    if day.second is not None:
+        again = sum(day.second.usd) / subjects
+        yield (
+            f"  {each.second}: {day.second.pairs:,} with a correlation of {day.second.correlation:.2f} to the scores, "
+            f"{again:.2g} USD each"
+        )
+    yield from (f"  {note}" for note in each.notes)
+    yield f"  present:  {_sampling(each, each.present, made, made.present_boosts)}"
+    if each.proposed is None:
+        yield (
+            f"  {options.error:g} is out of reach in a day: scoring everything gives {each.most.error:.2g}, "
+            f"for {each.most.usd:,.2f} USD"
+        )
+    else:
+        yield f"  proposed: {_sampling(each, each.proposed, made, made.boosts)}"
+    if each.second_alone is not None:
+        audit = config.evaluators[each.use.name].audit
+        who = "the auditor" if audit is None else audit.judge or audit.evaluator
+        yield (
+            f"  {who} alone on a sample of {each.second_alone.rate:.2g} is cheaper for this error: "
+            f"{each.second_alone.usd:,.2f} USD a day"
+        )
+
+
+def _length(days: float) -> str:
+    """How long the past is; less than an hour is taken for one."""
+    if days >= 1.0:
+        return f"{days:.1f} days"
+    hours = days * 24.0
+    return f"{hours:.1f} hours" if hours > 1.0 else "what is taken for an hour of traffic"
+
+
+def _sampling(each: PlannedEvaluator, of: Allocation, made: SamplingPlan, boosts: Sequence[float]) -> str:
+    parts = [f"sample {of.rate:.3g}"]
+    parts += [f"boost {name} {boost:g}" for name, boost in list(zip(made.strata, boosts, strict=True))[1:]]
+    if each.second is not None:
+        parts.append(f"{each.second} {of.share:.2g}")
+    reached = "unknown (too few of them)" if math.isinf(of.error) else f"{of.error:.2g}"
+    return f"{', '.join(parts)}: error {reached} for {of.usd:,.2f} USD a day"

@@ -1,0 +1,187 @@
+"""`evalstream plan`: the cheapest sampling for an error, from a log, through the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from evaluation_samples import label, scored
+from typer.testing import CliRunner
+
+from collector.cli import app
+from collector.config.loading import load
+from collector.errors import ConfigError, EvalstreamError
+from collector.logs.log import Record
+from collector.records.json import evaluation_to_json, label_to_json
+from collector.service.open_logs import open_logs
+from evaluators.results import Evaluation, Label, Sampling, Subject
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+PRICES = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 4.0}
+
+
+def configuration(folder: Path, **changes: Any) -> dict[str, Any]:
+    evaluator = {"kind": "g_eval", "criteria": "Good.", "evaluation_params": ["actual_output"]}
+    return {
+        "log": {"kind": "sqlite", "path": str(folder / "logs.db")},
+        "judges": {"main": {"model": "a-model", **PRICES}, "strong": {"model": "another", **PRICES}},
+        "evaluators": {
+            "helpful": {**evaluator, "judge": "main", "audit": {"judge": "strong", "share": 0.3}},
+            "rare": {**evaluator, "judge": "main"},
+        },
+        "monitors": {
+            "all": {"evaluators": ["helpful", "rare"], "sample": 0.25, "boost": {"error": 4.0, "slow": 2.0}},
+        },
+        **changes,
+    }
+
+
+def write(folder: Path, document: dict[str, Any]) -> Path:
+    path = folder / "evalstream.yaml"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def evaluations(
+    count: int = 4000, *, usd: float | None = 0.001, audits: bool = True, noise: float = 0.1
+) -> Iterator[Evaluation]:
+    """Four days; errors are one in ten of all, and all of them are judged."""
+    chance = random.Random(5)
+    for number in range(count):
+        failed = chance.random() < 0.4 / 1.3
+        truth = min(1.0, max(0.0, chance.gauss(0.4 if failed else 0.8, 0.2)))
+        drawn = audits and chance.random() < 0.3
+        audit = {"probability": 0.3, "score": truth, "model": "another", "version": "b"}
+        yield scored(
+            number,
+            evaluator="helpful",
+            monitor="all",
+            subject=Subject(conversation_id=f"c{number // 2}", turn_id=f"t{number}"),
+            score=min(1.0, max(0.0, truth + chance.gauss(0.0, noise))),
+            sampling=Sampling(probability=1.0 if failed else 0.25, stratum="error" if failed else "all"),
+            cost_usd=None if usd is None else usd + 0.02 * drawn,
+            details={"audit": audit} if drawn else {},
+            ended_at=NOW - timedelta(days=4) + timedelta(days=4) * (number / count),
+        )
+
+
+def labels(made: list[Evaluation]) -> Iterator[Label]:
+    for number, each in enumerate(made[:200]):
+        yield label(
+            label_id=f"l{number}",
+            evaluation_id=each.evaluation_id,
+            evaluator=each.evaluator,
+            evaluator_version=each.evaluator_version,
+            monitor=each.monitor,
+            opinion=None,
+            score=each.score,
+            judge_score=each.score,
+            sampling=each.sampling,
+            label_probability=0.05,
+        )
+
+
+def fill(path: Path, made: list[Evaluation], given: list[Label] | None = None) -> None:
+    async def append() -> None:
+        async with open_logs(load(path).settings.log) as logs:
+            records = [Record(each.evaluation_id.encode(), evaluation_to_json(each)) for each in made]
+            await logs.evaluations.append(records + records[:20])
+            await logs.labels.append([Record(each.evaluation_id.encode(), label_to_json(each)) for each in given or ()])
+
+    asyncio.run(append())
+
+
+def run(path: Path, *words: str) -> str:
+    window = ("--from", "2026-10-20", "--to", "2026-11-01")
+    done = CliRunner().invoke(app, ["plan", "-c", str(path), *window, *words])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_plan_reaches_the_error_for_less_than_the_present_and_its_lines_can_be_pasted(tmp_path: Path) -> None:
+    path = write(tmp_path, configuration(tmp_path))
+    fill(path, list(evaluations()))
+    said = run(path, "--error", "0.02")
+    assert said.startswith("all/helpful: mean 0.7")
+    assert "  present:  sample 0.25, boost error 4, boost slow 2, audits 0.3: error 0.0" in said
+    assert "all/rare: 0 scores, too few to plan with" in said
+    made = json.loads(run(path, "--error", "0.02", "--json"))
+    (helpful,) = made["evaluators"]
+    assert helpful["scores"] == 4000, "a record that is there twice counts once"
+    assert helpful["present"]["error"] < 0.01
+    assert helpful["proposed"]["error"] <= 0.02
+    assert helpful["proposed"]["usd_per_day"] < helpful["present"]["usd_per_day"] / 2
+    assert helpful["correlation"] == pytest.approx(0.9, abs=0.1)
+    assert made["boosts"]["error"] < 4.0
+    assert helpful["proposed"]["sample"] * helpful["proposed"]["share"] * 2700 > 40, "not too few audits for a mean"
+    assert made["boosts"]["slow"] == 2.0, "nothing slow was seen"
+    pasted = yaml.safe_load(said[said.index("\nmonitors:") :])
+    assert pasted == made["configuration"]
+    document = configuration(tmp_path)
+    document["monitors"]["all"] |= pasted["monitors"]["all"]
+    document["evaluators"]["helpful"] |= pasted["evaluators"]["helpful"]
+    write(tmp_path, document)
+    again = json.loads(run(path, "--error", "0.02", "--json"))["evaluators"][0]
+    assert again["present"]["error"] == pytest.approx(helpful["proposed"]["error"], rel=0.02)
+    assert again["present"]["usd_per_day"] == pytest.approx(helpful["proposed"]["usd_per_day"])
+
+
+def test_people_are_planned_for_where_a_label_has_a_price(tmp_path: Path) -> None:
+    path, made = write(tmp_path, configuration(tmp_path)), list(evaluations())
+    fill(path, made, list(labels(made)))
+    planned = json.loads(run(path, "--error", "0.03", "--usd-per-label", "0.5", "--json"))
+    (helpful,) = planned["evaluators"]
+    assert (helpful["second"], helpful["present"]["share"]) == ("labels", 0.05)
+    assert helpful["correlation"] > 0.95, "people said what the judge says"
+    assert planned["configuration"]["page"] == {"queue": {"random": helpful["proposed"]["share"]}}
+
+
+def test_a_cheap_judge_that_is_not_worth_its_price_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, configuration(tmp_path))
+    fill(path, list(evaluations(usd=0.015, noise=0.6)))
+    said = run(path, "--error", "0.01")
+    assert "  strong alone on a sample of 0." in said
+    assert "is cheaper for this error" in said
+
+
+def test_an_error_out_of_reach_and_too_few_audits_are_said(tmp_path: Path) -> None:
+    path = write(tmp_path, configuration(tmp_path))
+    fill(path, list(evaluations(audits=False)))
+    said = run(path, "--error", "0.0001")
+    assert "0 audits, and 30 are needed; planned for the mean of its own scores" in said
+    assert "0.0001 is out of reach in a day: scoring everything gives 0.00" in said
+    assert "monitors:" not in said
+
+
+def test_what_cannot_be_planned_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path, configuration(tmp_path))
+    with pytest.raises(ConfigError, match="no such file"):
+        run(path, "--error", "0.02")
+    with pytest.raises(ConfigError, match="--monitor: unknown monitor 'al'"):
+        run(path, "--error", "0.02", "--monitor", "al")
+    with pytest.raises(ConfigError, match="--evaluator: unknown evaluator 'helpfull'"):
+        run(path, "--error", "0.02", "--evaluator", "helpfull")
+    with pytest.raises(ConfigError, match="2 is no standard error"):
+        run(path, "--error", "2")
+    fill(path, list(evaluations(50)))
+    with pytest.raises(EvalstreamError, match=r"monitor all: 50 scores .* at most, and a plan needs 200; name an ear"):
+        run(path, "--error", "0.02")
+    memory = write(tmp_path, configuration(tmp_path, log={"kind": "memory"}))
+    with pytest.raises(ConfigError, match=r"log.kind is memory"):
+        run(memory, "--error", "0.02")
+
+
+def test_scores_without_a_cost_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, configuration(tmp_path))
+    fill(path, list(evaluations(400, usd=None)))
+    with pytest.raises(ConfigError, match=r"judges.main: no evaluation of helpful has a cost; set usd_per_million_inp"):
+        run(path, "--error", "0.02")
