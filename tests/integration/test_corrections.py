@@ -51,7 +51,9 @@ def langfuse(call: Call, value: float) -> Any:
 
 def langsmith(call: Call, value: float) -> Any:
     query = parse_qs(urlsplit(call.path).query)
-    assert query["source"] == ["app"]
+    if query["source"] != ["app"]:
+        assert query["source"] == ["model", "api"]
+        return []
     source = {"type": "app", "user_id": "u-1", "user_name": "ada"}
     common = {"key": NAME, "feedback_source": source, "modified_at": AT}
     run = f"00000000-0000-0000-{SPAN[:4]}-{SPAN[4:]}"
@@ -177,6 +179,32 @@ async def test_what_is_stored_is_not_stored_again_but_for_a_change_of_mind(name:
     assert await reader.step() == 1
     assert len(await desk.records()) == 3
     assert {each.score for each in await desk.joined() if each.score is not None} == {0.25, 0.5}
+
+
+async def test_langsmith_scores_that_people_corrected_are_labels_of_their_evaluations(desk: Desk, stack: Any) -> None:
+    """As `update_feedback(id, correction={"score": 0.25})` and its page store it: in our own feedback, by page of 100."""
+
+    def ours(number: int, **changes: Any) -> dict[str, Any]:
+        source = {"type": "model", "metadata": {"evalstream.evaluation.id": f"{number:032x}"}}
+        return {"id": f"o{number}", "key": NAME, "score": 0.75, "feedback_source": source, "modified_at": AT, **changes}
+
+    def respond(call: Call) -> web.Response:
+        query = parse_qs(urlsplit(call.path).query)
+        if query["source"] == ["app"]:
+            return web.json_response([])
+        if query["offset"] == ["0"]:
+            foreign = ours(1, feedback_source={"type": "model", "metadata": {}}, correction={"score": 1})
+            untouched = [ours(9, correction=each) for each in (None, {}, {"score": "high"}, "no", [1])]
+            return web.json_response([foreign, *untouched, *[ours(9)] * 94])
+        corrected = ours(1, correction={"score": 0.25, "comment": "Wrong price."})
+        return web.json_response([corrected, ours(4, correction={"value": "disagree"})])
+
+    desk.stub.respond = respond
+    assert await (await desk.reader("langsmith", stack)).step() == 2
+    labels = {each.evaluation_id: each for each in await desk.joined()}
+    turn, conversation = labels[f"{1:032x}"], labels[f"{4:032x}"]
+    assert (turn.score, turn.note, turn.given_at) == (0.25, "Wrong price.", datetime.fromisoformat(AT))
+    assert conversation.opinion == "disagree"
 
 
 async def test_one_of_several_processes_reads(desk: Desk, stack: Any) -> None:

@@ -159,6 +159,16 @@ async def test_langsmith_feedback_on_the_run_that_it_made_of_the_span(platforms:
     assert last["feedback_source"]["metadata"]["evalstream.conversation.id"] == "visit-7"
 
 
+async def test_langsmith_gets_four_decimals_and_the_project_that_has_the_run(platforms: Platforms) -> None:
+    """Its API refuses more decimals, and its newer deployments find no run without its project."""
+    project = "3f8e1c7a-5a41-4b6e-9d27-0c2b6a1f9e55"
+    [body] = await exported(platforms, "langsmith", scored(score=2 / 3), project_id=project)
+    assert (body["score"], body["session_id"]) == (0.6667, project)
+    platforms.stub.calls.clear()
+    [body] = await exported(platforms, "langsmith", scored())
+    assert "session_id" not in body
+
+
 async def test_datadog_gets_decimal_ids_and_the_tag_of_opentelemetry(platforms: Platforms) -> None:
     [body] = await exported(platforms, "datadog")
     metric = body["data"]["attributes"]["metrics"][0]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
 
 from pydantic import Field, SecretStr
 
@@ -34,6 +35,10 @@ from collector.export.platforms.platform import (
 from evaluators.results import Evaluation, Subject
 
 _MOST_READ = 100
+_PEOPLE, _OURS = ("app",), ("model", "api")
+"""Sources of feedback: its pages, and those of which ours is one."""
+_DECIMALS = 4
+"""Decimal places of a score that its API takes; more are refused."""
 
 
 class LangSmithSettings(CorrectedPlatformSettings):
@@ -44,6 +49,16 @@ class LangSmithSettings(CorrectedPlatformSettings):
     )
     api_key: SecretStr = Field(description="Its API key, usually ${env:NAME}.")
     workspace: str | None = Field(default=None, min_length=1, description="The workspace's id, for keys of several.")
+    project_id: UUID | None = Field(
+        default=None,
+        description="The id of the project that has the runs. Newer deployments, as the cloud in the United States, "
+        "find no run without.",
+    )
+    corrected_scores: bool = Field(
+        default=True,
+        description="With `corrections`, read also how people corrected the scores themselves: one request for each "
+        "hundred evaluations of `corrections_back`, as the API does not say which are corrected.",
+    )
 
 
 class LangSmith(WithoutLookUp):
@@ -74,16 +89,19 @@ class LangSmith(WithoutLookUp):
         return status == 404 and b"un" in answer and b"not found" in answer.lower()
 
     def correction_paths(self, since: datetime, subjects: Sequence[Subject]) -> Iterator[str]:
-        """The feedback that people gave in its pages."""
+        """The feedback that people gave in its pages, and our own, which they may have corrected."""
         del subjects
-        yield _corrections_path(iso(since), 0)
+        yield _corrections_path(_PEOPLE, iso(since), 0)
+        if self._settings.corrected_scores:
+            yield _corrections_path(_OURS, iso(since), 0)
 
     def corrections_in(self, path: str, answer: bytes) -> CorrectionPage:
         """Those of a page, a hundred at most."""
         feedback = array_of(answer)
-        query = dict(parse_qsl(path.partition("?")[2]))
-        following = _corrections_path(query["min_created_at"], int(query["offset"]) + _MOST_READ)
-        known = [_correction(each) for each in feedback]
+        pairs = parse_qsl(path.partition("?")[2])
+        query, sources = dict(pairs), tuple(value for name, value in pairs if name == "source")
+        following = _corrections_path(sources, query["min_created_at"], int(query["offset"]) + _MOST_READ)
+        known = [_correction(each) if sources == _PEOPLE else _corrected(each) for each in feedback]
         return CorrectionPage(
             [each for each in known if each is not None], following if len(feedback) == _MOST_READ else None
         )
@@ -96,8 +114,9 @@ class LangSmith(WithoutLookUp):
         known = {
             "id": str(uuid.UUID(evaluation.evaluation_id)),
             "run_id": str(run_id(evaluation.subject.span_id or "")),
+            "session_id": None if self._settings.project_id is None else str(self._settings.project_id),
             "key": evaluation.evaluator,
-            "score": evaluation.score,
+            "score": None if evaluation.score is None else round(evaluation.score, _DECIMALS),
             "value": evaluation.label,
             "comment": evaluation.explanation if self._settings.explanation else None,
             "created_at": evaluation.time.isoformat(),
@@ -107,9 +126,9 @@ class LangSmith(WithoutLookUp):
         return {name: value for name, value in known.items() if value is not None}
 
 
-def _corrections_path(since: str, offset: int) -> str:
-    query = {"source": "app", "min_created_at": since, "limit": str(_MOST_READ), "offset": str(offset)}
-    return f"/feedback?{urlencode(query)}"
+def _corrections_path(sources: Sequence[str], since: str, offset: int) -> str:
+    query = {"source": sources, "min_created_at": since, "limit": str(_MOST_READ), "offset": str(offset)}
+    return f"/feedback?{urlencode(query, doseq=True)}"
 
 
 def _correction(feedback: dict[str, Any]) -> dict[str, Any] | None:
@@ -129,6 +148,24 @@ def _correction(feedback: dict[str, Any]) -> dict[str, Any] | None:
         "label": value if isinstance(value, str) else None,
         "comment": feedback.get("comment"),
         "author": source.get("user_name") or source.get("user_id"),
+        "at": feedback.get("modified_at"),
+    }
+
+
+def _corrected(feedback: dict[str, Any]) -> dict[str, Any] | None:
+    """What a person wants our score to be; who it was, the API does not say."""
+    evaluation = object_in(object_in(feedback, "feedback_source"), "metadata").get("evalstream.evaluation.id")
+    correction = object_in(feedback, "correction")
+    score, value = correction.get("score"), correction.get("value")
+    if not isinstance(evaluation, str) or not (isinstance(score, int | float) or isinstance(value, str)):
+        return None
+    return {
+        "evaluation_id": evaluation,
+        "id": feedback.get("id"),
+        "name": feedback.get("key"),
+        "value": score,
+        "label": value if isinstance(value, str) else None,
+        "comment": correction.get("comment") or correction.get("explanation"),
         "at": feedback.get("modified_at"),
     }
 
