@@ -24,7 +24,7 @@ from platform_stub import Call, PlatformStub
 from typer.testing import CliRunner
 
 from collector.cli import app
-from collector.commands.fetch import jaeger, phoenix, tempo
+from collector.commands.fetch import jaeger, langfuse, phoenix, tempo
 from collector.commands.fetch.api_reader import FetchFailed
 from collector.commands.fetch.fetch import DONE, PARTLY, FetchOptions, fetch_traces
 from collector.commands.normalize import normalize
@@ -139,6 +139,7 @@ def observations(trace: Trace, number: int) -> list[dict[str, Any]]:
     model = {"id": "2" * 16, "type": "GENERATION", "name": "chat", "startTime": at, "endTime": at, "model": "m-1"}
     texts = {"input": orjson.dumps([{"role": "user", "content": f"How much is {number}?"}]).decode(), "output": "five"}
     model |= {"parentObservationId": "1" * 16, "usageDetails": {"input": 3, "output": 1}, **texts}
+    model |= {"metadata": {"note": "long " * 100, "tier": "gold", "flags": ["a", "b"]}}
     return [{"traceId": trace_id, "projectId": "p", **each} for each in (turn, model)]
 
 
@@ -146,12 +147,19 @@ OBSERVED = {each.trace_id.hex(): observations(each, number) for number, each in 
 
 
 def as_langfuse(call: Call) -> web.Response:
+    """Metadata are cut to 200 characters unless they are asked for, by names between commas."""
     query = asked(call)
     if urlsplit(call.path).path != "/api/public/v2/observations":
         return web.Response(status=404)
     assert call.headers["Authorization"] == "Basic " + base64.b64encode(b"pk-lf-1:sk-lf-2").decode()
     chosen = [query["traceId"]] if "traceId" in query else list(OBSERVED)
     found = [{**each, "sessionId": f"talk-{name}"} for name in chosen for each in OBSERVED[name]]
+    if query["fields"] == "core":
+        found = [{name: each[name] for name in ("id", "traceId", "startTime", "endTime", "type")} for each in found]
+    for each in (each for each in found if "metadata" in each):
+        whole = query.get("expandMetadata", "").split(",")
+        values = each["metadata"].items()
+        each["metadata"] = {name: value if name in whole else value[:200] for name, value in values}
     begin, size = int(query.get("cursor", 0)), 5
     meta = {"cursor": str(begin + size)} if len(found) > begin + size else {}
     return web.json_response({"data": found[begin : begin + size], "meta": meta})
@@ -230,10 +238,42 @@ async def test_every_trace_is_there_once(source: str, fetched: Fetched) -> None:
     assert len(fetched.lines) == COUNT
     assert fetched.questions == QUESTIONS
     assert stat.S_IMODE(fetched.path.stat().st_mode) == 0o600
+    first = fetched.path.read_bytes()
+    fetched.path.unlink()
+    assert await fetched.run(PlatformStub(respond=AS[source]), source) == DONE
+    assert fetched.path.read_bytes() == first, "what is read again is the same, byte by byte"
     turns = list(normalize([fetched.path]))
     assert {each.actual_output for each in turns} == {"five"}
     assert all(each.conversation_id for each in turns)
     assert all(TOKEN not in line for line in fetched.said)
+
+
+async def test_langfuse_gives_metadata_whole_and_says_what_it_cannot(
+    fetched: Fetched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seventh, [turn, model] = list(OBSERVED.items())[7]
+    metadata = {**model["metadata"], "a,b": "x" * 250}
+    monkeypatch.setitem(OBSERVED, seventh, [turn, {**model, "metadata": metadata}])
+    assert await fetched.run(PlatformStub(respond=as_langfuse), "langfuse") == PARTLY
+    spans = [span for line in fetched.lines for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    models = [{each["key"]: each["value"] for each in span["attributes"]} for span in spans if span["name"] == "chat"]
+    prefix = "langfuse.observation.metadata."
+    assert {each[f"{prefix}note"]["stringValue"] for each in models} == {"long " * 100}
+    assert {each[f"{prefix}flags"]["stringValue"] for each in models} == {'["a","b"]'}
+    assert [len(each[f"{prefix}a,b"]["stringValue"]) for each in models if f"{prefix}a,b" in each] == [200]
+    assert [each for each in fetched.said if each.startswith("left out")] == [
+        f"left out: all but the first 200 characters of 1 values of the metadata of {seventh}"
+    ]
+
+
+def test_langfuses_root_of_an_application_may_have_a_parent() -> None:
+    [model] = observations(next(iter(TRACES.values())), 1)[1:]
+    for is_root in (True, False):
+        [span] = langfuse.otlp_request([{**model, "isRootObservation": is_root}])["resourceSpans"][0]["scopeSpans"][0][
+            "spans"
+        ]
+        names = {each["key"] for each in span["attributes"]}
+        assert ("langfuse.internal.is_app_root" in names) == is_root
 
 
 async def test_langfuse_before_version_4(fetched: Fetched) -> None:

@@ -1,7 +1,7 @@
 """Langfuse: the observations of each trace that has one within the time, as the spans that its SDKs would have sent.
 
-Source: the types of its SDK, `GET /api/public/v2/observations` with cursors. A Langfuse of its own before version 4 has
-no such path: there it is `GET /api/public/traces` with pages, and each trace by its id. The ids of what came over
+Source: its OpenAPI and its server, `GET /api/public/v2/observations` with cursors. A Langfuse of its own before version
+4 answers 404 there, and has `GET /api/public/traces` with pages, and each trace by its id. The ids of what came over
 OpenTelemetry are OpenTelemetry's; others become ids of the right length by a hash, the same each time.
 """
 
@@ -21,13 +21,16 @@ _V2 = "/api/public/v2/observations"
 _V1 = "/api/public/traces"
 _FIELDS = "core,basic,io,metadata,model,usage,prompt,trace_context"
 _PAGE, _V1_PAGE = 1000, 100
+_CUT, _MOST_WHOLE = 200, 50
+"""Characters after which a value of the metadata is cut unless its name is in `expandMetadata`, and names in one."""
 _TRACE_ID, _SPAN_ID = 16, 8
 """Bytes."""
 
 
 async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
     """The traces, each whole, also what of it lies outside the time."""
-    first = await api.get(_V2, [*_window(wanted), ("limit", str(_PAGE))], none=lambda _body: True)
+    window = [*_window(wanted), ("fields", "core"), ("limit", str(_PAGE))]
+    first = await api.get(_V2, window, none=lambda _body: True)
     if not first:
         async for request in _read_v1(api, wanted):
             yield request
@@ -41,11 +44,21 @@ async def read(api: Api, wanted: Wanted) -> AsyncGenerator[bytes, None]:
         cursor = object_at(page, "meta").get("cursor")
         if not cursor:
             return
-        page = api.document(await api.get(_V2, [*_window(wanted), ("limit", str(_PAGE)), ("cursor", str(cursor))]))
+        page = api.document(await api.get(_V2, [*window, ("cursor", str(cursor))]))
 
 
 async def _observations(api: Api, trace_id: str) -> list[Document]:
+    """Those of a trace, read again where values of their metadata were cut."""
     query = [("traceId", trace_id), ("fields", _FIELDS), ("limit", str(_PAGE))]
+    observations = await _all_pages(api, query)
+    cut = cut_names(observations)
+    whole = [each for each in cut if "," not in each][:_MOST_WHOLE]
+    if len(whole) < len(cut):
+        api.left(f"all but the first {_CUT} characters of {len(cut) - len(whole)} values of the metadata of {trace_id}")
+    return await _all_pages(api, [*query, ("expandMetadata", ",".join(whole))]) if whole else observations
+
+
+async def _all_pages(api: Api, query: Sequence[tuple[str, str]]) -> list[Document]:
     observations: list[Document] = []
     cursor: list[tuple[str, str]] = []
     while True:
@@ -79,6 +92,12 @@ def _window(wanted: Wanted) -> list[tuple[str, str]]:
 def trace_ids(page: Document) -> list[str]:
     """The ids of the traces that a page of observations belongs to, each once."""
     return list(dict.fromkeys(str(each["traceId"]) for each in objects(page.get("data")) if each.get("traceId")))
+
+
+def cut_names(observations: Sequence[Document]) -> list[str]:
+    """The names of the metadata whose value may be cut in one of the observations."""
+    metadata = [object_at(each, "metadata") for each in observations]
+    return sorted({name for each in metadata for name, value in each.items() if len(_text(value) or "") >= _CUT})
 
 
 def observations_of(trace: Document) -> list[Document]:
@@ -122,14 +141,17 @@ def _span(observation: Document) -> Document:
 
 
 def _attributes(observation: Document) -> dict[str, Any]:
-    """The attributes that its SDKs write."""
+    """The attributes that its SDKs write. A root may have a parent that is no observation of the application."""
+    parent = observation.get("parentObservationId") is not None
     attributes: dict[str, Any] = {
         "langfuse.observation.type": str(observation.get("type") or "span").lower(),
         "langfuse.observation.input": _text(observation.get("input")),
         "langfuse.observation.output": _text(observation.get("output")),
         "langfuse.observation.level": observation.get("level"),
         "langfuse.observation.status_message": observation.get("statusMessage"),
-        "langfuse.observation.model.name": observation.get("model"),
+        "langfuse.observation.model.name": observation.get("model") or observation.get("providedModelName"),
+        "langfuse.observation.model.parameters": _text(observation.get("modelParameters") or None),
+        "langfuse.internal.is_app_root": (parent and observation.get("isRootObservation")) or None,
         "langfuse.observation.usage_details": _text(observation.get("usageDetails") or None),
         "langfuse.observation.prompt.name": observation.get("promptName"),
         "langfuse.observation.prompt.version": observation.get("promptVersion"),
@@ -142,8 +164,7 @@ def _attributes(observation: Document) -> dict[str, Any]:
         "user.id": observation.get("userId"),
     }
     for name, value in object_at(observation, "metadata").items():
-        if isinstance(value, (str, int, float)):
-            attributes[f"langfuse.observation.metadata.{name}"] = value
+        attributes[f"langfuse.observation.metadata.{name}"] = value if isinstance(value, int | float) else _text(value)
     return {name: value for name, value in attributes.items() if value is not None}
 
 
