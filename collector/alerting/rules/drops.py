@@ -30,6 +30,13 @@ COUNTERS = {
     "w2y2": EVIDENCE_W2Y2.name,
 }
 
+SETTLED = 10.0
+"""Seconds after which a scrape that began is in, or has failed: Prometheus' default `scrape_timeout`.
+
+One that came in between two of the rules would count in the sums that are read after it and, as the next interval
+begins with it, never in the others: values without their weights.
+"""
+
 
 def delta_group(timing: Timing, by: Sequence[str], rules: Sequence[RecordingRule | AlertingRule]) -> RuleGroup:
     """The sums' growth and the detectors that use it: one group, so that they are evaluated one after the other."""
@@ -37,12 +44,13 @@ def delta_group(timing: Timing, by: Sequence[str], rules: Sequence[RecordingRule
 
 
 def _deltas(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    interval, around = timing.text(INTERVAL), timing.text(2 * INTERVAL)
-    restarted = f"resets({COUNTERS['w']}[{around}]) + resets({COUNTERS['wy']}[{around}]) > 0"
+    around = timing.text(2 * INTERVAL)
+    until, since = timing.text(SETTLED), timing.text(SETTLED + INTERVAL)
+    restarted = " + ".join(f"resets({COUNTERS[key]}[{around}] offset {until})" for key in ("w", "wy")) + " > 0"
     for key, counter in COUNTERS.items():
         yield RecordingRule(
             series.EVIDENCE_DELTAS[key],
-            f"sum by ({', '.join(by)}) (({counter} - {counter} offset {interval}) unless ({restarted}))",
+            f"sum by ({', '.join(by)}) (({counter} offset {until} - {counter} offset {since}) unless ({restarted}))",
         )
 
 

@@ -88,12 +88,14 @@ def test_evidence_of_recovery_has_its_own_error_rate() -> None:
     assert f"{series.RECOVERY_EVIDENCE}{OF} > bool 9.2183" in named(series.DROP_FALLS).expr
 
 
-def test_growth_is_the_exact_difference_over_a_minute_without_replicas_that_restarted() -> None:
+def test_growth_is_the_exact_difference_over_a_minute_of_settled_scrapes_without_replicas_that_restarted() -> None:
     group = delta_group(Timing(), BY, ())
     w, wy = COUNTERS["w"], COUNTERS["wy"]
-    restarted = f"(resets({w}[2m]) + resets({wy}[2m]) > 0)"
+    restarted = f"(resets({w}[2m] offset 10s) + resets({wy}[2m] offset 10s) > 0)"
     assert group.interval == 60.0
     assert {rule.record: rule.expr for rule in group.rules if isinstance(rule, RecordingRule)} == {
-        series.EVIDENCE_DELTAS[key]: f"sum by (monitor, evaluator) (({name} - {name} offset 1m) unless {restarted})"
+        series.EVIDENCE_DELTAS[key]: (
+            f"sum by (monitor, evaluator) (({name} offset 10s - {name} offset 70s) unless {restarted})"
+        )
         for key, name in COUNTERS.items()
     }
