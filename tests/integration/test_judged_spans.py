@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,7 +11,9 @@ from typing import Any
 
 import orjson
 import pytest
+from clickhouse_process import answers, statements
 from evaluation_samples import failed, scored, skipped
+from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from otlp_destination import Destination
@@ -353,3 +356,46 @@ def test_json_has_ids_in_hex_and_numbers_for_enumerations() -> None:
     assert plain["traceId"] == only_span(alone).trace_id.hex()
     assert plain["links"] == [{"traceId": "01" * 16, "spanId": "02" * 8}]
     assert isinstance(plain["kind"], int)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_in_clickhouse_one_row_of_a_span_stays_with_all_its_scores() -> None:
+    pipeline = Pipeline()
+    turns = await pipeline.assemble(requests_of("openinference-openai"))
+    collected = Collected()
+    async with pipeline.stage(collected).open_fold(0, None) as fold:
+        offset = 0
+        for each in (of(turns[0], 1), of(turns[0], 2, evaluator="polite", score=0.25)):
+            await pipeline.judge([each])
+            records = await pipeline.all(pipeline.judged_spans)
+            await fold.deliver(records[offset:])
+            offset = len(records)
+    lines = [to_otlp_json(each).decode().replace("\\", "\\\\").replace("'", "\\'") for each in collected.requests]
+    assert len(lines) == 2
+    *made, means = statements("scores-elsewhere.md")
+    topic = [re.sub(r"ENGINE = Kafka\(.*\)", "ENGINE = Null", each) for each in made]
+    assert topic != made
+    written = [f"INSERT INTO judged_spans_topic VALUES ('{each}')" for each in lines]
+    rows = "SELECT *, toUnixTimestamp64Nano(started) AS nanoseconds FROM judged_spans FINAL"
+    *_, by_model, [row], [all_rows] = await answers(
+        [*topic, *written, means, rows, "SELECT count() AS n FROM judged_spans"]
+    )
+    assert int(all_rows["n"]) == 2
+    assert (row["trace_id"], row["span_id"]) == (turns[0].trace_id, turns[0].span_id)
+    [about] = MessageToDict(collected.requests[1])["resourceSpans"]
+    [span] = about["scopeSpans"][0]["spans"]
+    assert str(row["nanoseconds"]) == span["startTimeUnixNano"]
+    attributes = {
+        each["key"]: str(next(iter(each["value"].values())))
+        for each in span["attributes"]
+        if "arrayValue" not in each["value"]
+    }
+    assert {name: row["attributes"][name].lower() for name in attributes} == {
+        name: each.lower() for name, each in attributes.items()
+    }
+    scores = {
+        name: row["attributes"][f"gen_ai.evaluation.{name}.score.value"] for name in ("answers_question", "polite")
+    }
+    assert scores == {"answers_question": "0.75", "polite": "0.25"}
+    assert [(int(each["spans"]), each["mean"]) for each in by_model] == [(1, 0.75)]

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from clickhouse_process import answers, statements
 from evaluation_samples import failed, label, of_conversation, scored, skipped
 from pyarrow import parquet
 from s3_stub import S3Stub
@@ -240,6 +241,28 @@ async def test_the_queries_of_the_page_say_what_is_so(tmp_path: Path, monkeypatc
     [(_, picked, labelled, difference, agree)] = people
     assert (picked, labelled, agree) == (True, 1, 0.0)
     assert difference == pytest.approx(0.2), "the newest of the person"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_in_clickhouse_the_ledger_is_there_once_though_a_day_is_read_again(tmp_path: Path) -> None:
+    """Its weighted means are those of the scores that nothing supersedes."""
+    weights = [Sampling(probability=1.0), Sampling(probability=0.25)]
+    ledger = [scored(n, score=n / 4, sampling=each, attributes={"model": "m-1"}) for n, each in enumerate(weights, 1)]
+    ledger += [
+        of_conversation(4, evaluator="whole"),
+        of_conversation(5, evaluator="whole", score=0.5, supersedes=(f"{4:032x}",)),
+    ]
+    config = await stored(tmp_path, *(record(each, DAY + timedelta(hours=n)) for n, each in enumerate(ledger)))
+    await written(config, tmp_path)
+    files = re.compile(r"s3\('https://bucket.s3.amazonaws.com/evalstream/evaluations/day=\S+?/\*.parquet'\)")
+    sql = [files.sub(f"file('{tmp_path}/evaluations/day=*/*.parquet')", each) for each in statements("warehouse.md")]
+    count = "SELECT count() AS all, (SELECT count() FROM evaluations FINAL) AS once FROM evaluations"
+    *_, means, [counts] = await answers([*sql, count])
+    assert (int(counts["all"]), int(counts["once"])) == (8, 4)
+    known = {(each["evaluator"], each["model"]): (each["mean"], int(each["judged"])) for each in means}
+    assert known == {("answers_question", "m-1"): ((0.25 + 4 * 0.5) / 5, 2), ("whole", None): (0.5, 1)}
+    assert {each["on_day"] for each in means} == {"2026-05-04"}
 
 
 @pytest.fixture
