@@ -25,6 +25,7 @@ from collector.telemetry.registry import Telemetry
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
+CONVERSATION = of_conversation().subject.conversation_id
 LAST = of_conversation().subject.span_id or ""
 LAST_TRACE = of_conversation().subject.trace_id or ""
 SCORE = 0.8333333333333334
@@ -203,6 +204,24 @@ async def test_weave() -> None:
     assert turn[3] == f"weave:///shop/desk/call/{SPAN}"
     assert conversation[0] == AS_UUIDS[1]
     assert conversation[2]["conversation_id"] == "visit-7"
+
+
+WEAVE_AGENTS = (
+    WEAVE[: WEAVE.index("read = [[")]
+    + """
+places = [client.get_agent_span_feedback(span), client.get_agent_conversation_feedback(last)]
+print(json.dumps([[known(each) for each in place] for place in places]))
+"""
+)
+
+
+async def test_weaves_view_of_agents() -> None:
+    """There spans and conversations are subjects, as `client.get_agent_span_feedback` and its like ask."""
+    settings = {"api_key": "key", "project": "shop/desk", "view": "agents"}
+    [[turn], [conversation]] = await _read_back("weave", WeaveStore(), WEAVE_AGENTS, CONVERSATION, **settings)
+    assert (turn[0], turn[2]["score"]) == (AS_UUIDS[0], SCORE)
+    assert turn[3] == f"weave:///shop/desk/agent_span/{SPAN}"
+    assert (conversation[0], conversation[2]["score"]) == (AS_UUIDS[1], 0.75)
 
 
 BRAINTRUST = """

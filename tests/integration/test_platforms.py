@@ -187,6 +187,17 @@ async def test_weave_feedback_on_the_call_that_it_made_of_the_span(platforms: Pl
     assert (first["feedback_type"], first["payload"]["score"]) == ("evalstream.answers_question", 0.75)
 
 
+async def test_weaves_view_of_agents_has_spans_and_conversations(platforms: Platforms) -> None:
+    odd = of_conversation(5)
+    odd = replace(odd, subject=replace(odd.subject, conversation_id="visit/7 ü"))
+    bodies = await exported(platforms, "weave", scored(), of_conversation(4), odd, view="agents")
+    assert [each["weave_ref"] for each in bodies] == [
+        f"weave:///shop/desk/agent_span/{SPAN}",
+        "weave:///shop/desk/agent_conversation/visit-7",
+        "weave:///shop/desk/agent_conversation/visit%2F7%20%C3%BC",
+    ]
+
+
 async def test_opik_finds_the_span_by_the_end_of_its_id(platforms: Platforms) -> None:
     await exported(platforms, "opik")
     thread, look_up, turn = platforms.stub.calls

@@ -1,8 +1,8 @@
 """W&B Weave: feedback on calls.
 
-A call that came by OpenTelemetry has the span's id in hex as its own; feedback takes an id from the client, which is
-the evaluation's as a UUID. Source: its server's `opentelemetry/python_spans.py` and `FeedbackCreateReq`,
-`POST /feedback/create`.
+A call that came by OpenTelemetry has the span's id in hex as its own, and so has a span of the Agents view, where a
+conversation has its id. Feedback takes an id from the client, which is the evaluation's as a UUID. Source: its server's
+`opentelemetry/python_spans.py` and `FeedbackCreateReq`, `POST /feedback/create`, and the refs of its SDK.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+from urllib.parse import quote
 
 from pydantic import Field, SecretStr
 
@@ -34,6 +35,11 @@ class WeaveSettings(PlatformSettings):
     endpoint: str = Field(default="https://trace.wandb.ai", pattern=r"^https?://", description="Weave's trace server.")
     project: str = Field(pattern=r"^[^/\s]+/[^/\s]+$", description="The project, as entity/project.")
     api_key: SecretStr = Field(description="W&B's API key, usually ${env:NAME}.")
+    view: Literal["calls", "agents"] = Field(
+        default="calls",
+        description="Where the traces are: `calls` for those sent to `/otel/v1/traces`, `agents` for those sent to "
+        "`/agents/otel/v1/traces`, whose conversations are subjects, too.",
+    )
 
 
 class Weave(WithoutLookUp):
@@ -52,10 +58,17 @@ class Weave(WithoutLookUp):
         return {"Authorization": SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")}
 
     def requests(self, batch: Sequence[Evaluation]) -> Iterator[PlatformRequest]:
-        """One request for each; a conversation's is on the call of its last turn."""
+        """One request for each; a conversation's is on the call of its last turn, where it is none itself."""
         for each in scored(batch):
-            if each.subject.span_id:
+            if self._place(each) is not None:
                 yield PlatformRequest(path="/feedback/create", body=self._feedback(each), evaluations=(each,))
+
+    def _place(self, evaluation: Evaluation) -> str | None:
+        span, in_agents = evaluation.subject.span_id, self._settings.view == "agents"
+        conversation = conversation_id(evaluation.subject) if evaluation.scope == "conversation" else None
+        if in_agents and conversation is not None:
+            return f"agent_conversation/{quote(conversation, safe='')}"
+        return None if not span else f"{'agent_span' if in_agents else 'call'}/{span}"
 
     def _feedback(self, evaluation: Evaluation) -> dict[str, Any]:
         known = {
@@ -70,7 +83,7 @@ class Weave(WithoutLookUp):
         return {
             "id": str(uuid.UUID(evaluation.evaluation_id)),
             "project_id": self._settings.project,
-            "weave_ref": f"weave:///{self._settings.project}/call/{evaluation.subject.span_id}",
+            "weave_ref": f"weave:///{self._settings.project}/{self._place(evaluation)}",
             "feedback_type": f"evalstream.{evaluation.evaluator}",
             "payload": {name: value for name, value in known.items() if value is not None},
         }
