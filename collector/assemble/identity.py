@@ -77,7 +77,7 @@ _CONVERSATION = re.compile(r"(?:langfuse_)?(?:session|thread|conversation|chat)_
 _USER = re.compile(r"(?:langfuse_)?user_?id", re.IGNORECASE)
 _MAX_LENGTH = 1000
 """Characters of an id: many are in memory at once, and several go into one record."""
-_NO_IDENTITY = frozenset({"none", "null", "undefined"})
+_NO_IDENTITY = frozenset({"none", "null", "undefined", "unknown", "n/a"})
 _MAX_NAMES = 20_000
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
@@ -61,13 +61,41 @@ def find_model_calls(parsed_spans: Sequence[ParsedSpan], tree: SpanTree) -> list
     """
     candidates = [each for each in parsed_spans if each.call.kind == "model"]
     if len(candidates) < 2:
-        return [_merge_spans([each]) for each in candidates if _is_call([each], set())]
+        return [_make_call([each]) for each in candidates if _is_call([each], set())]
     groups = _Groups(candidates)
     _join_by_response(candidates, groups)
     wrapping_ids = _join_by_descent(candidates, groups, tree)
     _join_siblings(candidates, groups)
-    calls = [_merge_spans(group) for group in groups.all() if _is_call(group, wrapping_ids)]
-    return sorted(calls, key=lambda each: (each.span.start, each.span.end, each.span.span_id))
+    calls = [_make_call(group) for group in groups.all() if _is_call(group, wrapping_ids)]
+    return _add_recorded_requests(sorted(calls, key=lambda each: (each.span.start, each.span.end, each.span.span_id)))
+
+
+def _add_recorded_requests(calls: list[ModelCall]) -> list[ModelCall]:
+    """Give calls whose output was not recorded the tool requests that a later call's history shows to be theirs.
+
+    Some libraries (Pipecat) record an answer's words alone, so that a request for tools looks like no answer at all.
+    """
+    for index, each in enumerate(calls):
+        messages = each.call.input
+        if not messages or each.call.output is not None or each.call.error is not None or each.call.input_incomplete:
+            continue
+        if each.call.output_incomplete not in {None, "no_content"}:
+            continue
+        request = next(filter(None, (_find_request(messages, later.call.input) for later in calls[index + 1 :])), None)
+        if request is not None:
+            call = each.call._replace(output=(request,), output_incomplete=None)
+            calls[index] = replace(
+                each, call=call, answer=find_answer(call.output), pending_tool_calls=request.tool_calls
+            )
+    return calls
+
+
+def _find_request(messages: Sequence[ChatMessage], later: Sequence[ChatMessage] | None) -> ChatMessage | None:
+    """Find the request for tools that follows exactly these messages in a later call's input."""
+    if later is None or len(later) <= len(messages) or not later[len(messages)].tool_calls:
+        return None
+    same = all((one.role, one.text) == (other.role, other.text) for one, other in zip(messages, later, strict=False))
+    return later[len(messages)] if same else None
 
 
 def _is_call(group: Sequence[ParsedSpan], wrapping_ids: set[str]) -> bool:
@@ -215,7 +243,7 @@ def _completes(half: ParsedSpan, other: ParsedSpan) -> bool:
     return (inside or around) and (other_call.input is not None or other_call.output is not None)
 
 
-def _merge_spans(parsed_spans: list[ParsedSpan]) -> ModelCall:
+def _make_call(parsed_spans: list[ParsedSpan]) -> ModelCall:
     ordered = sorted(parsed_spans, key=_measure_emptiness) if len(parsed_spans) > 1 else parsed_spans
     call = merge([each.call for each in ordered])
     messages = call.input or ()

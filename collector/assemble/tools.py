@@ -65,7 +65,15 @@ def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...
     span_calls = [each for each in spans.find(draft) if not _is_bookkeeping(each)]
     if not any(calls for calls, _ in call_lists):
         return tuple(_deduplicate([(span_calls, False)])) if span_calls else ()
-    return tuple(_add_results(_deduplicate(call_lists), results, span_calls))
+    calls = _add_results(_deduplicate(call_lists), results, span_calls)
+    return tuple(_without_form(list(calls), draft.answer))
+
+
+def _without_form(calls: Sequence[ToolCall], answer: str | None) -> Sequence[ToolCall]:
+    """The calls without the form that the answer is: a library (Instructor) has it filled in as a tool's arguments."""
+    fields = as_dict(decode(answer)) if answer and answer.startswith("{") else {}
+    forms = {each.name for each in calls if each.result is None and each.arguments == fields} if fields else ()
+    return [each for each in calls if each.name not in forms] if forms else calls
 
 
 _CallList = tuple[Sequence[ToolCall], bool]

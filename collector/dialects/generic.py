@@ -53,7 +53,7 @@ _OPENINFERENCE_KIND = "openinference.span.kind"
 
 
 def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
-    """Read a step; None without both an input and an output, or if another dialect defines the step."""
+    """Read a step; None without both an input and an output (a model's call may lack one), or if another defines it."""
     attributes = span.attributes
     if _OPENINFERENCE_KIND in attributes:
         return None
@@ -95,7 +95,8 @@ def _find_kind(span: Span, kind_name: str | None, input_key: str, output_key: st
         kind = _KINDS.get(kind_name.upper(), "chain")
         return "workflow" if kind == "chain" and not span.parent_span_id else kind
     if not (input_key and output_key):
-        return None
+        is_call = input_key and "gen_ai.operation.name" in span.attributes and find_text(span.attributes, *_MODELS)
+        return "model" if is_call else None  # it failed, or called a tool
     if find_text(span.attributes, *_MODELS):
         return "model"
     if input_key in _AMBIGUOUS or output_key in _AMBIGUOUS or input_key.startswith("gen_ai."):

@@ -18,7 +18,7 @@ from collector.dialects.attributes import (
     parse_texts,
 )
 from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_messages, parse_finish_reason
-from collector.dialects.decode import as_dict, as_list, decode
+from collector.dialects.decode import as_dict, as_list, decode, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
 from collector.dialects.messages import parse_messages, parse_printed
@@ -56,7 +56,27 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     kind = "agent" if "crew_inputs" in attributes else _KINDS.get(name.upper(), "chain")  # CrewAI's root is a CHAIN
     if "instructor.response_model" in attributes:
         return _read_structured(span)
+    if kind == "auxiliary" and attributes.get("type") in _GUARDED:
+        return _read_guarded(span)
     return _READERS[kind](span, kind)
+
+
+_GUARDED_CALL = "guardrails/guard/step/call"
+_GUARDED = frozenset({"guardrails/guard", "guardrails/guard/step", _GUARDED_CALL})
+"""The spans of Guardrails around the application's own model call; its validators are spans of their own."""
+
+
+def _read_guarded(span: Span) -> Call:
+    """Read a guard around the application's call. Its own input is a shortened repr; the call's has the messages."""
+    if span.attributes["type"] != _GUARDED_CALL:
+        return Call(dialect="openinference", kind="chain")
+    call = _read_model(span, "model")
+    for raw in (span.attributes.get("input.value"), span.attributes.get("llm.invocation_parameters")):
+        fields = as_dict(decode(raw)) or as_dict(parse_repr(raw) if isinstance(raw, str) else None)
+        messages = parse_messages(fields.get("messages")).messages
+        if messages:  # the indexed ones are a placeholder where the application gives messages
+            return call._replace(input=messages, input_incomplete=None)
+    return call
 
 
 def _read_model(span: Span, kind: Kind) -> Call:
@@ -439,7 +459,8 @@ DIALECT = Dialect(
     read=read,
     evidence=(_KIND, f"{_INPUT}*", f"{_OUTPUT}*"),
     coverage=Coverage(
-        libraries="Arize and Phoenix instrumentations (OpenAI, LangChain, LlamaIndex, CrewAI, DSPy, Agents, …)",
+        libraries="Arize and Phoenix instrumentations (OpenAI, LangChain, LlamaIndex, CrewAI, DSPy, Agents, BeeAI, "
+        "Instructor, Google Gen AI, …), Guardrails",
         messages="indexed attributes, raw request and response",
         tools="messages, tool spans",
         retrieval="documents with text",

@@ -25,6 +25,7 @@ from collector.dialects.free_form import Content, parse_answer, parse_query, par
 from collector.dialects.indexed_messages import COMPLETION, PROMPT, parse_indexed_messages
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.dialects.parts import parse_arguments
+from collector.dialects.raw_stream import parse_raw_stream
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Json, ToolCall
 
@@ -46,6 +47,9 @@ _OPERATIONS: dict[str, Kind] = {
 }
 
 
+_RAW_SCOPES = ("opentelemetry.instrumentation.sagemaker",)
+"""Instrumentations of clients that know nothing of the model: bodies as they were, and nothing of a failed call."""
+
 _MESSAGE = re.compile(r"gen_ai\.(?:prompt|completion)\.\d")
 """The beginning of a message's attribute. The conventions have `gen_ai.prompt.name`, which is none."""
 
@@ -62,6 +66,8 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if kind is not None:
         operation = _OPERATIONS.get(find_text(attributes, "gen_ai.operation.name") or "")
         return _read_entity(span, operation or _KINDS.get(kind, "chain"))
+    if span.scope.startswith(_RAW_SCOPES):
+        return _read_raw(span)
     if "crewai.crew.result" in attributes:
         return _read_crew(span)
     results = [event.attributes for event in span.events if event.name == _QUERY_RESULT]
@@ -113,6 +119,28 @@ def _strip_none_chunks(messages: Sequence[ChatMessage]) -> Iterable[ChatMessage]
 
 _TOKENS_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens")
 _TOKENS_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.usage.completion_tokens")
+
+
+def _read_raw(span: Span) -> Call:
+    """Read the bodies of a request and its answer, in any shape of messages; a stream's body is its pieces."""
+    attributes = span.attributes
+    output_value = decode_json(attributes.get(_OUTPUT))
+    question = parse_messages(attributes.get(_INPUT))
+    system, input_messages = split_system_prompt(question.messages)
+    output_messages = parse_raw_stream(output_value) or as_messages(parse_messages(output_value, "assistant").messages)
+    return Call(
+        dialect="traceloop",
+        kind="model",
+        system=system,
+        input=as_messages(input_messages),
+        output=output_messages,
+        input_incomplete=question.incomplete,
+        error=find_error(span, answered=output_messages is not None),
+        model=find_text(as_dict(output_value), "model") or find_text(attributes, "gen_ai.request.model"),
+        response_id=find_text(as_dict(output_value), "id"),
+        usage=parse_usage(as_dict(output_value).get("usage")),
+        sources=find_sources(attributes, input=_INPUT, output=_OUTPUT),
+    )
 
 
 def _read_entity(span: Span, kind: Kind) -> Call:
@@ -271,9 +299,10 @@ DIALECT = Dialect(
         "llm.request.type",
         "crewai.crew.result",
     ),
+    scopes=_RAW_SCOPES,
     events=frozenset({_QUERY_RESULT}),
     coverage=Coverage(
-        libraries="OpenLLMetry and the Traceloop SDK, all generations",
+        libraries="OpenLLMetry and the Traceloop SDK, all generations (SageMaker among them)",
         messages="gen_ai.prompt.N, gen_ai.completion.N (≤ 0.4x); by the conventions since",
         tools="messages, tool spans",
         retrieval="tasks that give documents, templates' inputs, vector databases' events",

@@ -38,7 +38,7 @@ def capture(driver: Path, environment: Path, output: Path, timeout: float = 120)
         raise RuntimeError(
             f"{driver.name}: status {run.returncode}, {len(recording.exports)} exports: {run.stderr[-1500:]}"
         )
-    private = (environment, Path(folder), DRIVERS, Path.home())
+    private = (environment, Path(folder), DRIVERS, Path(sys.base_prefix), Path.home())
     _write(output, truth(output.name, versions_of(driver, environment), recording), recording, private)
     return recording
 
@@ -54,6 +54,8 @@ def _prepare(driver: Path, environment: Path, folder: Path, port: int) -> list[s
     (folder / "scenario.json").write_text(json.dumps(values))
     if driver.suffix == ".py":
         return [str(environment / "bin" / "python"), str(driver)]
+    if driver.suffix == ".go":
+        return [str(environment / "driver")]
     for source in DRIVERS.glob("*.mjs"):
         shutil.copy(source, folder)
     (folder / "node_modules").symlink_to(environment / "node_modules")
@@ -81,6 +83,10 @@ def packages_of(driver: Path) -> list[str]:
 def versions_of(driver: Path, environment: Path) -> dict[str, str]:
     """The installed versions of a driver's packages."""
     versions: dict[str, str] = {}
+    if driver.suffix == ".go":
+        required = (line.removeprefix("require").split() for line in (environment / "go.mod").read_text().splitlines())
+        chosen = {words[0]: words[1].removeprefix("v") for words in required if len(words) > 1}
+        return {name: chosen.get(name, "?") for name in packages_of(driver)}
     for package in packages_of(driver):
         name = package.partition("[")[0]
         if driver.suffix == ".py":

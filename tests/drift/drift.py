@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,7 +45,7 @@ class Result:
 
 def drivers() -> list[Path]:
     """The drivers, by name."""
-    found = [*DRIVERS.glob("*.py"), *DRIVERS.glob("*.mjs")]
+    found = [each for suffix in ("py", "mjs", "go") for each in DRIVERS.glob(f"*.{suffix}")]
     return sorted(each for each in found if not each.stem.startswith(("scenario", "talk")))
 
 
@@ -70,6 +71,13 @@ def install(driver: Path, folder: Path) -> Path:
                 *packages,
             ],
         ]
+    elif driver.suffix == ".go":
+        environment = folder
+        shutil.copy(driver, folder / "main.go")
+        commands = [
+            ["go", "mod", "init", "driver"], ["go", "get", *(f"{each}@latest" for each in packages)],
+            ["go", "mod", "tidy"], ["go", "build", "-trimpath", "-o", "driver", "."],
+        ]  # fmt: skip
     else:
         environment = folder
         (folder / "package.json").write_text("{}")

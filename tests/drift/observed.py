@@ -97,11 +97,12 @@ def _call(wire: WireCall, spans: Sequence[RawSpan]) -> Json:
     around = sorted(
         (each for each in spans if each.start <= wire.time <= each.end), key=lambda each: each.end - each.start
     )
+    around = [each for each in around if each.trace_id == around[0].trace_id]
     own = around[0] if around else None
     messages, system = _canonical(raw, wire.body.get("instructions"))
     has_result = raw[-1].get("role") == "tool" or raw[-1].get("type") == "function_call_output"
     is_tool = step == "turn3" and not has_result
-    answer = "" if is_tool or wire.failed else _answer(step)
+    answer = "" if is_tool or wire.failed else wire.form or _answer(step)
     absent = _absent(messages, answer, own, around)
     conversation = CONVERSATIONS.get(step, CONVERSATION)
     return {
@@ -129,7 +130,10 @@ def _absent(messages: Sequence[Json], answer: str, own: RawSpan | None, around: 
 
 
 def _contains(haystack: str, text: str) -> bool:
-    return text in haystack or text.replace('\\"', '"') in haystack
+    """Whether a text is there, also in the two pieces in which the stand-in streams it."""
+    middle = len(text) // 2
+    pieces = (text[:middle], text[middle:])
+    return any(all(each in haystack for each in form) for form in ((text,), (text.replace('\\"', '"'),), pieces))
 
 
 def _canonical(raw: Sequence[Json], instructions: str | None) -> tuple[list[Json], str | None]:
@@ -157,15 +161,16 @@ def _answer(step: str) -> str:
 
 def _exchange(step: str, calls: Sequence[Json], spans: Sequence[RawSpan]) -> Json:
     last, failed = calls[-1], step == "fail"
+    answer = last["output_messages"][0]["content"] if last["output_messages"] else ""
     return {
         "exchange": step, "conversation_id": last["conversation_id"], "user": QUESTIONS[step], "failed": failed,
         "trace_ids": sorted({each["trace_id"] for each in calls if each["trace_id"]}),
-        "assistant": None if failed else _answer(step),
+        "assistant": None if failed else answer,
         "retrieval_context": [dict(each) for each in DOCUMENTS] if step == "rag" else [],
         "tool_calls": [{key: TOOL_CALL[key] for key in ("id", "name", "arguments", "result")}] if step == "turn3" else [],
         "llm_span_ids": [each["span_id"] for each in calls], "final_llm_span_id": last["span_id"],
         "other_spans_carrying_the_answer": sorted(
-            each.span_id for each in spans if not failed and _answer(step) in each.text and each.span_id != last["span_id"]
+            each.span_id for each in spans if not failed and answer in each.text and each.span_id != last["span_id"]
         ),
     }  # fmt: skip
 

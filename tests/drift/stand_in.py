@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from other_apis import OtherApi, find_api
 from scenario import ANSWERS, FAILING, TOOL_CALL, USAGE, text_of, user_text
 
 Json = Any
@@ -24,11 +25,15 @@ _MODEL = "gpt-4o-mini-2024-07-18"
 
 @dataclass(frozen=True)
 class WireCall:
-    """A request of a model's API: when it came (ns since the epoch), its body, and whether it failed."""
+    """A request of a model's API: when it came (ns since the epoch), its body, and whether it failed.
+
+    `form` is the JSON that was answered where the request asked for a form.
+    """
 
     time: int
     body: Json
     failed: bool
+    form: str | None = None
 
 
 @dataclass
@@ -70,6 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200, b"", "application/x-protobuf")
         elif path.endswith(("/chat/completions", "/responses")):
             self._answer(recording, json.loads(body), is_chat=path.endswith("/chat/completions"))
+        elif (api := find_api(path)) is not None:
+            self._answer_other(recording, json.loads(body), api)
         else:
             recording.unknown.append(f"POST {self.path}")
             self._reply(200, b"{}")
@@ -96,18 +103,33 @@ class _Handler(BaseHTTPRequestHandler):
         messages = request.get("messages") if is_chat else request.get("input")
         messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         failed = FAILING in user_text(messages)
-        recording.calls.append(WireCall(time.time_ns(), request, failed))
+        reply = _choose(messages, request)
+        recording.calls.append(WireCall(time.time_ns(), request, failed, _form_of(reply)))
         if failed:
-            error = {"error": {"message": "upstream model crashed (fixed failure)", "type": "server_error"}}
-            self._reply(500, json.dumps(error).encode())
+            self._fail()
             return
-        reply, number = _choose(messages, request), len(recording.calls)
+        number = len(recording.calls)
         make = _chat_reply if is_chat else _responses_reply
         stream = _chat_stream if is_chat else _responses_stream
         if request.get("stream"):
             self._reply(200, stream(reply, number, request), "text/event-stream")
         else:
             self._reply(200, json.dumps(make(reply, number, request)).encode())
+
+    def _answer_other(self, recording: Recording, raw: Json, api: OtherApi) -> None:
+        request = {**api.as_chat(raw), **({"stream": True} if api.is_stream else {})}
+        failed = FAILING in user_text(request["messages"])
+        recording.calls.append(WireCall(time.time_ns(), request, failed))
+        if failed:
+            self._fail()
+            return
+        reply = _choose(request["messages"], request)
+        whole = _chat_reply(reply, len(recording.calls), request)
+        self._reply(200, api.answer(reply, whole), api.content_type)
+
+    def _fail(self) -> None:
+        error = {"error": {"message": "upstream model crashed (fixed failure)", "type": "server_error"}}
+        self._reply(500, json.dumps(error).encode())
 
     def _reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
@@ -135,6 +157,13 @@ def _choose(messages: Json, request: Json) -> Json:
     if (request.get("response_format") or {}).get("type") in {"json_object", "json_schema"}:
         return json.dumps({"answer": text})
     return text
+
+
+def _form_of(reply: Json) -> str | None:
+    """The JSON of an answer that fills a form, by a tool or as text."""
+    if isinstance(reply, dict):
+        return None if reply["name"] == TOOL_CALL["name"] else reply["arguments"]
+    return reply if reply.startswith("{") else None
 
 
 def _usage(*, is_chat: bool) -> Json:
