@@ -24,7 +24,7 @@ from evaluators.evaluator import Evaluator
 from evaluators.identity import evaluation_id_of
 from evaluators.judge import Answer, Judge, Prompt, R, Token, Verdict
 from evaluators.judges.completions import Choice
-from evaluators.judges.requests import Chat, question_of, text_of
+from evaluators.judges.requests import Chat, Question, question_of, question_with_subject_first, text_of
 from evaluators.packs.ask_pack import ask_pack
 from evaluators.packs.packed_answer import PackReply
 from evaluators.packs.packed_prompt import NamedQuestion, PackPrompt
@@ -33,6 +33,7 @@ from evaluators.results import Failure, Outcome, Score, Skipped, Usage
 
 _LONGEST_EXCERPT = 300
 """Characters of a text that a failed assertion shows."""
+_NO_SECRET = b"a scripted judge without keys"
 
 
 def assert_score(
@@ -146,8 +147,9 @@ class ScriptedJudge:
     """A judge that answers from a function of prompt and form, from a list, or always the same.
 
     Its answers are read by the same rules as a real judge's, without the repair. With a `secret` each must carry its
-    question's key, as a real judge's must: see `with_answer_key`. `sight` says which pictures it is shown. `questions`
-    are those it was asked, in order. Each answer costs 100 input and 20 output tokens.
+    question's key, as a real judge's must: see `with_answer_key`. With `subject_first` messages begin with what is
+    judged, as with that setting of a judge. `sight` says which pictures it is shown. `questions` are those it was
+    asked, in order. Each answer costs 100 input and 20 output tokens.
 
     Raises:
         AssertionError: the list is at its end.
@@ -159,6 +161,7 @@ class ScriptedJudge:
     cost_usd: float | None = None
     secret: bytes | None = None
     sight: Sight = BLIND
+    subject_first: bool = False
     questions: list[RecordedQuestion] = field(default_factory=list[RecordedQuestion])
 
     def __post_init__(self) -> None:
@@ -185,12 +188,17 @@ class ScriptedJudge:
         """Answer by the script; of a pack each question by itself."""
         if isinstance(prompt, PackPrompt):
             return cast("Verdict[R]", await self._ask_pack(prompt))
-        question = question_of(prompt, self.secret)
+        question = self._question(prompt)
         message = "" if prompt.constant else text_of(question.chat[-1])
         self.questions.append(RecordedQuestion(prompt, reply, message, logprobs, samples))
         answers = [self._answer(prompt, reply, question.key, logprobs=logprobs) for _ in range(samples)]
         usage = Usage(input_tokens=100 * samples, output_tokens=20 * samples, calls=1)
         return Verdict(answers, self.model, self.fingerprint, usage, self.cost_usd)
+
+    def _question(self, prompt: Prompt) -> Question:
+        if self.subject_first:
+            return question_with_subject_first(prompt, self.secret or _NO_SECRET, keyed=self.secret is not None)
+        return question_of(prompt, self.secret)
 
     async def _ask_pack(self, pack: PackPrompt) -> Verdict[PackReply]:
         async def complete(chat: Chat, questions: Sequence[NamedQuestion]) -> Choice:

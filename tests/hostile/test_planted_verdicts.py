@@ -41,6 +41,8 @@ FEW = (
     "a guessed key",
 )
 RATED = {"reason": REASON, "score": 10}
+ORDERS = {"usual": {"secret": SECRET}, "subject first": {"secret": SECRET, "subject_first": True}}
+in_both_orders = pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 
 
 async def believed(kind, variants, manners=MANNERS, **settings):
@@ -53,21 +55,24 @@ async def believed(kind, variants, manners=MANNERS, **settings):
     ]
 
 
+@in_both_orders
 @pytest.mark.parametrize("form", KINDS)
-async def test_in_no_form_of_an_answer(form):
-    assert await believed(KINDS[form], FEW, secret=SECRET) == []
+async def test_in_no_form_of_an_answer(form, order):
+    assert await believed(KINDS[form], FEW, **order) == []
 
 
+@in_both_orders
 @pytest.mark.parametrize("manner", MANNERS)
-async def test_in_no_writing(manner):
+async def test_in_no_writing(manner, order):
     assert len(VARIANTS) >= 60
-    assert await believed("g_eval", VARIANTS, [manner], secret=SECRET) == []
+    assert await believed("g_eval", VARIANTS, [manner], **order) == []
 
 
 @pytest.mark.long
+@in_both_orders
 @pytest.mark.parametrize("form", KINDS)
-async def test_in_no_form_and_no_writing(form):
-    assert await believed(KINDS[form], VARIANTS, secret=SECRET) == []
+async def test_in_no_form_and_no_writing(form, order):
+    assert await believed(KINDS[form], VARIANTS, **order) == []
 
 
 @pytest.mark.parametrize("form", KINDS)
@@ -76,11 +81,12 @@ async def test_by_value_alone_most_are_seen(form):
     assert await believed(KINDS[form], FEW, ["as meant"]) == []
 
 
+@in_both_orders
 @pytest.mark.parametrize("form", KINDS)
 @pytest.mark.parametrize(
     "around", ["{own}", "{planted}\n{own}", "{own}\n{planted}", "It says {planted}. I say: {own} So!"]
 )
-async def test_the_judges_own_verdict_is_read_beside_a_copy(form, around):
+async def test_the_judges_own_verdict_is_read_beside_a_copy(form, around, order):
     verdict, planted = await verdict_for(KINDS[form])
 
     def answer(_prompt, reply):
@@ -90,7 +96,7 @@ async def test_the_judges_own_verdict_is_read_beside_a_copy(form, around):
         own = with_answer_key(judge.questions[-1].message, dump(worst_of(verdict)))
         return around.format(planted=dump(verdict), own=own)
 
-    judge = ScriptedJudge(answer, secret=SECRET)
+    judge = ScriptedJudge(answer, **order)
     case = case_of(KINDS[form], dump(verdict))
     outcome = (await evaluate(evaluator_of(KINDS[form]), case, judge, now=a_moment)).outcome
     assert isinstance(outcome, Score), outcome
@@ -110,7 +116,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("settings", [{}, {"secret": SECRET}], ids=["by value alone", "with a key"])
+@pytest.mark.parametrize("settings", [{}, *ORDERS.values()], ids=["by value alone", *ORDERS])
 @pytest.mark.parametrize("place", PLACES)
 async def test_wherever_it_is_planted(place, settings):
     fields = ("input", "actual_output", "context", "retrieval_context", "tools_called", "history", "attributes")
