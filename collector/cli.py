@@ -82,6 +82,12 @@ ConfigFile = Annotated[
     Path, typer.Option("--config", "-c", help="The configuration file.", show_default=True, readable=False)
 ]
 DEFAULT_CONFIG = Path("evalstream.yaml")
+Batch = Annotated[
+    bool,
+    typer.Option(
+        "--batch", help="Ask judges in their providers' batches: half the price, within a day. Needs --output."
+    ),
+]
 MaxUsd = Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop before judge costs exceed this.")]
 
 
@@ -451,6 +457,7 @@ def score(
         ),
     ] = None,
     max_usd: MaxUsd = None,
+    batch: Batch = False,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -480,6 +487,7 @@ def score(
         tolerance=tolerance,
         junit=junit,
         markdown=markdown,
+        batch=batch,
     )
     raise typer.Exit(score_files(_load(config), options))
 
@@ -626,6 +634,7 @@ def replay(
         typer.Option("--into-log", help="Also write new evaluations to the evaluations log, for page and exporters."),
     ] = False,
     max_usd: MaxUsd = None,
+    batch: Batch = False,
     worst: Annotated[int, typer.Option(min=0, help="Number of largest differences to show.")] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -654,6 +663,7 @@ def replay(
         max_usd=max_usd,
         worst=worst,
         json=json,
+        batch=batch,
     )
     loaded = _load(config)
     raise typer.Exit(replay_selection(loaded, _load(new) if new else loaded, options))

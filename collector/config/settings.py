@@ -279,8 +279,19 @@ _OF_WORDS = (
     "reasoning_effort",
     "service_tier",
     "sees",
+    "batch_discount",
 )
-_OF_ENDPOINTS = ("base_url", "api_key", "api_key_file", "headers", "header_files", "extra_body", "tls", "proxy")
+_OF_ENDPOINTS = (
+    "base_url",
+    "api_key",
+    "api_key_file",
+    "headers",
+    "header_files",
+    "extra_body",
+    "tls",
+    "proxy",
+    "batch_discount",
+)
 _WITHOUT: Mapping[JudgeApi, tuple[str, ...]] = {
     "decisions": _OF_WORDS,
     "systemone": _OF_WORDS,
@@ -391,6 +402,12 @@ class JudgeSettings(Section):
         ge=0,
         description="The price of what is written into that cache; that of a prompt if left out, with api: anthropic "
         "1.25 times as much.",
+    )
+    batch_discount: float = Field(
+        default=0.5,
+        ge=0,
+        lt=1,
+        description="How much cheaper the provider's batches are (score --batch): 0.5 is half the price.",
     )
     headers: dict[HeaderName, SecretStr] = Field(
         default_factory=dict[str, SecretStr], description="Sent with each request: {api-key: '${env:NAME}'}."

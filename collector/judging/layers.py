@@ -91,6 +91,14 @@ def wrapped(judge: Judge, context: LayerContext, limits: EndpointLimits) -> Judg
     return judge
 
 
+def wrapped_for_batches(judge: Judge, context: LayerContext) -> Judge:
+    """The judge with the layers that a question passes on its way into a batch, which no limit or breaker guards."""
+    cache = [Layer("answer cache", _cache_answers)] if context.settings.cache_size else []
+    for layer in (Layer("metrics", _instrument), Layer("definition cache", _cache_definitions), *cache):
+        judge = layer.wrap(judge, context)
+    return judge
+
+
 def without_answer_cache(judge: Judge) -> Judge:
     """The judge, or those of a jury, a cascade or a pair, behind the answer cache, where every question is asked."""
     return with_members(judge, _behind_cache)

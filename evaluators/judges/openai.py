@@ -22,7 +22,14 @@ from evaluators.judges.apis.chat import CHAT
 from evaluators.judges.apis.writing import WritingApi, key_of
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion
-from evaluators.judges.endpoint import COMPLAINTS, Endpoint, connection_class
+from evaluators.judges.endpoint import (
+    COMPLAINTS,
+    Endpoint,
+    PostsRequests,
+    RequestOutdated,
+    at_once,
+    connection_class,
+)
 from evaluators.judges.error_mapping import HttpStatusError, complaint_text, to_judge_error
 from evaluators.judges.pricing import CostTracker, Prices
 from evaluators.judges.requests import (
@@ -83,6 +90,8 @@ class OpenAIJudge:
             share what the provider's prompt cache holds. Scores may be others, so `model` says so.
         sight: which pictures of a case it is shown; none by default. The model has to be able to see.
         on_headers: is told the headers of each response, refusals too: endpoints say there what they still allow.
+        posting: makes of the endpoint what requests are posted to: as it is, or one that gathers them for batches.
+        secret: what markers and keys are made of; drawn if None. With the same one, one question is one request.
         api: the wire format of the endpoint: `CHAT`, or one of `evaluators.judges.apis` that write. The address and the
             key that are left out are then those of its vendor, like `ANTHROPIC_API_KEY`.
 
@@ -122,6 +131,8 @@ class OpenAIJudge:
         subject_first: bool = False,
         sight: Sight = BLIND,
         on_headers: Callable[[Mapping[str, str]], None] = lambda _headers: None,
+        posting: Callable[[Endpoint], PostsRequests] = at_once,
+        secret: bytes | None = None,
         api: WritingApi = CHAT,
     ) -> None:
         base_url = base_url or os.environ.get(f"{api.vendor}_BASE_URL") or api.base_url
@@ -132,8 +143,10 @@ class OpenAIJudge:
         self._timeout = timeout
         self._prices = Prices(input_price, output_price, cached_input_price, cache_write_price)
         self._extra_body = dict(extra_body or {})
-        self._secret = secrets.token_bytes(32) if answer_key else None
-        self._subject_secret = secrets.token_bytes(32) if subject_first else None
+        of_questions = secret or secrets.token_bytes(32)
+        self._secret = of_questions if answer_key else None
+        self._subject_secret = of_questions if subject_first else None
+        self._marker = secret[:16].hex() if secret and not answer_key else None
         self.sight = sight
         self._optional = dict(optional or {})
         self._has_cache_key = subject_first and api.takes_cache_key
@@ -147,8 +160,10 @@ class OpenAIJudge:
         named = {name.lower() for name in headers or {}}
         own = {name: value for name, value in api.headers(api_key).items() if name.lower() not in named}
         every = {**own, **(headers or {})}
-        self._endpoint = Endpoint(
-            lambda: connection_class()(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
+        self._endpoint = posting(
+            Endpoint(
+                lambda: connection_class()(base_url, api.path, every, ssl_context, proxy, fresh_headers), on_headers
+            )
         )
 
     @property
@@ -199,7 +214,7 @@ class OpenAIJudge:
 
     def _question(self, prompt: Prompt) -> Question:
         if self._subject_secret is None:
-            return question_of(prompt, self._secret)
+            return question_of(prompt, self._secret, self._marker)
         return question_with_subject_first(prompt, self._subject_secret, keyed=self._secret is not None)
 
     def _optional_of(self, prompt: Prompt) -> Mapping[str, Json]:
@@ -223,7 +238,7 @@ class OpenAIJudge:
             )
             return (await self._complete(chat, request, 1, bill)).choices[0]
 
-        reply, choice = await ask_pack(pack, self._secret, complete)
+        reply, choice = await ask_pack(pack, self._secret, complete, self._marker)
         model = bill.model or self._model
         return Verdict([Answer(reply, choice.text)], model, bill.fingerprint, bill.usage, bill.cost_usd)
 
@@ -315,23 +330,27 @@ class OpenAIJudge:
 
     async def _complete(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Completion:
         """One completion, after as many refusals as it takes to learn what the endpoint cannot do."""
-        for lesson in range(1, _LESSONS + 1):
+        lesson = 1
+        while True:
             features = self._features
             sent = request.shaped(bounded=features.bounds == "needed")
+            shape = (features, sent.form, sent.logprobs, samples > 1)
             try:
-                body = await self._endpoint.post(self._api.body(chat, sent, features, samples))
+                answered = await self._endpoint.post(self._api.body(chat, sent, features, samples), shape)
+            except RequestOutdated:
+                continue
             except HttpStatusError as error:
                 # the last: where everything is refused, concurrent questions undo each other's lessons
                 if not self._learn(features, error) or lesson == _LESSONS:
                     if not self._proven:
                         self._features = self._hoped_for  # nothing helped, so nothing was learnt
                     raise to_judge_error(error) from None
+                lesson += 1
                 continue
-            completion = self._api.completion(body)
+            completion = self._api.completion(answered.content)
             self._proven = True
-            bill.add(completion)
+            bill.add(completion, answered.price_share)
             return completion
-        raise AssertionError("the last lesson raises or returns")
 
     def _learn(self, sent: Capabilities, error: HttpStatusError) -> bool:
         """Take a feature away after a refusal; says whether it makes sense to ask again.

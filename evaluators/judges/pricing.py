@@ -59,12 +59,12 @@ class CostTracker:
     model: str | None = None
     fingerprint: str | None = None
 
-    def add(self, completion: Billed) -> None:
-        """Add a request."""
+    def add(self, completion: Billed, price_share: float = 1.0) -> None:
+        """Add a request, of which a share of the list price is paid."""
         self.usage = self.usage + completion.usage
         cost = self.prices.cost(completion.usage)
         if cost is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + cost
+            self.cost_usd = (self.cost_usd or 0.0) + cost * price_share
         self.model = completion.model
         self.fingerprint = completion.fingerprint
 

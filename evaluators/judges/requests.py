@@ -109,15 +109,15 @@ def question_with_subject_first(prompt: Prompt, secret: bytes, *, keyed: bool) -
     return Question(chat, isolated.key, isolated.shared)
 
 
-def question_of(prompt: Prompt, secret: bytes | None = None) -> Question:
+def question_of(prompt: Prompt, secret: bytes | None = None, marker: str | None = None) -> Question:
     """The fixed part first and alone, so that providers' prompt caches hit; the material after it, in its fence.
 
-    With a `secret` a question about judged text has a key.
+    With a `secret` a question about judged text has a key; without, `marker` is that of its fence, random if None.
     """
     if prompt.constant:
         return _question(prompt, GO)
     if secret is None:
-        return _question(prompt, wrap_untrusted(prompt.material))
+        return _question(prompt, wrap_untrusted(prompt.material, marker))
     isolated = wrap_with_key(prompt.instructions, prompt.material, secret)
     return _question(prompt, isolated.message, isolated.key)
 
@@ -130,10 +130,10 @@ class PackMessages:
     keys: tuple[str, ...] | None = None
 
 
-def messages_of_pack(pack: PackPrompt, secret: bytes | None = None) -> PackMessages:
+def messages_of_pack(pack: PackPrompt, secret: bytes | None = None, marker: str | None = None) -> PackMessages:
     """The same for the questions of a pack: the case once, each question with a key of its own."""
     if secret is None:
-        return PackMessages(_question(pack, wrap_untrusted(pack.material)).chat)
+        return PackMessages(_question(pack, wrap_untrusted(pack.material, marker)).chat)
     isolated = wrap_with_keys(pack.instructions, pack.material, secret, len(pack.questions))
     keys = keys_request(dict(zip(pack.names, isolated.keys, strict=True)))
     chat = _question(pack, isolated.message).chat

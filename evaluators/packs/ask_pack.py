@@ -19,13 +19,15 @@ _QUOTED = 4000
 """Characters of an answer that is sent back."""
 
 
-async def ask_pack(pack: PackPrompt, secret: bytes | None, complete: Complete) -> tuple[PackReply, Choice]:
+async def ask_pack(
+    pack: PackPrompt, secret: bytes | None, complete: Complete, marker: str | None = None
+) -> tuple[PackReply, Choice]:
     """Ask a pack's questions in one request; those whose entries cannot be read once more, together.
 
     Raises:
         JudgeReplyInvalid: the judge refused the whole of it, of type `judge_refused`.
     """
-    messages = messages_of_pack(pack, secret)
+    messages = messages_of_pack(pack, secret, marker)
     questions = pack.named(messages.keys)
     choice = await complete(messages.chat, questions)
     if choice.refused:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -24,7 +25,7 @@ from collector.commands.replay.past_evaluations import (
     select,
 )
 from collector.commands.replay.report import EvaluatorComparison, ReplayReport, as_json, as_text, compared_evaluators
-from collector.commands.score.runner import RunResult, guarded_run, run_jobs
+from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.score import limit_message, resume_hint, turns_in
 from collector.commands.score.spend_limit import require_prices
 from collector.config.loading import Config, Configured, without_audits
@@ -35,6 +36,7 @@ from collector.evaluate.plan import Assignment, Job, Monitor
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.past_subjects import Turns, by_conversation, case_of, turns_in_log
+from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.logs.log import Log, LogError, LogUnavailable, Record
 from collector.records.attributes import with_declared
@@ -44,6 +46,9 @@ from collector.service.plan_builder import build_assignment, with_pack
 from collector.wording import plural, unknown
 from evaluators.identity import subject_id_of
 from evaluators.results import Evaluation
+
+if TYPE_CHECKING:
+    from evaluators.judges.batches.batch_endpoint import BatchPace
 
 DONE, FAILED = 0, 1
 PastJob = tuple[PastEvaluation, Job]
@@ -61,7 +66,8 @@ class ReplayOptions:
 
     `selection` selects the evaluations to make again. `by` is the new evaluator if its name differs from the old one's,
     `judge` the judge to use instead of the evaluator's own; both are looked up in the new configuration. `paths` hold
-    turns and `evaluations` evaluations, if they do not come from the logs. `max_usd` is the limit of judge costs.
+    turns and `evaluations` evaluations, if they do not come from the logs. `max_usd` is the limit of judge costs. With
+    `batch` the judges are asked in batches, at a pace.
     """
 
     selection: EvaluationFilter
@@ -74,6 +80,8 @@ class ReplayOptions:
     max_usd: float | None = None
     worst: int = 5
     json: bool = False
+    batch: bool = False
+    pace: BatchPace | None = None
 
 
 def replay(config: Config, new: Config, options: ReplayOptions) -> int:
@@ -141,8 +149,11 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         judging = _judging(new, names.values(), options.judge)
         if options.max_usd is not None:
             require_prices(judging, {each.judge for each in judging.evaluators.values() if each.judge})
-        judges = await stack.enter_async_context(open_judges(judging, await GeneratedStepsStore.open(logs.definitions)))
-        assignments = {old: build_assignment(UseSettings(name=name), judging, judges) for old, name in names.items()}
+        batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
+        definitions = await GeneratedStepsStore.open(logs.definitions)
+        judges = await stack.enter_async_context(open_judges(judging, definitions, batches=batches))
+        priced = judging if batches is None else at_batch_prices(judging)
+        assignments = {old: build_assignment(UseSettings(name=name), priced, judges) for old, name in names.items()}
         wanted = [each for each in selected.scored if each.evaluation.evaluator in assignments]
         jobs = _jobs(wanted, await _turns(config, logs, wanted, options), assignments, new)
         if not jobs:
@@ -158,10 +169,12 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         made = await run_jobs(
             [job for _, job in jobs],
             output=options.output,
-            concurrency=new.settings.evaluate.concurrency,
+            concurrency=new.settings.evaluate.concurrency if batches is None else MOST_AT_ONCE,
             run=run,
             max_usd=options.max_usd,
         )
+        if batches is not None:
+            batches.finish()
         problem = await _into_log(logs.evaluations, made.evaluations, jobs) if options.into_log else None
     report = _report(selected, gone, jobs, made, options)
     problems = list(_problems(report, made, options))

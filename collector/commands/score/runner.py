@@ -26,6 +26,9 @@ from evaluators.packs.evaluate_pack import run_pack
 from evaluators.progress import progress_bar
 from evaluators.results import Evaluation
 
+MOST_AT_ONCE = 20_000
+"""Evaluations under way at once where their requests go out in batches: what waits costs memory alone."""
+
 Run = Callable[..., Awaitable[Result]]
 """Judges, as `evaluators.evaluate` does."""
 
@@ -87,14 +90,19 @@ async def _evaluated(
 ) -> AsyncGenerator[Evaluation]:
     """Evaluations in the order in which they end, `concurrency` at once. `todo` keeps those beyond the limit."""
     running: dict[asyncio.Task[list[Evaluation]], Sequence[Job]] = {}
+    ended: asyncio.Queue[asyncio.Task[list[Evaluation]]] = asyncio.Queue()
     try:
         while True:
             while todo and len(running) < concurrency and spend_limit.reserve(todo[0]):
                 pack = todo.popleft()
-                running[asyncio.create_task(_evaluate(pack, run))] = pack
+                task = asyncio.create_task(_evaluate(pack, run))
+                task.add_done_callback(ended.put_nowait)
+                running[task] = pack
             if not running:
                 return
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            done = [await ended.get()]
+            while not ended.empty():
+                done.append(ended.get_nowait())
             for each in done:
                 for job, evaluation in zip(running.pop(each), each.result(), strict=True):
                     spend_limit.settle(job, evaluation.cost_usd)

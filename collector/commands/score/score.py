@@ -7,21 +7,24 @@ import glob
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from collector.assemble.trace import Assembler
 from collector.commands.normalize import normalize
 from collector.commands.score.cases import jobs_of
 from collector.commands.score.gate import GateResult, as_junit, as_markdown, compare_with_base, read_base
 from collector.commands.score.report import as_json, as_table, below, turned
-from collector.commands.score.runner import RunResult, guarded_run, run_jobs
+from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
 from collector.commands.score.spend_limit import judges_of, require_prices
 from collector.commands.score.summary import ScoreSummary, summarize
 from collector.config.loading import Config, without_audits
 from collector.errors import ConfigError
 from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
 from collector.records.attributes import with_declared
 from collector.service.assembly_builder import build_assembler, link_turns
@@ -29,6 +32,9 @@ from collector.service.open_logs import open_logs
 from collector.service.plan_builder import build_plan
 from collector.wording import plural, suggestion
 from evaluators.cases import Turn
+
+if TYPE_CHECKING:
+    from evaluators.judges.batches.batch_endpoint import BatchPace
 
 DONE, FAILED = 0, 1
 
@@ -40,7 +46,8 @@ class ScoreOptions:
     Where lower is better, it is 1 if the mean is above 1 less `fail_under`.
 
     `max_usd` is the limit of this run's judge costs. `against` are the results of a base run, compared case by case:
-    the exit status is 1 where an evaluator is worse for sure, by more than `tolerance`.
+    the exit status is 1 where an evaluator is worse for sure, by more than `tolerance`. With `batch` the judges are
+    asked in batches, at a pace.
     """
 
     paths: Sequence[str]
@@ -53,6 +60,8 @@ class ScoreOptions:
     tolerance: float = 0.0
     junit: Path | None = None
     markdown: Path | None = None
+    batch: bool = False
+    pace: BatchPace | None = None
 
 
 def score(config: Config, options: ScoreOptions) -> int:
@@ -130,18 +139,25 @@ def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
     async with open_logs(config.settings.log) as logs:
         definitions = await GeneratedStepsStore.open(logs.definitions)
-        async with open_judges(config, definitions) as judges, guarded_run(config, from_logs=False) as run:
-            plan = build_plan(without_audits(config), judges)
+        async with AsyncExitStack() as stack:
+            batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
+            judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches))
+            run = await stack.enter_async_context(guarded_run(config, from_logs=False))
+            priced = config if batches is None else at_batch_prices(config)
+            plan = build_plan(without_audits(priced), judges)
             assignments, runs = _assignments(plan, options.evaluators), _of_agent_runs(plan)
             if options.max_usd is not None:
                 require_prices(config, judges_of(config, assignments))
-            return await run_jobs(
+            made = await run_jobs(
                 list(jobs_of(turns, assignments, tuple(config.settings.assemble.declared_attributes), runs)),
                 output=options.output,
-                concurrency=config.settings.evaluate.concurrency,
+                concurrency=config.settings.evaluate.concurrency if batches is None else MOST_AT_ONCE,
                 run=run,
                 max_usd=options.max_usd,
             )
+            if batches is not None:
+                batches.finish()
+            return made
 
 
 def _of_agent_runs(plan: Plan) -> Mapping[str, frozenset[bool]]:

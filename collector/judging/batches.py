@@ -1,0 +1,212 @@
+"""The batches of a command: its journal, and judges whose requests go out in batches instead of at once."""
+
+from __future__ import annotations
+
+import sqlite3
+import ssl
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from collector.config.loading import Config
+from collector.config.settings import JudgeSettings
+from collector.errors import ConfigError, EvalstreamError
+from collector.wording import plural
+from evaluators.errors import JudgeError
+from evaluators.judges.apis.writing import WritingApi
+from evaluators.judges.batches.anthropic_batches import AnthropicBatches
+from evaluators.judges.batches.batch_endpoint import BatchEndpoint, BatchPace, BatchProgress, BatchTerms
+from evaluators.judges.batches.journal import BatchJournal, JournalInUse
+from evaluators.judges.batches.openai_batches import OpenAIBatches
+from evaluators.judges.batches.provider import BatchProvider, NoBatches
+from evaluators.judges.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from evaluators.judges.batches.batch_connection import BatchConnection
+
+SUFFIX = ".batches"
+"""What the journal's name has behind that of the output."""
+_REPORT_AFTER = 60.0
+"""Seconds between two reports of one batch, or of one judge that is unavailable."""
+
+
+class Batches:
+    """The journal of a command, and the endpoints that use it."""
+
+    def __init__(self, journal: BatchJournal, pace: BatchPace, say: Callable[[str], None]) -> None:
+        self.journal = journal
+        self._pace = pace
+        self._say = say
+        self._endpoints: list[tuple[str, JudgeSettings, BatchEndpoint]] = []
+
+    def gathering(
+        self,
+        name: str,
+        settings: JudgeSettings,
+        api: WritingApi,
+        headers: Mapping[str, str],
+        fresh_headers: Callable[[], Mapping[str, str]] | None,
+        ssl_context: ssl.SSLContext | None,
+    ) -> Callable[[Endpoint], BatchEndpoint]:
+        """What makes of a judge's endpoint one that gathers its requests for batches."""
+        from evaluators.judges.batches.batch_connection import BatchConnection
+
+        def gather(endpoint: Endpoint) -> BatchEndpoint:
+            reporter = _Reporter(name, self._say)
+            terms = BatchTerms(
+                home=f"{name} {settings.api} {settings.base_url}",
+                discount=settings.batch_discount,
+                timeout=settings.timeout,
+                pace=self._pace,
+                on_progress=reporter.report,
+                on_problem=reporter.report_problem,
+            )
+            connection = BatchConnection(
+                settings.base_url,
+                {**api.headers(settings.api_key.get_secret_value()), **headers},
+                ssl_context=ssl_context,
+                proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+                fresh_headers=fresh_headers,
+            )
+            gathering = BatchEndpoint(endpoint, _provider(settings, api, connection), self.journal, terms)
+            self._endpoints.append((name, settings, gathering))
+            return gathering
+
+        return gather
+
+    async def start(self) -> None:
+        """Follow the batches of earlier runs.
+
+        Raises:
+            ConfigError: an endpoint takes no batches.
+            EvalstreamError: it cannot be asked.
+        """
+        for name, settings, endpoint in self._endpoints:
+            where = urlsplit(settings.base_url)._replace(query="", fragment="").geturl()
+            try:
+                await endpoint.start()
+            except NoBatches as error:
+                raise ConfigError(
+                    f"judges.{name} at {where}: {error}; leave out --batch, or name a judge whose provider has batches"
+                ) from None
+            except JudgeError as error:
+                raise EvalstreamError(f"judges.{name} at {where}: its batches cannot be looked at ({error})") from None
+
+    def finish(self) -> None:
+        """All is done: the journal is of no more use, unless a batch is open that nobody waited for."""
+        left = self.journal.open_batches()
+        if not left:
+            self.journal.remove()
+            return
+        names = ", ".join(each.id or each.key for each in left)
+        self._say(
+            f"{plural(len(left), 'batch', 'batches')} of an earlier run still open ({names}), which nothing of this "
+            f"run waits for; cancel at the provider what is not wanted, then delete {self.journal.path}"
+        )
+
+
+def to_terminal(report: str) -> None:
+    """Say something to who waits for the command."""
+    print(f"evalstream: {report}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+
+
+@contextmanager
+def open_batches(
+    enabled: bool, output: Path | None, pace: BatchPace | None = None, say: Callable[[str], None] = to_terminal
+) -> Generator[Batches | None]:
+    """The batches of a command with this output, None where it asks at once.
+
+    Their journal is beside the output, and remains until `Batches.finish`.
+
+    Raises:
+        ConfigError: there is no output to resume from, or the journal cannot be used.
+    """
+    if not enabled:
+        yield None
+        return
+    if output is None or output.suffix == ".csv":
+        raise ConfigError(
+            "--batch: name a file that ends in .jsonl with --output: a run that is interrupted resumes from it"
+        )
+    path = output.with_name(output.name + SUFFIX)
+    try:
+        journal = BatchJournal(path)
+    except JournalInUse:
+        raise ConfigError(
+            f"{path}: another run works with it; wait for its end, or name another file with --output"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from error
+    except sqlite3.DatabaseError:
+        raise ConfigError(f"{path}: is no journal of batches; name another file with --output") from None
+    try:
+        yield Batches(journal, pace or BatchPace(), say)
+    finally:
+        journal.close()
+
+
+def takes_batches(settings: JudgeSettings) -> bool:
+    """Whether a judge's wire format is one of those that providers take in batches."""
+    return settings.kind == "openai" and not settings.decides
+
+
+def at_batch_prices(config: Config) -> Config:
+    """The configuration with the prices of batches, for what evaluations will probably cost."""
+    judges = {name: _discounted(each) if takes_batches(each) else each for name, each in config.settings.judges.items()}
+    return replace(config, settings=config.settings.model_copy(update={"judges": judges}))
+
+
+def _discounted(settings: JudgeSettings) -> JudgeSettings:
+    share = 1.0 - settings.batch_discount
+    prices = {name: getattr(settings, name) for name in type(settings).model_fields if name.startswith("usd_per_")}
+    return settings.model_copy(
+        update={name: None if price is None else price * share for name, price in prices.items()}
+    )
+
+
+def _provider(settings: JudgeSettings, api: WritingApi, connection: BatchConnection) -> BatchProvider:
+    if settings.api == "anthropic":
+        return AnthropicBatches(connection)
+    return OpenAIBatches(connection, api.path)
+
+
+class _Reporter:
+    """Says how far a judge's batches are: at their beginning and end, and once a minute."""
+
+    def __init__(self, judge: str, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._judge = judge
+        self._say = say
+        self._clock = clock
+        self._reported_at: dict[str, float] = {}
+
+    def report(self, progress: BatchProgress) -> None:
+        """A batch is so far."""
+        if progress.ended or self._due(progress.batch):
+            self._say(f"judge {self._judge}: {_progress_text(progress)}")
+
+    def report_problem(self, error: JudgeError) -> None:
+        """The provider is unavailable."""
+        if self._due(""):
+            self._say(f"judge {self._judge} is unavailable ({error}); it is asked again")
+
+    def _due(self, what: str) -> bool:
+        now, last = self._clock(), self._reported_at.get(what)
+        if last is not None and now - last < _REPORT_AFTER:
+            return False
+        self._reported_at[what] = now
+        return True
+
+
+def _progress_text(progress: BatchProgress) -> str:
+    age = f"{progress.seconds / 60:.0f} min" if progress.seconds >= 60 else f"{progress.seconds:.0f} s"
+    if not progress.ended:
+        return f"batch {progress.batch} {progress.status}: {progress.done:,} of {progress.total:,} done after {age}"
+    without = f", {progress.without_answer:,} without an answer" if progress.without_answer else ""
+    unknown = f", {plural(progress.unknown, 'result')} that nobody asked for" if progress.unknown else ""
+    answered = progress.total - progress.without_answer
+    return f"batch {progress.batch} {progress.status} after {age}: {plural(answered, 'answer')}{without}{unknown}"

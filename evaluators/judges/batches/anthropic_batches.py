@@ -1,0 +1,152 @@
+"""Anthropic's Message Batches: `POST /messages/batches` with all requests, results as JSON lines.
+
+A batch has no metadata, so one that may or may not have been submitted is recognised by the names in its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evaluators.errors import NoCompletion
+from evaluators.judges.apis.payload import count, mapping, objects, text
+from evaluators.judges.batches.provider import (
+    PASSING,
+    BatchItem,
+    BatchResult,
+    BatchState,
+    Missing,
+    NoBatches,
+    Undecided,
+)
+from evaluators.judges.error_mapping import HttpStatusError
+
+if TYPE_CHECKING:
+    from evaluators.judges.batches.batch_connection import BatchConnection
+
+_PATH = "/messages/batches"
+_ABSENT = frozenset({404, 405, 501})
+_CLOCKS_DIFFER = 3600.0
+_MISSING: Mapping[str, Missing] = {"expired": "expired", "canceled": "cancelled"}
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The status that an error has outside of a batch, by its type."""
+
+
+class AnthropicBatches:
+    """Batches of an endpoint of Anthropic's Messages."""
+
+    most_items = 5_000
+    most_bytes = 90 * 2**20
+
+    def __init__(self, connection: BatchConnection) -> None:
+        self._connection = connection
+
+    async def check(self) -> None:
+        """See `BatchProvider.check`."""
+        try:
+            await self._connection.get(_PATH, limit="1")
+        except HttpStatusError as error:
+            if error.status in _ABSENT:
+                raise NoBatches(error.status, _PATH) from None
+            raise
+
+    async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
+        """See `BatchProvider.submit`."""
+        del key
+        requests = [{"custom_id": each.name, "params": each.body} for each in items]
+        return _id(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
+
+    async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
+        """See `BatchProvider.submitted`. What has as many requests may be it: its results tell, once it has ended."""
+        del key
+        for each in await self._since(since):
+            counts = mapping(each.get("request_counts"))
+            if _id(each) in known or sum(map(count, counts.values())) != len(names):
+                continue
+            if each.get("processing_status") != "ended":
+                raise Undecided
+            async with aclosing(self._connection.lines(f"{_PATH}/{_id(each)}/results")) as lines:
+                async for line in lines:
+                    if line.get("custom_id") in names:
+                        return _id(each)
+                    break
+        return None
+
+    async def _since(self, since: float) -> list[dict[str, Any]]:
+        """The batches that were made since a time; the list begins with the newest."""
+        batches: list[dict[str, Any]] = []
+        after: dict[str, str] = {}
+        while True:
+            page = await self._connection.get(_PATH, limit="100", **after)
+            listed = objects(page.get("data"))
+            batches += [each for each in listed if _time(each.get("created_at")) >= since - _CLOCKS_DIFFER]
+            if not page.get("has_more") or not listed or len(batches) < len(listed):
+                return batches
+            after = {"after_id": _id(listed[-1])}
+
+    async def state(self, batch: str) -> BatchState:
+        """See `BatchProvider.state`."""
+        payload = await self._connection.get(f"{_PATH}/{batch}")
+        counts = {name: count(value) for name, value in mapping(payload.get("request_counts")).items()}
+        status = text(payload.get("processing_status")) or "unknown"
+        # The address of the results is known: one in an answer could lead the key elsewhere.
+        return BatchState(
+            status=status,
+            ended=status == "ended",
+            done=sum(counts.values()) - counts.get("processing", 0),
+            results=(f"{_PATH}/{batch}/results",) if payload.get("results_url") else (),
+        )
+
+    async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
+        """See `BatchProvider.results`."""
+        for path in state.results:
+            async with aclosing(self._connection.lines(path)) as lines:
+                async for line in lines:
+                    yield _result(line)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connection.aclose()
+
+
+def _result(line: Mapping[str, Any]) -> BatchResult:
+    name = text(line.get("custom_id")) or ""
+    result = mapping(line.get("result"))
+    kind = text(result.get("type")) or ""
+    if kind == "succeeded":
+        return BatchResult(name, 200, orjson.dumps(result.get("message")))
+    if kind != "errored":
+        return BatchResult(name, None, b"", _MISSING.get(kind, "failed"))
+    error = mapping(result.get("error"))
+    inner = mapping(error.get("error")) or error
+    status = _STATUSES.get(text(inner.get("type")) or "", 500)
+    return BatchResult(name, status, orjson.dumps({"error": inner}), "failed" if status in PASSING else None)
+
+
+def _id(payload: Mapping[str, Any]) -> str:
+    identifier = text(payload.get("id"))
+    if not identifier:
+        raise NoCompletion("the endpoint answered with no id")
+    return identifier
+
+
+def _time(value: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(value)).timestamp()
+    except ValueError:
+        return float("inf")

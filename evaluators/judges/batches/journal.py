@@ -1,0 +1,220 @@
+"""The journal of batches: what was sent, in which batch, and what came back. One SQLite file; it survives any kill.
+
+A request is known by its content, so a run that begins again finds what it sent before. It is written down before it is
+sent, and its answer before anybody gets it. The file holds answers, no requests, and is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluators.judges.batches.provider import BatchResult, Missing
+from evaluators.private_files import open_private
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS secret (value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS shape (home TEXT, name TEXT, PRIMARY KEY (home, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batch (
+    key TEXT PRIMARY KEY, home TEXT NOT NULL, id TEXT, planned REAL NOT NULL, ended INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS request (
+    home TEXT, name TEXT, batch TEXT, attempts INTEGER NOT NULL DEFAULT 0, at_once INTEGER NOT NULL DEFAULT 0,
+    status INTEGER, content BLOB, missing TEXT, PRIMARY KEY (home, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS members ON request (batch);
+"""
+_QUICK = 1
+"""zlib's level: token probabilities shrink to a tenth, and it takes next to no time."""
+
+
+class JournalInUse(Exception):
+    """Another process works with the journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """What is known of a request: it is in a batch, or has an answer, or has none after `attempts` batches.
+
+    `at_once` says that it was answered outside of batches, at the full price.
+    """
+
+    batch: str | None = None
+    attempts: int = 0
+    at_once: bool = False
+    status: int | None = None
+    content: bytes = b""
+    missing: Missing | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBatch:
+    """A batch whose results are not all there. Without an id nobody knows whether it was submitted."""
+
+    key: str
+    id: str | None
+    planned: float
+
+
+class BatchJournal:
+    """The journal in one file. `home` in its methods is a judge at an endpoint. Close it with `close`.
+
+    Raises:
+        JournalInUse: another process has it open.
+        OSError: the file cannot be written.
+        sqlite3.DatabaseError: it is something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with open(path, "ab", opener=open_private):  # SQLite would make it readable by all
+            pass
+        self.path = path
+        self._file = sqlite3.connect(path, timeout=0.0)
+        try:
+            self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._file.execute("BEGIN EXCLUSIVE")
+            self._file.execute("COMMIT")
+            self._file.executescript(_SCHEMA)
+            self._secret = self._stored_secret()
+        except sqlite3.OperationalError as error:
+            self._file.close()
+            if "locked" in str(error):
+                raise JournalInUse(str(path)) from None
+            raise
+        except sqlite3.DatabaseError:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file; it stays."""
+        self._file.close()
+
+    def remove(self) -> None:
+        """Close the file and delete it."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    @property
+    def secret(self) -> bytes:
+        """What requests are marked with: the same for all runs, so that one question is one request."""
+        return self._secret
+
+    def _stored_secret(self) -> bytes:
+        with self._file:
+            row = self._file.execute("SELECT value FROM secret").fetchone()
+            if row is None:
+                row = (secrets.token_bytes(32),)
+                self._file.execute("INSERT INTO secret VALUES (?)", row)
+        return bytes(row[0])
+
+    def entry(self, home: str, name: str) -> JournalEntry | None:
+        """What is known of a request; None if it was never sent."""
+        with closing(self._file.cursor()) as cursor:
+            row = cursor.execute(
+                "SELECT batch, attempts, at_once, status, content, missing FROM request WHERE home = ? AND name = ?",
+                (home, name),
+            ).fetchone()
+        if row is None:
+            return None
+        batch, attempts, at_once, status, content, missing = row
+        return JournalEntry(
+            batch=batch,
+            attempts=attempts,
+            at_once=bool(at_once),
+            status=status,
+            content=b"" if content is None else zlib.decompress(content),
+            missing=missing,
+        )
+
+    def has(self, home: str, name: str) -> bool:
+        """Whether anything is known of a request."""
+        row = self._file.execute("SELECT 1 FROM request WHERE home = ? AND name = ?", (home, name)).fetchone()
+        return row is not None
+
+    def knows(self, home: str, shape: str) -> bool:
+        """Whether a request of this shape was answered."""
+        row = self._file.execute("SELECT 1 FROM shape WHERE home = ? AND name = ?", (home, shape)).fetchone()
+        return row is not None
+
+    def learn(self, home: str, shape: str) -> None:
+        """A request of this shape was answered."""
+        with self._file:
+            self._file.execute("INSERT OR IGNORE INTO shape VALUES (?, ?)", (home, shape))
+
+    def record_at_once(self, home: str, name: str, content: bytes) -> None:
+        """A request was answered outside of batches."""
+        with self._file:
+            self._file.execute(
+                "INSERT OR REPLACE INTO request (home, name, at_once, status, content) VALUES (?, ?, 1, 200, ?)",
+                (home, name, zlib.compress(content, _QUICK)),
+            )
+
+    def plan(self, home: str, key: str, names: Collection[str], now: float) -> None:
+        """These requests are about to be submitted as one batch."""
+        with self._file:
+            self._file.execute("INSERT INTO batch (key, home, planned) VALUES (?, ?, ?)", (key, home, now))
+            self._file.executemany(
+                "INSERT INTO request (home, name, batch) VALUES (?, ?, ?) "
+                "ON CONFLICT (home, name) DO UPDATE SET batch = excluded.batch, missing = NULL",
+                [(home, name, key) for name in names],
+            )
+
+    def drop_plan(self, key: str) -> None:
+        """The batch was not submitted, for sure."""
+        with self._file:
+            self._file.execute("DELETE FROM request WHERE batch = ? AND attempts = 0", (key,))
+            self._file.execute("UPDATE request SET batch = NULL WHERE batch = ?", (key,))
+            self._file.execute("DELETE FROM batch WHERE key = ?", (key,))
+
+    def submitted(self, key: str, batch_id: str) -> None:
+        """The batch was submitted under the provider's id."""
+        with self._file:
+            self._file.execute("UPDATE batch SET id = ? WHERE key = ?", (batch_id, key))
+
+    def open_batches(self, home: str | None = None) -> Sequence[OpenBatch]:
+        """The batches that have not ended, of one home or of all."""
+        rows = self._file.execute(
+            "SELECT key, id, planned FROM batch WHERE NOT ended AND (? IS NULL OR home = ?) ORDER BY planned, key",
+            (home, home),
+        ).fetchall()
+        return [OpenBatch(key=key, id=batch_id, planned=planned) for key, batch_id, planned in rows]
+
+    def batch(self, key: str) -> OpenBatch:
+        """One of them."""
+        return next(each for each in self.open_batches() if each.key == key)
+
+    def ids(self) -> frozenset[str]:
+        """The provider's ids of all batches."""
+        return frozenset(row[0] for row in self._file.execute("SELECT id FROM batch WHERE id IS NOT NULL"))
+
+    def names(self, key: str) -> frozenset[str]:
+        """The requests of a batch that have no answer."""
+        rows = self._file.execute("SELECT name FROM request WHERE batch = ? AND status IS NULL", (key,))
+        return frozenset(row[0] for row in rows)
+
+    def record(self, home: str, results: Iterable[BatchResult]) -> None:
+        """These results of a batch came."""
+        with self._file:
+            self._file.executemany(
+                "UPDATE request SET status = ?, content = ? WHERE home = ? AND name = ? AND status IS NULL",
+                [(each.status, zlib.compress(each.content, _QUICK), home, each.name) for each in results],
+            )
+
+    def end(self, key: str, missing: Mapping[str, Missing], otherwise: Missing) -> None:
+        """The batch has ended: what has no answer has none, for its reason."""
+        with self._file:
+            self._file.executemany(
+                "UPDATE request SET missing = ? WHERE batch = ? AND name = ? AND status IS NULL",
+                [(reason, key, name) for name, reason in missing.items()],
+            )
+            self._file.execute(
+                "UPDATE request SET batch = NULL, attempts = attempts + 1, missing = coalesce(missing, ?) "
+                "WHERE batch = ? AND status IS NULL",
+                (otherwise, key),
+            )
+            self._file.execute("UPDATE batch SET ended = 1 WHERE key = ?", (key,))

@@ -1,0 +1,119 @@
+"""OpenAI's batches: a file of requests (`POST /files`), and `POST /batches` over it, found again by its metadata.
+
+Source of the formats: the types of the openai package, `Batch` and `BatchCreateParams`, and its guide on batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evaluators.errors import NoCompletion
+from evaluators.judges.apis.payload import count, mapping, objects, text
+from evaluators.judges.batches.provider import PASSING, BatchItem, BatchResult, BatchState, Missing, NoBatches
+from evaluators.judges.error_mapping import HttpStatusError
+
+if TYPE_CHECKING:
+    from evaluators.judges.batches.batch_connection import BatchConnection
+
+METADATA_KEY = "evalstream"
+_ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
+_ABSENT = frozenset({404, 405, 501})
+_MISSING: Mapping[str, Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
+_CLOCKS_DIFFER = 3600.0
+"""Seconds by which the provider's clock may be behind ours."""
+
+
+class OpenAIBatches:
+    """Batches of an OpenAI-compatible endpoint, for requests to one of its paths."""
+
+    most_items = 5_000
+    most_bytes = 90 * 2**20
+
+    def __init__(self, connection: BatchConnection, path: str) -> None:
+        self._connection = connection
+        self._url = f"/v1{path}"
+
+    async def check(self) -> None:
+        """See `BatchProvider.check`."""
+        try:
+            await self._connection.get("/batches", limit="1")
+        except HttpStatusError as error:
+            if error.status in _ABSENT:
+                raise NoBatches(error.status, "/batches") from None
+            raise
+
+    async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
+        """See `BatchProvider.submit`. A file that no batch was made of costs nothing, and expires at the provider."""
+        lines = b"\n".join(
+            orjson.dumps({"custom_id": each.name, "method": "POST", "url": self._url, "body": each.body})
+            for each in items
+        )
+        file = await self._connection.upload("/files", f"evalstream-{key}.jsonl", lines, purpose="batch")
+        body = {
+            "input_file_id": _id(file),
+            "endpoint": self._url,
+            "completion_window": "24h",
+            "metadata": {METADATA_KEY: key},
+        }
+        return _id(await self._connection.post("/batches", orjson.dumps(body)))
+
+    async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
+        """See `BatchProvider.submitted`: the list begins with the newest."""
+        del names, known
+        after: dict[str, str] = {}
+        while True:
+            page = await self._connection.get("/batches", limit="100", **after)
+            batches = objects(page.get("data"))
+            for each in batches:
+                if mapping(each.get("metadata")).get(METADATA_KEY) == key:
+                    return _id(each)
+            if not page.get("has_more") or not batches or count(batches[-1].get("created_at")) < since - _CLOCKS_DIFFER:
+                return None
+            after = {"after": _id(batches[-1])}
+
+    async def state(self, batch: str) -> BatchState:
+        """See `BatchProvider.state`."""
+        payload = await self._connection.get(f"/batches/{batch}")
+        status = text(payload.get("status")) or "unknown"
+        counts = mapping(payload.get("request_counts"))
+        files = (text(payload.get(name)) for name in ("output_file_id", "error_file_id"))
+        problems = objects(mapping(payload.get("errors")).get("data"))
+        return BatchState(
+            status=status,
+            ended=status in _ENDED,
+            done=count(counts.get("completed")) + count(counts.get("failed")),
+            results=tuple(each for each in files if each),
+            problem=next((code for each in problems if (code := text(each.get("code")))), ""),
+        )
+
+    async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
+        """See `BatchProvider.results`: answers and errors are in two files."""
+        for file in state.results:
+            async with aclosing(self._connection.lines(f"/files/{file}/content")) as lines:
+                async for line in lines:
+                    yield _result(line)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connection.aclose()
+
+
+def _result(line: Mapping[str, Any]) -> BatchResult:
+    name = text(line.get("custom_id")) or ""
+    response = mapping(line.get("response"))
+    status = count(response.get("status_code"))
+    if not status:
+        code = text(mapping(line.get("error")).get("code")) or ""
+        return BatchResult(name, None, b"", _MISSING.get(code, "failed"))
+    return BatchResult(name, status, orjson.dumps(response.get("body")), "failed" if status in PASSING else None)
+
+
+def _id(payload: Mapping[str, Any]) -> str:
+    identifier = text(payload.get("id"))
+    if not identifier:
+        raise NoCompletion("the endpoint answered with no id")
+    return identifier

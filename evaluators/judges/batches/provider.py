@@ -1,0 +1,108 @@
+"""The port to a provider that takes requests in batches: what is sent, how far it is, and what came of each request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from evaluators.cases import Json
+from evaluators.errors import JudgeDenied
+
+PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""Statuses with which a request may succeed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """A request, and the name by which its result is recognised."""
+
+    name: str
+    body: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchState:
+    """How far a batch is, in the provider's words; `done` counts requests that have a result.
+
+    `results` says where the results are, once it has ended. `problem` is the code of what ended all of it.
+    """
+
+    status: str
+    ended: bool
+    done: int = 0
+    results: tuple[str, ...] = ()
+    problem: str = ""
+
+
+Missing = Literal["expired", "cancelled", "failed"]
+"""Why a request has no answer: not done within the day, cancelled by somebody, or a failure that may pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What came of one request: the status and body of its response, or why there is none."""
+
+    name: str
+    status: int | None
+    content: bytes
+    missing: Missing | None = None
+
+
+class NoBatches(JudgeDenied):
+    """The endpoint takes no batches."""
+
+    def __init__(self, status: int, path: str) -> None:
+        super().__init__(f"the endpoint takes no batches (HTTP {status} at {path})", remedy="address")
+
+
+class Undecided(Exception):
+    """Whether a batch was submitted cannot be known before another one has ended."""
+
+
+class BatchProvider(Protocol):
+    """A provider's batches of one model. Its errors are `HttpStatusError` and `JudgeUnavailable`."""
+
+    @property
+    def most_items(self) -> int:
+        """Requests in a batch at most."""
+        ...
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of a batch at most."""
+        ...
+
+    async def check(self) -> None:
+        """Look whether the endpoint takes batches.
+
+        Raises:
+            NoBatches: it does not.
+        """
+        ...
+
+    async def submit(self, key: str, items: Sequence[BatchItem]) -> str:
+        """Submit a batch under a key of ours; returns the provider's id."""
+        ...
+
+    async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
+        """The id of the batch that was submitted under a key, not before `since` (Unix seconds); None if none was.
+
+        `known` are ids of batches that are other ones for sure.
+
+        Raises:
+            Undecided: it cannot be known yet.
+        """
+        ...
+
+    async def state(self, batch: str) -> BatchState:
+        """How far a batch is."""
+        ...
+
+    def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
+        """The results of a batch that has ended, in any order."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
