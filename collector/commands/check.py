@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from collector.alerting.rules.detectability import alert_lines
 from collector.commands.capacity import capacity_lines
+from collector.commands.prompt_cache import cache_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.audits import AuditSettings
 from collector.config.loading import Config, judges_of
@@ -221,7 +222,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             yield f"             {_audit(configured.audit, monitor.sample if use.sample is None else use.sample)}"
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
-    yield from (f"           {line}" for line in _packs(monitor, config))
+    yield from (f"           {line}" for line in (*_packs(monitor, config), *cache_lines(monitor, config)))
     calls = judge_calls(monitor, config)
     yield from (f"           {line}" for line in (*_boosts(monitor.boost, config), *_budget(monitor.budget)))
     yield f"           ≈ {plural(round(1000 * calls), 'judge call')} per 1,000 matching turns"
