@@ -110,7 +110,7 @@ def _rates(config: Config, traffic: TrafficSettings) -> Iterator[tuple[UseSettin
             subjects = matching
             if config.evaluators[use.name].evaluator.scope == "conversation":
                 subjects /= traffic.turns_per_conversation
-            yield use, subjects * (monitor.sample if use.sample is None else use.sample)
+            yield use, subjects * monitor.rate_of(use)
 
 
 def _stages(spans: float, turns: float, evaluations: float, requests: float) -> tuple[StageNeed, ...]:

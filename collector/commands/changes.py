@@ -112,6 +112,8 @@ def _sampling(config: Config) -> Iterator[tuple[str, Value]]:
     yield "the salt of the draw", config.settings.evaluate.sampling_salt
     for name, monitor in config.settings.monitors.items():
         yield name, monitor.sample
+        if monitor.planned_error is not None:
+            yield f"the standard error of {name}", monitor.planned_error
         yield from ((f"{use.name} of {name}", use.sample) for use in monitor.uses if use.sample is not None)
 
 
@@ -148,7 +150,7 @@ def _cost(old: Config, new: Config) -> NumberChange:
 def _usd_per_1000(config: Config) -> float:
     """Of evaluators of turns; a conversation has an unknown number of them."""
     return 1000.0 * sum(
-        expected_usd(config, use.name) * (monitor.sample if use.sample is None else use.sample)
+        expected_usd(config, use.name) * monitor.rate_of(use)
         for monitor in config.settings.monitors.values()
         for use in monitor.uses
         if config.evaluators[use.name].evaluator.scope == "turn"

@@ -28,7 +28,6 @@ from collector.config.settings import (
 )
 from collector.config.unused_keys import unused_notes
 from collector.evaluate.references.subject import referenced_fields
-from collector.export.audited_sums import FEWEST_AUDITS
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.case_notes import case_notes
@@ -40,6 +39,7 @@ from collector.link.turn_router import EVERY
 from collector.logs.kafka_security import KafkaSecuritySettings
 from collector.receive.access import is_loopback
 from collector.receive.settings import OtlpSettings
+from collector.records.audits import FEWEST_AUDITS
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
 from collector.wording import listed, plural
@@ -201,7 +201,7 @@ def _is_near(url: str) -> bool:
 
 
 def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[str]:
-    yield f"monitor    {name}: {_matched(monitor)}; {_share(monitor.sample)} of conversations"
+    yield f"monitor    {name}: {_matched(monitor)}; {_sampled(monitor)}"
     for use in monitor.uses:
         each, configured = use.name, config.evaluators[use.name]
         evaluator = configured.evaluator
@@ -219,7 +219,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
         if evaluator.label_names:
             yield f"             labels: {', '.join(evaluator.label_names)}"
         if configured.audit is not None:
-            yield f"             {_audit(configured.audit, monitor.sample if use.sample is None else use.sample)}"
+            yield f"             {_audit(configured.audit, monitor.rate_of(use))}"
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
     yield from (f"           {line}" for line in (*_packs(monitor, config), *cache_lines(monitor, config)))
@@ -254,7 +254,7 @@ def judge_calls(monitor: MonitorSettings, config: Config) -> float:
         configured = config.evaluators[use.name]
         if not judges_of(use.name, config.evaluators) or configured.evaluator.scope != "turn":
             continue
-        rate = monitor.sample if use.sample is None else use.sample
+        rate = monitor.rate_of(use)
         members = config.settings.members(configured.judge) if configured.judge else ()
         calls = rate * configured.evaluator.rounds * len(members)
         if configured.audit is not None:
@@ -264,6 +264,13 @@ def judge_calls(monitor: MonitorSettings, config: Config) -> float:
         pack = next((each for each in packs if use.name in each), use.name)
         rates[pack] = max(calls, rates.get(pack, 0.0))
     return sum(rates.values())
+
+
+def _sampled(monitor: MonitorSettings) -> str:
+    if monitor.sample == "auto":
+        error = f"a standard error of {monitor.planned_error:g}"
+        return f"as many conversations as a day's mean needs for {error}; what follows is for all of them, the most"
+    return f"{_share(monitor.sample)} of conversations"
 
 
 def _share(rate: float) -> str:

@@ -64,6 +64,7 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> dict[str, A
     return {
         "match": monitor.match,
         "sample": monitor.sample,
+        "standard_error": monitor.planned_error,
         "evaluators": [_use(each, name, config) for each in monitor.uses],
         "packs": [list(each) for each in packs_of(monitor, config.evaluators)],
         "idle_seconds": monitor.idle_timeout,

@@ -351,7 +351,9 @@ def _decision_lines(traced: EvaluationTrace, config: Config) -> Iterator[str]:
             f": {', '.join(f'{key} is {_plain(value)}' for key, value in match.items())}" if match else ": every turn"
         )
     yield f"monitor    {evaluation.monitor}{note}"
-    rate = "" if selection["rate"] is None else f" (rate {selection['rate']:g}, stratum {selection['stratum']})"
+    configured = selection["rate"]
+    rate = configured if configured is None or isinstance(configured, str) else f"{configured:g}"
+    rate = "" if rate is None else f" (rate {rate}, stratum {selection['stratum']})"
     sign = "<" if selection["selected"] else "≥"
     yield f"draw       {selection['draw']:.6f} {sign} {selection['probability']:g}{rate}, by {selection['unit']}"
     if not selection["selected"]:

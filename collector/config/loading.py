@@ -276,6 +276,19 @@ def _monitor_mistakes(
                 "name an evaluator that scores turns without a judge"
             )
     yield from _budget_mistakes(name, monitor, settings, evaluators)
+    yield from _planned_mistakes(name, monitor, evaluators)
+
+
+def _planned_mistakes(name: str, monitor: MonitorSettings, evaluators: Mapping[str, Configured]) -> Iterator[str]:
+    """A planned rate is one for all that costs something; what asks nobody may have a rate of its own."""
+    if monitor.sample != "auto":
+        return
+    for use in monitor.uses:
+        if use.sample is not None and use.name in evaluators and judges_of(use.name, evaluators):
+            yield (
+                f"monitors.{name}.evaluators: {use.name} has a sample of its own, and sample: auto plans one rate for "
+                "all that ask a judge; leave its sample out, or give it a monitor of its own"
+            )
 
 
 def _subject_mistakes(
@@ -399,7 +412,9 @@ _OWN_TOPICS = (
 def _note_mistakes(settings: Settings) -> Iterator[str]:
     """What is committed holds the rates that budgets leave, and Kafka keeps only so much with a commit."""
     limited = [
-        name for name, each in settings.monitors.items() if each.budget.limited or settings.evaluate.budget.limited
+        name
+        for name, each in settings.monitors.items()
+        if each.budget.limited or settings.evaluate.budget.limited or each.planned_error is not None
     ]
     if settings.log.kind == "kafka" and limited:
         from collector.logs.kafka.commits import to_kafka
@@ -408,8 +423,9 @@ def _note_mistakes(settings: Settings) -> Iterator[str]:
             to_kafka(Committed(0, 1 << 50, longest_metadata(limited).to_json()))
         except LogError:
             yield (
-                f"monitors: the names of the {len(limited)} with a budget (their own or evaluate.budget) are together "
-                "longer than the metadata that Kafka stores with a commit; shorten them or give fewer a budget"
+                f"monitors: the names of the {len(limited)} with a budget (their own or evaluate.budget) or sample: "
+                "auto are together longer than the metadata that Kafka stores with a commit; shorten them or give "
+                "fewer a budget"
             )
 
 

@@ -698,6 +698,10 @@ class MonitorReferenceSettings(Section):
     )
 
 
+DEFAULT_ERROR = 0.02
+"""The standard error of a day's mean that `sample: auto` plans for."""
+
+
 class MonitorSettings(Section):
     """Which traffic is watched, at what rate, by which evaluators."""
 
@@ -717,7 +721,17 @@ class MonitorSettings(Section):
         default="turns",
         description="What is judged: turns and their conversations, or the runs of agents inside turns.",
     )
-    sample: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of conversations that are judged.")
+    sample: Annotated[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = Field(
+        default=1.0,
+        description="Share of conversations that are judged; `auto`: the least with which a day's mean has the "
+        "`standard_error`, by what was judged before.",
+    )
+    standard_error: float | None = Field(
+        default=None,
+        gt=0.0,
+        lt=0.5,
+        description="With `sample: auto`: the standard error that the mean of a day is to have; 0.02 if left out.",
+    )
     idle_timeout: Seconds = Field(
         default=900.0, description="A conversation is over when no turn arrived for this time."
     )
@@ -747,6 +761,31 @@ class MonitorSettings(Section):
     )
 
     alerts: MonitorAlertSettings = MonitorAlertSettings()
+
+    @field_validator("sample", mode="before")
+    @classmethod
+    def _share_or_auto(cls, value: Any) -> object:
+        """One sentence instead of one for each of the two forms."""
+        try:
+            share = value if value == "auto" else float(value)
+        except (TypeError, ValueError):
+            share = 0.0
+        if share != "auto" and not 0.0 < share <= 1.0:
+            raise ValueError("write a share above 0 and at most 1, or auto")
+        return share
+
+    @property
+    def planned_error(self) -> float | None:
+        """The standard error that rates are planned for; None where `sample` is a number."""
+        if self.sample != "auto":
+            return None
+        return DEFAULT_ERROR if self.standard_error is None else self.standard_error
+
+    def rate_of(self, use: UseSettings) -> float:
+        """The sample rate of an evaluator; 1, the highest, where it is planned."""
+        if use.sample is not None:
+            return use.sample
+        return 1.0 if self.sample == "auto" else self.sample
 
     @property
     def uses(self) -> list[UseSettings]:

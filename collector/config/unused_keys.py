@@ -94,6 +94,8 @@ def _monitor_notes(where: str, monitor: MonitorSettings, config: Config) -> Iter
     scopes = {config.evaluators[use.name].evaluator.scope for use in monitor.uses}
     if monitor.end_markers.model_fields_set and scopes == {"turn"}:
         yield f"{where}.end_markers does nothing: none of its evaluators scores conversations"
+    if monitor.standard_error is not None and monitor.sample != "auto":
+        yield f"{where}.standard_error does nothing without sample: auto"
     if not monitor.alerts.enabled and (unheeded := _set(monitor.alerts, "targets", "objectives", "burn_rates")):
         yield f"{where}.alerts: {listed(unheeded)} do nothing while enabled is false"
     yield from _budget_notes(f"{where}.budget", monitor.budget)

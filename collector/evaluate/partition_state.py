@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from collector.errors import BadInput
-from collector.evaluate.budget.rates import UNREDUCED, RateReduction, Rates
+from collector.evaluate.budget.rates import UNPLANNED, UNREDUCED, RateReduction, Rates
 from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import ClosedRevision, WindowResult
@@ -82,6 +82,7 @@ class PartitionState:
         self._past: list[Plan] = []  # plans that were in force before, since the replay point
         self._released: list[ReplayPoint] = []  # by monitors that a later plan does not have
         self._limited: set[str] = set()
+        self._planned: set[str] = set()
         self._sampled_by_key = False
         self._timestamp = start.time
         self._size = 0
@@ -114,7 +115,9 @@ class PartitionState:
         return self._reduction(monitor).fallback
 
     def _reduction(self, monitor: str) -> RateReduction:
-        """The reduction of a monitor's rates; none where its budget has been removed from the configuration."""
+        """The reduction of a monitor's rates; none where neither a budget nor a plan sets them any more."""
+        if monitor in self._planned and monitor not in self.rates.by_monitor:
+            return UNPLANNED
         return self.rates.of(monitor) if monitor in self._limited else UNREDUCED
 
     def apply_control(self, control: ControlRecord) -> list[Job]:
@@ -167,7 +170,9 @@ class PartitionState:
         if self._plan.monitors:
             self._past.append(self._plan)
         self._plan = plan
+        self._planned = {each.name for each in plan.monitors if each.standard_error is not None}
         self._limited = {each.name for each in plan.monitors if each.budget.limited or plan.budget.limited}
+        self._limited |= self._planned
         self._sampled_by_key = not any(monitor.reads_content for monitor in plan.monitors)
         watching = {each.name: each.window_settings for each in plan.monitors if each.of_scope("conversation")}
         for name in sorted(self.conversations.keys() - watching.keys()):

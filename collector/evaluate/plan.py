@@ -97,6 +97,8 @@ class Monitor:
     assignments: tuple[Assignment, ...]
     match: Mapping[str, frozenset[str]]
     rate: float = 1.0
+    standard_error: float | None = None
+    """What a day's mean is to have; rates are planned for it. None: `rate` counts."""
     window_settings: SessionWindowSettings = field(default_factory=SessionWindowSettings)
     end_rule: EndRule = field(default_factory=EndRule)
     strata: Strata = field(default_factory=Strata)

@@ -136,7 +136,8 @@ class EvaluateStage:
         state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former)
         state.on_bad_record = self._on_bad_record
         async with asyncio.TaskGroup() as tasks:
-            jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes)
+            learn = partial(self._budget.learn, partition) if self._budget is not None else None
+            jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes, learn)
             processor = PartitionProcessor(
                 state,
                 jobs,

@@ -31,32 +31,18 @@ from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
 from collector.export.bounded_sums import Weight
-from evaluators.cases import Json
-from evaluators.results import Evaluation, Sampling
+from collector.records.audits import FEWEST_AUDITS, AuditScore
+from evaluators.results import Sampling
 
 TOTALS = ("a", "ay", "ax", "w", "wx")
 """The totals of a conversation, in their order."""
 PRODUCTS = tuple(combinations_with_replacement(range(len(TOTALS)), 2))
 SUM_NAMES = (*TOTALS, *(f"{TOTALS[one]}_{TOTALS[other]}" for one, other in PRODUCTS))
 """The names of all sums: those of the totals, then those of products of two, like `a_ay`."""
-FEWEST_AUDITS = 30
-"""Effective audited conversations below which there is no corrected mean: its interval would not cover it."""
 VARIANCE_FLOOR = 1e-4
 """The least variance of a dear score: where all audits agree, that is not certainty."""
 _FLAT = 1e-12
 """Variance of the cheap mean below which it tells nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditScore:
-    """A dear verdict on the subject of a cheap one, on [0, 1], and the probability with which it was drawn for it.
-
-    `version` is that of who gave it.
-    """
-
-    score: float
-    probability: float
-    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +70,10 @@ def audit_name(evaluator: str) -> str:
     return f"{evaluator}:audit"
 
 
-def audit_of(evaluation: Evaluation) -> AuditScore | None:
-    """The audit in an evaluation's details; None if it was not drawn for one, or the dear judge has no score."""
-    noted = evaluation.details.get("audit")
-    if evaluation.score is None or not isinstance(noted, Mapping):
-        return None
-    score, probability = _number(noted, "score"), _number(noted, "probability")  # pyright: ignore[reportUnknownArgumentType]
-    usable = 0.0 <= score <= 1.0 and 0.0 < probability <= 1.0
-    return AuditScore(score, probability, str(noted.get("version", ""))) if usable else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-
-
-def audit_outcome(evaluation: Evaluation) -> str | None:
-    """What came of an evaluation's audit: `scored`, or the reason why not; None if it was not drawn for one."""
-    noted = evaluation.details.get("audit")
-    if not isinstance(noted, Mapping):
-        return None
-    return str(noted.get("reason", "scored"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-
-
 def audited_weight(sampling: Sampling, audit: AuditScore) -> Weight:
     """What an audit stands for: as much as its evaluation, times 1 / the probability of its draw."""
     weight = Weight.of(sampling)
     return Weight(weight.full / audit.probability, weight.own / audit.probability)
-
-
-def _number(noted: Mapping[str, Json], name: str) -> float:
-    value = noted.get(name)
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,7 @@ from pydantic import Field, model_validator
 
 from collector.durations import Seconds
 from collector.errors import ConfigError
-from collector.export.audited_sums import (
-    SUM_NAMES,
-    AuditedClusters,
-    audit_name,
-    audit_of,
-    audit_outcome,
-    audited_weight,
-)
+from collector.export.audited_sums import SUM_NAMES, AuditedClusters, audit_name, audited_weight
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.corrected_sums import CorrectedSums
 from collector.export.estimator import EstimatorIncrements
@@ -27,6 +20,7 @@ from collector.export.feedback import by_monitor
 from collector.export.label_shares import label_scores, share_name
 from collector.export.scrape import serve_metrics
 from collector.export.segments import MOST_SEGMENTS, Dimension, Segments, count_segments, dimensions_of
+from collector.records.audits import audit_of, audit_outcome
 from collector.records.feedback import FeedbackSubject, JoinedFeedback
 from collector.telemetry.registry import OTHER, Telemetry
 from collector.telemetry.series import (

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from collector.export.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums, audit_of
+from collector.export.audited_sums import SUM_NAMES, AuditedClusters, AuditedSums
 from collector.export.bounded_sums import BoundedIncrements, BoundedSums, Weight
 from collector.export.estimator import Clusters, EstimatorIncrements, residual_squares
+from collector.records.audits import audit_of
 from evaluators.results import Evaluation
 
 

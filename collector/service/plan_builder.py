@@ -72,7 +72,8 @@ def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mappi
         ),
         match=_wanted(settings.match),
         agent_runs=settings.subjects == "agent_runs",
-        rate=settings.sample,
+        rate=1.0 if settings.sample == "auto" else settings.sample,
+        standard_error=settings.planned_error,
         window_settings=SessionWindowSettings(
             idle_gap=settings.idle_timeout,
             allowed_lateness=settings.allowed_lateness,

@@ -37,11 +37,12 @@ from collector.evaluate.conversations.keyed_sessions import KeyedSessions, Sessi
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import ConversationWindows
 from collector.evaluate.conversations.snapshot import parse_snapshot, snapshot_record
-from collector.evaluate.plan import Assignment, Monitor, Plan
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.retry.request import RETRY_HEADERS, BackfillRequest, RetryRequest, parse_request
+from collector.evaluate.sampling.strata import Boost, Strata, disliked
 from collector.evaluate.transfer.transfer_records import (
     CONVERSATION_HEADERS,
     JOB_HEADERS,
@@ -90,7 +91,7 @@ from collector.telemetry.registry import Telemetry
 from evaluators.cases import Attachment, Conversation, Feedback, Message, TokenCount, ToolCall, ToolDefinition, Turn
 from evaluators.catalogue import load_evaluators
 from evaluators.identity import retry_id
-from evaluators.results import Escalation, Retry, Sampling, Usage
+from evaluators.results import Escalation, Evaluation, Retry, Sampling, Subject, Usage
 from evaluators.testing import ScriptedJudge, a_moment
 
 HERE = Path(__file__).parent / "persisted"
@@ -493,6 +494,37 @@ def test_the_account_of_a_budget() -> None:
     again = BudgetController(plan, 1)
     again.add_partition(0, 1777896060.0, orjson.loads(RECORDS["account of a budget"]), [])
     assert orjson.dumps(again.decide_rates(0, 1777896060.0)[1]).decode() == RECORDS["account of a budget"]
+
+
+def test_the_account_of_a_planned_rate() -> None:
+    judged = Assignment(load_evaluators()["toxicity"](name="helpful"), ScriptedJudge({}), "v")
+    watched = Monitor("all", (judged,), {}, standard_error=0.02, strata=Strata((Boost("error", 2.0, disliked),)))
+    controller = BudgetController(Plan((watched,)), 1)
+    controller.add_partition(0, 1777896000.0, None, [])
+    controller.add_demand(0, watched, judged, 40.0)
+    turn = Turn(turn_id="t")
+    job = Job(
+        evaluation_id="e", monitor=watched, assignment=judged, case=lambda: turn, replay_point=ReplayPoint(0),
+        trigger_offset=0,
+    )  # fmt: skip
+    for number, stratum in enumerate(("all", "error", "all")):
+        made = Evaluation(
+            evaluation_id=f"e{number}", evaluator="helpful", evaluator_version="v", scope="turn", monitor="all",
+            subject=Subject(conversation_id="c"), outcome="scored", score=0.25 * number,
+            sampling=Sampling(probability=0.5 if stratum == "error" else 0.25, stratum=stratum),
+            details={"audit": {"score": 0.5, "probability": 0.5}} if number else {},
+            started_at=datetime.fromtimestamp(1777896000.0, UTC), ended_at=datetime.fromtimestamp(1777896001.0, UTC),
+        )  # fmt: skip
+        controller.learn(0, job, made)
+    rates, account = controller.decide_rates(0, 1777896060.0)
+    assert orjson.dumps(account).decode() == RECORDS["account of a planned rate"]
+    assert orjson.dumps(rates.to_json()).decode() == '{"all":0.109}'
+
+    again = BudgetController(Plan((watched,)), 1)
+    again.add_partition(0, 1777896060.0, orjson.loads(RECORDS["account of a planned rate"]), [])
+    rates, account = again.decide_rates(0, 1777896060.0)
+    assert orjson.dumps(account).decode() == RECORDS["account of a planned rate"]
+    assert orjson.dumps(rates.to_json()).decode() == '{"all":0.109}'
 
 
 # Notes and commits

@@ -19,7 +19,7 @@ from collector.config.loading import Config, check, without_audits
 from collector.config.unused_keys import unused_notes
 from collector.errors import ConfigError
 from collector.evaluate.guardrails import EvaluationGuardrails
-from collector.export.audited_sums import SUM_NAMES, AuditedSums, audit_of
+from collector.export.audited_sums import SUM_NAMES, AuditedSums
 from collector.export.exporter import ExportContext, MonitoredEvaluator
 from collector.export.prometheus import PrometheusExporter, PrometheusSettings
 from collector.judging.layers import without_answer_cache
@@ -31,6 +31,7 @@ from collector.page.score_series import Bin
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView, View
+from collector.records.audits import audit_of
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.service.plan_builder import audit_version_in, build_plan, evaluator_version_in, expected_usd
 from collector.telemetry.registry import Telemetry

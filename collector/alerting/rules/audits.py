@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.rules import series
 from collector.alerting.rules.model import RecordingRule, Timing
-from collector.export.audited_sums import FEWEST_AUDITS, VARIANCE_FLOOR, product_name
+from collector.export.audited_sums import VARIANCE_FLOOR, product_name
+from collector.records.audits import FEWEST_AUDITS
 from collector.telemetry.series import AUDITED_SUMS, ESTIMATOR_CLIPPED
 
 _FLAT = 1e-12

@@ -34,6 +34,11 @@ def alert_lines(config: Config) -> Iterator[str]:
             "alerts     a budget may leave fewer evaluations than that: from a quarter of them a drop must be twice as "
             "large to page as soon"
         )
+    if any(each.mean is not None and config.settings.monitors[each.monitor].sample == "auto" for each in every):
+        yield (
+            "alerts     sample: auto makes as many evaluations as its error needs, which may be far fewer than all: "
+            "then small drops page later"
+        )
     series = segments * sum(target.mean is not None for target in every)
     if series:
         yield (

@@ -69,7 +69,7 @@ def _targets(config: Config) -> Iterator[Target]:
     for name, monitor in config.settings.monitors.items():
         alerts = monitor.alerts
         for use in monitor.uses if alerts.enabled else ():
-            each, rate = use.name, use.sample or monitor.sample
+            each, rate = use.name, monitor.rate_of(use)
             evaluator = config.evaluators[each].evaluator
             target = Target(
                 monitor=name,

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collector.alerting.detection import DropDetector, EstimatorSums
-from collector.export.audited_sums import AuditedClusters, AuditedSums, AuditScore, audited_weight
+from collector.export.audited_sums import AuditedClusters, AuditedSums, audited_weight
 from collector.export.bounded_sums import BoundedSums, Weight
 from collector.export.estimator import EstimatorIncrements
+from collector.records.audits import AuditScore
 from evaluators.results import Sampling
 
 Series = tuple[str, str, str]

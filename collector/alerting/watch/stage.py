@@ -26,11 +26,12 @@ from collector.alerting.watch.buckets import Buckets, Series
 from collector.alerting.watch.notifier import AlertInstance, Notifier
 from collector.config.alerts import DAY, AlertSettings
 from collector.errors import BadInput
-from collector.export.audited_sums import audit_name, audit_of
+from collector.export.audited_sums import audit_name
 from collector.export.bounded_sums import Weight
 from collector.export.label_shares import label_scores, share_name
 from collector.export.stage import REMEMBERED
 from collector.logs.log import Committed, StoredRecord
+from collector.records.audits import audit_of
 from collector.records.json import evaluation_from_json
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import DROP_EXPLAINED, DROP_LOG_EVIDENCE

@@ -13,10 +13,10 @@ from itertools import product
 from statistics import fmean
 
 from collector.alerting.detection import VARIANCE_FLOOR
-from collector.commands.plan.allocation import DayFigures, SecondPhase
 from collector.commands.targets.score_history import DAY
-from collector.export.audited_sums import FEWEST_AUDITS, AuditScore
+from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase
 from collector.export.bounded_sums import Weight
+from collector.records.audits import FEWEST_AUDITS, AuditScore
 
 _SHORTEST = 3600.0
 """Seconds that the past is taken to be long at least."""

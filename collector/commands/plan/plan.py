@@ -14,14 +14,7 @@ import orjson
 import yaml
 
 from collector.calibration.page_labels import LabelIndex
-from collector.commands.plan.allocation import (
-    Allocation,
-    DayFigures,
-    cheapest,
-    cheapest_boosts,
-    rates_of,
-    rounded,
-)
+from collector.commands.plan.allocation import Allocation, cheapest, cheapest_boosts, rounded
 from collector.commands.plan.past_figures import (
     PastFigures,
     PricedEvaluation,
@@ -33,10 +26,11 @@ from collector.commands.replay.past_evaluations import REPLAY_OF
 from collector.config.loading import Config
 from collector.config.settings import BoostSettings, UseSettings
 from collector.errors import BadInput, ConfigError, EvalstreamError
+from collector.evaluate.planned_rates.day_figures import DayFigures, rates_of
 from collector.evaluate.sampling.strata import EVERYTHING
-from collector.export.audited_sums import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.export.bounded_sums import Weight
 from collector.logs.log import Log
+from collector.records.audits import FEWEST_AUDITS, audit_of, audit_outcome
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json
 from collector.service.open_logs import Logs, open_logs
@@ -242,7 +236,8 @@ def _evaluator(
     if day.second is None:
         second, share = None, 1.0
     monitor = config.settings.monitors[options.monitor]
-    rates = rates_of(monitor.sample if use.sample is None else use.sample, tuple(strata.values()))
+    rate = _newest_rate(past, strata) if monitor.sample == "auto" else monitor.rate_of(use)
+    rates = rates_of(rate, tuple(strata.values()))
     ones = (1.0,) * len(strata)
     return PlannedEvaluator(
         use=use,
@@ -253,6 +248,12 @@ def _evaluator(
         most=_allocation(day, ones, 1.0),
         notes=tuple(notes),
     )
+
+
+def _newest_rate(past: Sequence[PricedEvaluation], strata: Mapping[str, float]) -> float:
+    """What `sample: auto` had planned when the newest evaluation was drawn."""
+    newest = max(past, key=lambda each: each.time)
+    return min(1.0, 1.0 / (newest.weight.own * strata.get(newest.stratum, 1.0)))
 
 
 def _labelled(labels: LabelIndex, evaluator: str, version: str, monitor: str) -> list[ScoredTwice]:
@@ -328,9 +329,10 @@ def configuration(config: Config, monitor: str, made: SamplingPlan) -> dict[str,
         rate = use.sample if planned is None or planned.proposed is None else planned.proposed.rate
         entry = use.model_dump(exclude_none=True) | ({} if rate is None else {"sample": rate})
         uses.append(use.name if list(entry) == ["name"] else entry)
-    piece: dict[str, Any] = {"monitors": {monitor: {"evaluators": uses}}}
+    watched: dict[str, Any] = {} if settings.sample == "auto" else {"evaluators": uses}
     if len(made.strata) > 1:
-        piece["monitors"][monitor]["boost"] = _boosts(settings.boost, dict(zip(made.strata, made.boosts, strict=True)))
+        watched["boost"] = _boosts(settings.boost, dict(zip(made.strata, made.boosts, strict=True)))
+    piece: dict[str, Any] = {"monitors": {monitor: watched}} if watched else {}
     for name, planned in reached.items():
         audit = config.evaluators[name].audit
         if planned.proposed is None or planned.second is None:
@@ -400,6 +402,8 @@ def _lines(made: SamplingPlan, config: Config, options: PlanOptions) -> Iterator
     for name, count in made.too_few.items():
         yield f"{options.monitor}/{name}: {plural(count, 'score')}, too few to plan with"
     monitor = config.settings.monitors[options.monitor]
+    if monitor.planned_error is not None:
+        yield f"sample: auto holds the rate for an error of {monitor.planned_error:g}; what it has planned is `present`"
     if monitor.budget.limited or config.settings.evaluate.budget.limited:
         yield "a budget is set, which may lower these rates; errors grow then"
 

@@ -1,7 +1,8 @@
 """The budget controller of a process: what its partitions have spent and reserved, and the rates that follow from it.
 
 Each partition has an equal part of every budget, and its saved state moves with it to another process, so that the
-parts of all replicas add up to the budget. A process pools the parts of its partitions.
+parts of all replicas add up to the budget. A process pools the parts of its partitions. Rates that are planned for an
+error (`sample: auto`) are decided with them: the lower one counts.
 """
 # Why not one shared counter: it would need a store and a round trip per evaluation, and a replica that is cut off from
 # it would have to stop or overspend. Parts by partition need no communication at all.
@@ -24,6 +25,8 @@ from collector.evaluate.budget.windows import (
     rate_factor,
 )
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.planned_rates.rate_planner import PLANNED_STEP, RatePlanner
+from evaluators.results import Evaluation
 
 ALL_MONITORS = ""
 """The name of the budget of all monitors."""
@@ -92,6 +95,7 @@ class BudgetController:
         self._budgets = {each.name: each.budget for each in plan.monitors if each.budget.limited}
         if plan.budget.limited:
             self._budgets[ALL_MONITORS] = plan.budget
+        self._planner = RatePlanner(plan, partitions)
         self._by_partition: dict[int, PartitionBudget] = {}
         self._costs: dict[tuple[str, str], float] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
@@ -112,8 +116,8 @@ class BudgetController:
 
     @property
     def limited(self) -> bool:
-        """Whether there is any budget."""
-        return bool(self._budgets)
+        """Whether there is any budget, or any rate is planned."""
+        return bool(self._budgets) or bool(self._planner.monitors)
 
     def add_partition(
         self, partition: int, now: float, saved: Mapping[str, Any] | None, costs: Iterable[tuple[str, float, float]]
@@ -122,6 +126,7 @@ class BudgetController:
         partition_budget = PartitionBudget(self._budgets, 1.0 / self._partitions, now)
         if saved is not None:
             partition_budget.restore(saved)
+        self._planner.add_partition(partition, now, saved.get("planned", ()) if saved is not None else ())
         for monitor, usd, when in costs:
             for window in partition_budget.windows_of(monitor):
                 window.spend(usd, when)
@@ -129,15 +134,18 @@ class BudgetController:
 
     def saved(self, partition: int) -> Mapping[str, Any]:
         """A partition's budget as it is saved."""
-        return self._by_partition[partition].to_json()
+        plain = self._by_partition[partition].to_json()
+        return plain | {"planned": self._planner.saved(partition)} if self._planner.monitors else plain
 
     def remove_partition(self, partition: int) -> None:
         """A partition is revoked."""
         self._by_partition.pop(partition, None)
+        self._planner.remove_partition(partition)
 
     def initial_rates(self) -> Rates:
         """The rates before anything is known."""
-        names = [each.name for each in self._plan.monitors if self._limited(each.name)]
+        planned = self._planner.monitors
+        names = [each.name for each in self._plan.monitors if self._limited(each.name) or each.name in planned]
         return Rates({name: RateReduction(FIRST_FACTOR) for name in names}) if names else FULL_RATES
 
     def _limited(self, monitor: str) -> bool:
@@ -145,6 +153,7 @@ class BudgetController:
 
     def add_demand(self, partition: int, monitor: Monitor, assignment: Assignment, units: float) -> None:
         """A subject came that would be judged with probability `units` if there were no budget."""
+        self._planner.arrived(partition, monitor, assignment, units)
         if assignment.asks_judge and self._limited(monitor.name):
             self._by_partition[partition].demand(monitor.name, assignment.evaluator.name).add(units)
 
@@ -154,7 +163,8 @@ class BudgetController:
         elapsed = now - partition_budget.decided_at
         if not self.limited or elapsed < EARLY:
             return False
-        if elapsed >= (STEP if partition_budget.started else FIRST_STEP):
+        step = STEP if self._budgets else PLANNED_STEP
+        if elapsed >= (step if partition_budget.started else FIRST_STEP):
             return True
         if not partition_budget.started:
             return False
@@ -174,7 +184,7 @@ class BudgetController:
         )
 
     def decide_rates(self, partition: int, now: float) -> tuple[Rates, Mapping[str, Any]]:
-        """The rates of the next minute, and the partition's budget to be saved with them."""
+        """The rates of the next minutes, and the partition's budget to be saved with them."""
         partition_budget = self._by_partition[partition]
         for each in partition_budget.demands.values():
             each.update(now - partition_budget.decided_at)
@@ -185,7 +195,19 @@ class BudgetController:
                     window.accrue(now)
         shares = {each.name: self._share(each, now) for each in self._plan.monitors if self._limited(each.name)}
         self._last = Rates(shares)
-        return self._last, partition_budget.to_json()
+        return self._with_planned(now), self.saved(partition)
+
+    def _with_planned(self, now: float) -> Rates:
+        """The rates that budgets leave, or lower ones that are planned."""
+        rates = dict(self._last.by_monitor)
+        for name in self._planner.monitors:
+            of = self._last.of(name)
+            rates[name] = RateReduction(min(of.factor, self._planner.rate(name, now)), of.fallback)
+        return Rates(rates)
+
+    def learn(self, partition: int, job: Job, evaluation: Evaluation) -> None:
+        """An evaluation was made: planned rates follow from what they are like."""
+        self._planner.learn(partition, job, evaluation)
 
     def _share(self, monitor: Monitor, now: float) -> RateReduction:
         factor, fallback = 1.0, False

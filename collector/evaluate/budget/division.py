@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from collector.evaluate.planned_rates.rate_planner import divided
+
 
 def divide(saved: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
     """An equal part of saved budgets, for each of `partitions`: each has an equal part of every limit, too."""
@@ -17,7 +19,9 @@ def divide(saved: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, 
         for monitor, evaluator, per_second in each["demands"]:
             if per_second is not None:
                 demands[monitor, evaluator] = demands.get((monitor, evaluator), 0.0) + per_second / partitions
+    planned = [each["planned"] for each in saved if "planned" in each]
     return {
+        **({"planned": divided(planned, partitions)} if planned else {}),
         "windows": {
             name: [each | {"parts": [list(part) for part in each["parts"].items()]} for each in by_period.values()]
             for name, by_period in windows.items()

@@ -1,4 +1,4 @@
-"""Reductions of the configured sampling rates by budgets, as they apply from an offset of the log on."""
+"""Reductions of the configured sampling rates by budgets and plans, as they apply from an offset of the log on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ class RateReduction(NamedTuple):
 
 
 UNREDUCED = RateReduction()
+UNPLANNED = RateReduction(0.1)
+"""That of a monitor whose rate is planned, before the first plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The reductions of the monitors that have a budget; no other is reduced. Immutable, so it is shared."""
+    """The reductions of monitors with a budget or a planned rate; no other is reduced. Immutable, so it is shared."""
 
     by_monitor: Mapping[str, RateReduction] = field(default_factory=dict[str, RateReduction])
 

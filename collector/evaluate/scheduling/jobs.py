@@ -32,7 +32,7 @@ class PendingJob:
 
 
 class PartitionJobs:
-    """The jobs of one partition."""
+    """The jobs of one partition. `on_evaluated` is called when an evaluation is durable."""
 
     def __init__(
         self,
@@ -41,12 +41,14 @@ class PartitionJobs:
         dispatcher: Dispatcher,
         task_group: asyncio.TaskGroup,
         outcomes: OutcomeCounter,
+        on_evaluated: Callable[[Job, Evaluation], None] | None = None,
     ) -> None:
         self._partition = partition
         self._ledger = ledger
         self._dispatcher = dispatcher
         self._task_group = task_group
         self._outcomes = outcomes
+        self._on_evaluated = on_evaluated
         self._job_tasks: set[asyncio.Task[None]] = set()
         self._running: set[asyncio.Task[None]] = set()
         self._writing: set[asyncio.Task[None]] = set()
@@ -152,6 +154,8 @@ class PartitionJobs:
                 self._ledger.add(job.evaluation_id)
                 self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
                 self._count_outcome(evaluation)
+                if self._on_evaluated is not None:
+                    self._on_evaluated(job, evaluation)
 
     async def _execute(self, jobs: Sequence[Job], *, has_slot: bool) -> Sequence[Evaluation]:
         if jobs[0].pack is not None:

@@ -12,19 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
-from collector.commands.plan.allocation import (
-    DayFigures,
-    SecondPhase,
-    best_share,
-    cheapest,
-    cheapest_boosts,
-    neyman_boosts,
-    rates_of,
-    rounded,
-)
+from collector.commands.plan.allocation import best_share, cheapest, cheapest_boosts, neyman_boosts, rounded
 from collector.commands.plan.past_figures import PricedEvaluation, figures_of, with_second_phase
-from collector.export.audited_sums import AuditedSums, AuditScore, totals_of
+from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase, rates_of
+from collector.export.audited_sums import AuditedSums, totals_of
 from collector.export.bounded_sums import Weight
+from collector.records.audits import AuditScore
 
 TWO = DayFigures(
     subjects=(900.0, 100.0),

@@ -94,6 +94,24 @@ def test_names_that_metrics_or_budgets_use_otherwise() -> None:
     assert "my.yaml: monitors: a name is empty; write one" in mistakes(monitors={"": {"evaluators": ["exact"]}})
 
 
+@pytest.mark.parametrize("sample", [0, 1.5, "often", None, float("nan")], ids=str)
+def test_a_rate_is_a_share_or_auto(sample: object) -> None:
+    [line] = mistakes(monitors={"all": {"evaluators": ["helpful"], "sample": sample}})
+    assert line == "my.yaml: monitors.all.sample: write a share above 0 and at most 1, or auto"
+
+
+def test_a_planned_rate_is_one_for_all_that_ask_a_judge() -> None:
+    uses = [{"name": "helpful", "sample": 0.1}, {"name": "exact", "sample": 0.1}]
+    [line] = mistakes(monitors={"all": {"evaluators": uses, "sample": "auto"}})
+    assert line.startswith(
+        "my.yaml: monitors.all.evaluators: helpful has a sample of its own, and sample: auto plans one"
+    )
+    monitor = {"evaluators": ["helpful"], "sample": "auto", "standard_error": 0.01}
+    assert check(configuration(monitors={"all": monitor}), "my.yaml").settings.monitors["all"].planned_error == 0.01
+    monitor = {"evaluators": ["helpful"], "sample": "auto"}
+    assert check(configuration(monitors={"all": monitor}), "my.yaml").settings.monitors["all"].planned_error == 0.02
+
+
 def test_two_judges_want_a_choice() -> None:
     [line] = mistakes(judges={"a": {"model": "m"}, "b": {"model": "m"}})
     assert line == "my.yaml: evaluators.helpful.judge: is missing; name one of `judges` (a, b)"

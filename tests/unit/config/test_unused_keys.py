@@ -57,6 +57,7 @@ WITH_FALLBACK = {"main": {**PRICED, "fallback": "small"}, "small": PRICED}
         ),
         ({"boost": {"error": 3}}, {}, "monitors.all.boost does nothing: everything is judged already (sample: 1)"),
         ({"sample": 0.1, "boost": {"slow_after": 3}}, {}, "monitors.all.boost.slow_after does nothing"),
+        ({"standard_error": 0.01}, {}, "monitors.all.standard_error does nothing without sample: auto"),
         ({"end_markers": {"tools": ["bye"]}}, {}, "monitors.all.end_markers does nothing"),
         ({"alerts": {"enabled": False, "targets": {"good": 0.5}}}, {}, "monitors.all.alerts: targets do nothing"),
         ({}, {"alerts": {"by_segment": True}}, "alerts.by_segment does nothing without export.prometheus.segment_by"),

@@ -592,6 +592,50 @@ async def test_a_boosted_stratum_is_judged_more_often_and_says_so(bench: Bench) 
     assert {(each.sampling.stratum, each.sampling.probability) for each in ledger} == {("error", 0.8), ("all", 0.2)}
 
 
+async def test_a_planned_rate_is_written_down_before_it_counts_and_a_restart_continues_with_it(bench: Bench) -> None:
+    now = 1000.0
+    planned = monitor(Length(name="a"), standard_error=0.001)
+    numbers = iter(range(1, 10_000))
+
+    async def come(count: int) -> set[float]:
+        """So many turns; returns with which probabilities those of them that were drawn were judged."""
+        due, known = bench.outcomes.turns.total() + count, len(await bench.ledger())
+        await bench.put(*(turn(each, f"c{each}") for _ in range(count) for each in [next(numbers)]))
+        async with asyncio.timeout(60):
+            while bench.outcomes.turns.total() < due or bench.outcomes.in_flight:
+                await asyncio.sleep(0.005)
+        return {each.sampling.probability for each in (await bench.ledger())[known:]}
+
+    async def saved() -> tuple[float, Any]:
+        controls = [
+            parse_control_record(each.value)
+            async for batch in bench.evaluations.read(0, 0)
+            for each in batch
+            if each.headers == CONTROL_HEADERS
+        ]
+        last = next(each for each in reversed(controls) if each.rates is not None)
+        assert last.rates is not None
+        assert last.budget is not None
+        return last.rates.of("all").factor, last.budget["planned"][0][2]
+
+    async with bench.running(planned, clock=lambda: now):
+        assert await come(400) == {0.1}, "before anything is known"
+        judged = len(await bench.ledger())
+        now += 60.0
+        assert await come(400) == {(await saved())[0]}
+        rate, figures = await saved()
+        assert 0.2 < rate < 0.8, "0.25 / 0.001² of what are half a million a day"
+        assert (figures["scored"], figures["arrivals"]) == pytest.approx((judged, 400.0), rel=0.001)
+    learnt = len(await bench.ledger()) - judged
+    async with bench.running(planned, clock=lambda: now):
+        assert await come(100) == {rate}
+        more = len(await bench.ledger()) - judged - learnt
+        now += 300.0
+        await come(1)
+        _, figures = await saved()
+        assert figures["scored"] == pytest.approx(judged + more, rel=0.01), "and what came after the last note is lost"
+
+
 async def test_evaluators_may_have_a_rate_of_their_own_and_upstream_counts(bench: Bench) -> None:
     await bench.put(*(turn(n, f"c{n}", trace_state="ot=th:8" if n % 2 else None) for n in range(1, 51)))
     both = Monitor(

@@ -16,13 +16,11 @@ from collector.export.audited_sums import (
     SUM_NAMES,
     AuditedClusters,
     AuditedSums,
-    AuditScore,
     CorrectedMean,
-    audit_of,
-    audit_outcome,
     audited_weight,
     totals_of,
 )
+from collector.records.audits import AuditScore, audit_of, audit_outcome
 from evaluators.results import Sampling
 
 

@@ -1,0 +1,259 @@
+"""A day's figures of an evaluator in one partition, learnt as its evaluations are made.
+
+Each evaluation stands for 1 / its probability, and of two strata of a conversation both are seen with the lower of
+their probabilities, as draws are nested. So what is learnt at one rate holds for all. All are sums that fade: what was
+a `MEMORY` ago counts e times less. Sums of partitions add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from collector.evaluate.planned_rates.day_figures import DayFigures, SecondPhase
+from collector.records.audits import FEWEST_AUDITS, AuditScore
+from evaluators.results import Sampling
+
+DAY = 86_400.0
+MEMORY = 2.0 * DAY
+"""Seconds in which the past fades to 1 / e: long enough for nights and days, short enough to follow the traffic."""
+CLUSTER_SECONDS = 3600.0
+"""How long scores of a conversation belong together, as in the reported error (`collector.export.estimator`)."""
+_CONVERSATIONS = 20_000
+"""How many conversations are remembered at most."""
+FEWEST = 200
+"""Scores below which the variance is not known: the largest that scores in [0, 1] can have is taken for it."""
+LARGEST_VARIANCE = 0.25
+FLOOR = 1e-4
+"""The least variance: where all scores are alike, that is not certainty."""
+_UNSEEN_TURNS = 2.0
+"""Scores of a conversation, before any is known."""
+_SUMS = ("subjects", "squares", "scores", "nn", "ny", "yy")
+_PAIRS = ("w", "ww", "x", "y", "xx", "xy", "yy")
+
+
+@dataclass(slots=True)
+class _LearnedCell:
+    """Sums over a conversation's subjects in a stratum that were judged with probability 1 / `own`."""
+
+    stratum: int
+    own: float
+    number: float = 0.0
+    score: float = 0.0
+
+
+@dataclass(slots=True)
+class _LearnedConversation:
+    start: float
+    cells: list[_LearnedCell] = field(default_factory=list[_LearnedCell])
+
+
+class LearnedFigures:
+    """The sums of an evaluator's definition, `version`, by `strata`; the first of these has what is in none of them.
+
+    `time` is when they begin (s since the epoch).
+    """
+
+    def __init__(self, version: str, strata: Sequence[str], time: float) -> None:
+        self.version = version
+        self.strata = tuple(strata)
+        self.seconds = 0.0
+        """How long the past is, as far as it has not faded."""
+        self.scored = 0.0
+        """How many scores it has, as far as they have not faded."""
+        self.arrivals = 0.0
+        """How many subjects came, judged or not."""
+        number = len(self.strata)
+        self._time = time
+        self._sums = {name: [0.0] * (number if name in _SUMS[:3] else number**2) for name in _SUMS}
+        self._pairs: dict[str, float] = dict.fromkeys(_PAIRS, 0.0)
+        self._conversations: OrderedDict[str, _LearnedConversation] = OrderedDict()
+
+    def fade(self, now: float) -> None:
+        """Let time pass."""
+        passed = max(0.0, now - self._time)
+        self._time = max(self._time, now)
+        factor = math.exp(-passed / MEMORY)
+        self.seconds = self.seconds * factor + MEMORY * (1.0 - factor)
+        self.scored *= factor
+        self.arrivals *= factor
+        self._sums = {name: [factor * each for each in values] for name, values in self._sums.items()}
+        self._pairs = {name: factor * each for name, each in self._pairs.items()}
+
+    def learn(self, conversation: str, sampling: Sampling, score: float, audit: AuditScore | None, time: float) -> None:
+        """A subject was scored at `time` (s since the epoch)."""
+        before = 1.0 / (1.0 if sampling.upstream == "unknown" else sampling.upstream)
+        full = 1.0 / sampling.probability
+        own = full / before
+        stratum = self.strata.index(sampling.stratum) if sampling.stratum in self.strata else 0
+        self.scored += 1.0
+        self._sums["subjects"][stratum] += full
+        self._sums["squares"][stratum] += own * before**2
+        self._sums["scores"][stratum] += full * score
+        self._add_to(self._conversation(conversation, time), stratum, own, before, before * score)
+        if audit is not None:
+            self._add_pair(full / audit.probability, score, audit.score)
+
+    def _conversation(self, name: str, time: float) -> _LearnedConversation:
+        known = self._conversations.get(name)
+        if known is not None and time - known.start <= CLUSTER_SECONDS:
+            return known
+        self._conversations.pop(name, None)
+        self._conversations[name] = new = _LearnedConversation(time)
+        while True:
+            oldest = next(iter(self._conversations.values()))
+            if len(self._conversations) <= _CONVERSATIONS and time - oldest.start <= CLUSTER_SECONDS:
+                return new
+            self._conversations.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._conversations)
+
+    def _add_to(self, of: _LearnedConversation, stratum: int, own: float, number: float, score: float) -> None:
+        """Add what the products of the conversation's sums grow by."""
+        cell = next((each for each in of.cells if (each.stratum, each.own) == (stratum, own)), None)
+        if cell is None:
+            cell = _LearnedCell(stratum, own)
+            of.cells.append(cell)
+        for each in of.cells:
+            larger = max(own, each.own)
+            for one, other, first, second in (
+                (stratum, each.stratum, (number, score), (each.number, each.score)),
+                (each.stratum, stratum, (each.number, each.score), (number, score)),
+            ):
+                self._add_products(one, other, larger, first, second)
+        self._add_products(stratum, stratum, own, (number, score), (number, score))
+        cell.number += number
+        cell.score += score
+
+    def _add_products(
+        self, one: int, other: int, weight: float, first: tuple[float, float], second: tuple[float, float]
+    ) -> None:
+        place = one * len(self.strata) + other
+        self._sums["nn"][place] += weight * first[0] * second[0]
+        self._sums["ny"][place] += weight * first[0] * second[1]
+        self._sums["yy"][place] += weight * first[1] * second[1]
+
+    def _add_pair(self, weight: float, first: float, second: float) -> None:
+        more = (weight, weight**2, weight * first, weight * second)
+        squares = (weight * first**2, weight * first * second, weight * second**2)
+        for name, each in zip(_PAIRS, (*more, *squares), strict=True):
+            self._pairs[name] += each
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, in six digits. Conversations that are under way are left out, and begin again."""
+        numbers = {"seconds": self.seconds, "scored": self.scored, "arrivals": self.arrivals}
+        return {
+            "version": self.version,
+            "strata": self.strata,
+            "time": round(self._time, 3),
+            **{name: _short(each) for name, each in numbers.items()},
+            "sums": {name: list(map(_short, values)) for name, values in self._sums.items()},
+            "pairs": {name: _short(each) for name, each in self._pairs.items()},
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> LearnedFigures:
+        """Read what `to_json` gave."""
+        made = cls(plain["version"], plain["strata"], plain["time"])
+        made.seconds, made.scored, made.arrivals = plain["seconds"], plain["scored"], plain["arrivals"]
+        made._sums = {name: list(map(float, values)) for name, values in plain["sums"].items()}
+        made._pairs = {name: float(each) for name, each in plain["pairs"].items()}
+        return made
+
+    @property
+    def sums(self) -> Iterator[tuple[str, Sequence[float]]]:
+        """The sums by name, over the past's `seconds`."""
+        yield from self._sums.items()
+        yield "arrivals", (self.arrivals,)
+
+    @property
+    def pairs(self) -> Mapping[str, float]:
+        """The sums over pairs of a first and a second score."""
+        return self._pairs
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def day_of(parts: Iterable[LearnedFigures], share: float | None, whole: float = 1.0) -> DayFigures | None:
+    """The figures of a day in some partitions, times `whole`; None where nothing came.
+
+    All parts are of one definition. With a `share` of audits the figures are those of the second scores. Costs are not
+    learnt: all are 0.
+    """
+    parts = [each for each in parts if each.seconds > 0.0]
+    if not parts:
+        return None
+    sums: dict[str, list[float]] = {}
+    for part in parts:
+        scale = whole * DAY / part.seconds
+        for name, values in part.sums:
+            known = sums.setdefault(name, [0.0] * len(values))
+            sums[name] = [one + scale * more for one, more in zip(known, values, strict=True)]
+    number = len(parts[0].strata)
+    scored = sum(each.scored for each in parts)
+    if not any(sums["subjects"]):
+        return _unseen(sums["arrivals"][0], number, share)
+    mean = sum(sums["scores"]) / sum(sums["subjects"])
+    day = DayFigures(
+        subjects=tuple(sums["subjects"]),
+        arrived=tuple(sums["subjects"]),
+        usd=(0.0,) * number,
+        squares=tuple(sums["squares"]),
+        products=_products(sums, mean, number, is_known=scored >= FEWEST),
+    )
+    return day if share is None else _audited(day, parts)
+
+
+def _unseen(arrivals: float, number: int, share: float | None) -> DayFigures | None:
+    """A day of which nothing is known but how many come."""
+    if not arrivals:
+        return None
+    rest = (0.0,) * (number - 1)
+    variance = LARGEST_VARIANCE * _UNSEEN_TURNS * arrivals
+    rows = ((variance, *rest), *((0.0,) * number for _ in rest))
+    counts = (arrivals, *rest)
+    day = DayFigures(subjects=counts, arrived=counts, usd=(0.0,) * number, squares=counts, products=rows)
+    return day if share is None else _audited(day, ())
+
+
+def _products(
+    sums: Mapping[str, Sequence[float]], mean: float, number: int, *, is_known: bool
+) -> tuple[tuple[float, ...], ...]:
+    rows = [[0.0] * number for _ in range(number)]
+    for one, other in product(range(number), repeat=2):
+        place, mirrored = one * number + other, other * number + one
+        nn = sums["nn"][place]
+        residuals = sums["yy"][place] - mean * (sums["ny"][place] + sums["ny"][mirrored]) + mean**2 * nn
+        rows[one][other] = residuals + FLOOR * nn if is_known else LARGEST_VARIANCE * nn
+    return tuple(map(tuple, rows))
+
+
+def _audited(day: DayFigures, parts: Sequence[LearnedFigures]) -> DayFigures:
+    """The figures of audits; with too few of them, as if the first scores said nothing about them."""
+    pairs = {name: sum(each.pairs[name] for each in parts) for name in _PAIRS}
+    number = pairs["w"] ** 2 / pairs["ww"] if pairs["ww"] else 0.0
+    spread, unexplained, correlation = 1.0, LARGEST_VARIANCE, 0.0
+    if number >= FEWEST_AUDITS:
+        x, y = pairs["x"] / pairs["w"], pairs["y"] / pairs["w"]
+        xx, yy = pairs["xx"] / pairs["w"] - x**2 + FLOOR, pairs["yy"] / pairs["w"] - y**2 + FLOOR
+        xy = pairs["xy"] / pairs["w"] - x * y
+        spread, correlation = yy / xx, max(-1.0, min(1.0, xy / math.sqrt(xx * yy)))
+        unexplained = yy * (1.0 - correlation**2) * number / (number - 2.0)
+    second = SecondPhase(
+        spread=spread,
+        residuals=tuple(unexplained * each for each in day.squares),
+        usd=(0.0,) * len(day.usd),
+        correlation=correlation,
+        pairs=round(number),
+    )
+    return DayFigures(
+        subjects=day.subjects, arrived=day.arrived, usd=day.usd, squares=day.squares, products=day.products,
+        second=second,
+    )  # fmt: skip

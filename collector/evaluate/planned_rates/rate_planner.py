@@ -1,0 +1,144 @@
+"""The rates of monitors with `sample: auto`: the lowest with which a day's mean has a standard error, by the past.
+
+A rate that depended on the turns it is applied to would choose among them. This one is set before they come, so it is
+known for each of them, and weights of 1 / probability give unbiased means, whatever it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from collector.evaluate.budget.windows import round_to_digits
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.planned_rates.day_figures import least_rate
+from collector.evaluate.planned_rates.learned_figures import LearnedFigures, day_of
+from collector.evaluate.sampling.strata import EVERYTHING
+from collector.records.audits import audit_of
+from evaluators.judges.audited import Audited
+from evaluators.results import Evaluation
+
+LOWEST = 0.002
+"""The lowest rate: few heavy scores would make the mean of a part of the traffic worthless."""
+
+PLANNED_STEP = 300.0
+"""Seconds for which a planned rate holds."""
+
+Saved = Sequence[Sequence[Any]]
+"""A monitor's name, an evaluator's, and its figures as JSON."""
+
+
+class RatePlanner:
+    """Learns what evaluations of planned monitors are like. `partitions` is the number of the log, in all processes.
+
+    A process knows its own partitions, and takes the others to be like them.
+    """
+
+    def __init__(self, plan: Plan, partitions: int) -> None:
+        self._partitions = partitions
+        self._monitors = {each.name: each for each in plan.monitors if each.standard_error is not None}
+        self._by_partition: dict[int, dict[tuple[str, str], LearnedFigures]] = {}
+
+    @property
+    def monitors(self) -> Iterable[str]:
+        """The names of the monitors whose rates are planned."""
+        return self._monitors.keys()
+
+    def add_partition(self, partition: int, now: float, saved: Saved = ()) -> None:
+        """Take over a partition with what was saved of it; what is of other definitions or strata begins again."""
+        former = {(monitor, evaluator): plain for monitor, evaluator, plain in saved}
+        known: dict[tuple[str, str], LearnedFigures] = {}
+        for name, monitor in self._monitors.items():
+            for each in _planned(monitor):
+                key, strata = (name, each.evaluator.name), _strata(monitor)
+                figures = LearnedFigures(each.version, list(strata), now)
+                if key in former:
+                    restored = LearnedFigures.from_json(former[key])
+                    if (restored.version, restored.strata) == (figures.version, figures.strata):
+                        figures = restored
+                known[key] = figures
+        self._by_partition[partition] = known
+
+    def remove_partition(self, partition: int) -> None:
+        """A partition is revoked."""
+        self._by_partition.pop(partition, None)
+
+    def saved(self, partition: int) -> Saved:
+        """What is to be saved of a partition."""
+        return [[*key, each.to_json()] for key, each in self._by_partition[partition].items()]
+
+    def arrived(self, partition: int, monitor: Monitor, assignment: Assignment, subjects: float) -> None:
+        """So many subjects of an evaluator came, judged or not."""
+        figures = self._by_partition[partition].get((monitor.name, assignment.evaluator.name))
+        if figures is not None:
+            figures.arrivals += subjects
+
+    def learn(self, partition: int, job: Job, evaluation: Evaluation) -> None:
+        """An evaluation was made. Those of the past, and by another definition or a fallback judge, teach nothing."""
+        figures = self._by_partition.get(partition, {}).get((evaluation.monitor, evaluation.evaluator))
+        if figures is None or evaluation.score is None or job.happened_at is not None or job.retry is not None:
+            return
+        if evaluation.evaluator_version == figures.version:
+            time, conversation = evaluation.ended_at.timestamp(), evaluation.subject.conversation_id
+            figures.learn(conversation, evaluation.sampling, evaluation.score, audit_of(evaluation), time)
+
+    def rate(self, monitor: str, now: float) -> float:
+        """The rate of a monitor from now on, in [`LOWEST`, 1]: with it, each evaluator's mean has the error."""
+        of = self._monitors[monitor]
+        assert of.standard_error is not None
+        boosts = tuple(_strata(of).values())
+        rates = [self._least(of, each, boosts, of.standard_error, now) for each in _planned(of)]
+        return round_to_digits(max(LOWEST, max(rates, default=1.0)), 3)
+
+    def _least(
+        self, monitor: Monitor, assignment: Assignment, boosts: Sequence[float], error: float, now: float
+    ) -> float:
+        parts: list[LearnedFigures] = []
+        for of in self._by_partition.values():
+            figures = of[monitor.name, assignment.evaluator.name]
+            figures.fade(now)
+            parts.append(figures)
+        share = assignment.judge.share if isinstance(assignment.judge, Audited) else None
+        day = day_of(parts, share, self._partitions / max(1, len(parts)))
+        if day is None:
+            return 1.0  # nothing came
+        rate = least_rate(day, boosts, error, 1.0 if share is None else share, lowest=LOWEST)
+        return 1.0 if rate is None else rate
+
+
+def _planned(monitor: Monitor) -> Iterator[Assignment]:
+    """The evaluators that share the monitor's rate."""
+    yield from (each for each in monitor.assignments if each.rate is None)
+
+
+def _strata(monitor: Monitor) -> Mapping[str, float]:
+    """The strata that records can name, with their boosts; the first has what is in none of them."""
+    strata = {EVERYTHING: 1.0}
+    for boost in monitor.strata.boosts:
+        strata[boost.stratum] = max(strata.get(boost.stratum, 1.0), boost.factor)
+    return strata
+
+
+def divided(saved: Sequence[Saved], partitions: int) -> Saved:
+    """An equal part of what was saved of partitions, for each of so many."""
+    parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for each in saved:
+        for monitor, evaluator, plain in each:
+            parts.setdefault((monitor, evaluator), []).append(plain)
+    return [[*key, _divided(of, partitions)] for key, of in parts.items()]
+
+
+def _divided(parts: Sequence[Mapping[str, Any]], partitions: int) -> Mapping[str, Any]:
+    """Sums add up; how long the past is does not."""
+    newest = max(parts, key=lambda each: each["time"])
+    alike = [each for each in parts if all(each[name] == newest[name] for name in ("version", "strata"))]
+    result = dict(newest)
+    for name in ("scored", "arrivals"):
+        result[name] = sum(each[name] for each in alike) / partitions
+    result["seconds"] = max(each["seconds"] for each in alike)
+    result["sums"] = {
+        name: [sum(values) / partitions for values in zip(*(each["sums"][name] for each in alike), strict=True)]
+        for name in newest["sums"]
+    }
+    result["pairs"] = {name: sum(each["pairs"][name] for each in alike) / partitions for name in newest["pairs"]}
+    return result

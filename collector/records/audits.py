@@ -1,0 +1,48 @@
+"""Audits as evaluations have them: a dear verdict on a random share of what a cheap one has scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaluators.cases import Json
+from evaluators.results import Evaluation
+
+FEWEST_AUDITS = 30
+"""Effective audited conversations below which there is no corrected mean: its interval would not cover it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditScore:
+    """A dear verdict on the subject of a cheap one, on [0, 1], and the probability with which it was drawn for it.
+
+    `version` is that of who gave it.
+    """
+
+    score: float
+    probability: float
+    version: str = ""
+
+
+def audit_of(evaluation: Evaluation) -> AuditScore | None:
+    """The audit in an evaluation's details; None if it was not drawn for one, or the dear judge has no score."""
+    noted = evaluation.details.get("audit")
+    if evaluation.score is None or not isinstance(noted, Mapping):
+        return None
+    score, probability = _number(noted, "score"), _number(noted, "probability")  # pyright: ignore[reportUnknownArgumentType]
+    usable = 0.0 <= score <= 1.0 and 0.0 < probability <= 1.0
+    return AuditScore(score, probability, str(noted.get("version", ""))) if usable else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def audit_outcome(evaluation: Evaluation) -> str | None:
+    """What came of an evaluation's audit: `scored`, or the reason why not; None if it was not drawn for one."""
+    noted = evaluation.details.get("audit")
+    if not isinstance(noted, Mapping):
+        return None
+    return str(noted.get("reason", "scored"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def _number(noted: Mapping[str, Json], name: str) -> float:
+    value = noted.get(name)
+    return float(value) if isinstance(value, int | float) else math.nan
