@@ -737,6 +737,22 @@ def rejudge(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show number and cost; request nothing.")] = False,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="Make them here, not in the service, in the judges' providers' batches: half the price, within a day.",
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="With --batch: where they are until they are in the log, as .jsonl; evalstream-rejudge.jsonl.",
+            readable=False,
+        ),
+    ] = None,
 ) -> None:
     """Judge the past: a new evaluator, or what is missing.
 
@@ -752,6 +768,8 @@ def rejudge(
     begin, end = _parse_moment("--from", since), _parse_moment("--to", until) or datetime.now(UTC)
     if begin is None or not begin < end:
         raise ConfigError("--from and --to: the stretch must begin before it ends")
+    if output is not None and not batch:
+        raise ConfigError("--output: is for --batch; without it the service makes the evaluations, into its log")
     options = RejudgeOptions(
         stretch=Stretch(begin, end),
         what=what,
@@ -759,6 +777,8 @@ def rejudge(
         evaluators=tuple(evaluator or ()),
         max_usd=max_usd,
         dry_run=dry_run,
+        batch=batch,
+        output=output,
     )
     raise typer.Exit(asyncio.run(rejudge_past(_load(config), options, print)))
 

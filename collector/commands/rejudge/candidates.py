@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 from collector.commands.rejudge.known_evaluations import KnownEvaluations
 from collector.commands.replay.past_evaluations import REPLAY_OF, subject_key
-from collector.evaluate.plan import Assignment, Plan
+from collector.evaluate.plan import Assignment, Job, Plan
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.references.join import MISSING
 from collector.evaluate.references.subject import (
@@ -55,6 +55,7 @@ class LeftOut:
     no_reference: int = 0
     unused: int = 0
     unsampled: int = 0
+    in_hand: int = 0
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ class Candidates:
     """What of a stretch is to be made by a plan; `plan` has the wanted monitors and evaluators alone.
 
     Iterate over it as often as needed, after `prepare`: each time it reads the turns log again, so that memory does not
-    grow with the stretch.
+    grow with the stretch. `is_over` says whether the service has come to a job of a partition, and will not make it.
     """
 
     turns: Log
@@ -72,6 +73,7 @@ class Candidates:
     stretch: Stretch
     what: What
     requested: frozenset[str]
+    is_over: Callable[[int, Job], bool] = lambda _partition, _job: True
     left_out: LeftOut = field(default_factory=LeftOut)
     _again: list[Candidate] = field(default_factory=list[Candidate])
     _unreferenced: int = 0
@@ -98,7 +100,7 @@ class Candidates:
 
     async def all(self) -> AsyncIterator[Candidate]:
         """What is to be made and was not requested yet, about in the order of time."""
-        self.left_out.unsampled = 0
+        self.left_out.unsampled = self.left_out.in_hand = 0
         self.left_out.no_reference = self._unreferenced
         partitions = () if self.what == "failed" else range(self.turns.partitions)
         sources = [_listed(self._again), *(self._new(partition) for partition in partitions)]
@@ -122,6 +124,9 @@ class Candidates:
             job = each.job
             name = job.assignment.evaluation_id(*subject_id_of(each.case))
             if job.evaluation_id in self.known.ids or name in self.known.ids or job.evaluation_id in self._superseded:
+                continue
+            if not self.is_over(each.partition, job):
+                self.left_out.in_hand += 1
                 continue
             if job.skip is not None:
                 self.left_out.no_reference += 1

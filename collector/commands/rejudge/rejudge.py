@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from collector.commands.rejudge.batch_run import BatchRun, make_in_batches, over_for_the_service
 from collector.commands.rejudge.candidates import Candidates, LeftOut, What
 from collector.commands.rejudge.known_evaluations import KnownEvaluations
 from collector.commands.rejudge.request_window import Money, Progress, RequestWindow
 from collector.commands.score.spend_limit import require_prices
 from collector.config.loading import Config, judges_of
 from collector.errors import BadInput, ConfigError
+from collector.evaluate.plan import Job
 from collector.evaluate.retry.past_jobs import Stretch, control_records_in, plan_of
 from collector.evaluate.retry.request import is_retry_request, parse_request
+from collector.judging.batches import at_batch_prices
 from collector.logs.log import Log
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_unasked_plan, evaluator_version_in, expected_usd
 from collector.wording import plural, unknown
+
+if TYPE_CHECKING:
+    from evaluators.judges.batches.batch_endpoint import BatchPace
 
 DONE, FAILED = 0, 1
 PATIENCE = 120.0
@@ -28,7 +36,8 @@ PATIENCE = 120.0
 class RejudgeOptions:
     """The command's options: `what` is missing of subjects that ended in a stretch, of these evaluators (none: all).
 
-    `max_usd` is the limit of what all backfills of the stretch by these evaluators cost, earlier runs included.
+    `max_usd` is the limit of what all backfills of the stretch by these evaluators cost, earlier runs included. With
+    `batch` the command makes them itself, by batches, at a pace; they are in `output` until they are in the log.
     """
 
     stretch: Stretch
@@ -38,6 +47,9 @@ class RejudgeOptions:
     max_usd: float | None = None
     dry_run: bool = False
     patience: float = PATIENCE
+    batch: bool = False
+    output: Path | None = None
+    pace: BatchPace | None = None
 
 
 async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], None]) -> int:
@@ -62,9 +74,10 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
             stretch=options.stretch,
             what=options.what,
             requested=frozenset(requested),
+            is_over=await over_for_the_service(logs.turns) if options.batch else _always,
         )
         await candidates.prepare()
-        expected = {name: known.mean_usd.get(name) or expected_usd(config, name) for name in versions}
+        expected = _expected(config, known, options)
         counts = Counter([(each.monitor, each.evaluator) async for each in candidates.all()])
         outstanding = {name: of for name, of in requested.items() if of in versions and name not in known.ids}
         for line in _summary(counts, expected, known.spent_usd, outstanding):
@@ -72,15 +85,30 @@ async def rejudge(config: Config, options: RejudgeOptions, say: Callable[[str], 
         for line in _notes(candidates.left_out):
             say(line)
         wanted = sum(counts.values())
-        if options.dry_run or not (counts or outstanding):
+        if options.dry_run or not (counts or (outstanding and not options.batch)):
             say("nothing was requested (--dry-run)" if counts else "there is nothing to make")
             return DONE
+        if options.batch:
+            usd = None if options.max_usd is None else max(0.0, options.max_usd - known.spent_usd)
+            run = BatchRun(usd=usd, output=options.output, pace=options.pace, patience=options.patience)
+            return DONE if await make_in_batches(config, logs, candidates, run, say) else FAILED
         progress = await _request_all(
             logs, candidates, Money(options.max_usd, known.spent_usd, expected), outstanding, options, say
         )
     say(_conclusion(progress, wanted + len(outstanding), options))
     complete = not (progress.out_of_money or progress.stalled or progress.too_large)
     return DONE if complete and not candidates.left_out.expired else FAILED
+
+
+def _always(_partition: int, _job: Job) -> bool:
+    return True
+
+
+def _expected(config: Config, known: KnownEvaluations, options: RejudgeOptions) -> dict[str, float]:
+    """What an evaluation probably costs by evaluator. What others have cost were no batches."""
+    if options.batch:
+        return {name: expected_usd(at_batch_prices(config), name) for name in known.versions}
+    return {name: known.mean_usd.get(name) or expected_usd(config, name) for name in known.versions}
 
 
 async def _request_all(
@@ -180,6 +208,7 @@ def _notes(left_out: LeftOut) -> list[str]:
         (left_out.unused, "left out: their monitor does not use their evaluator any more"),
         (left_out.expired, "left out: their turns have expired (log.retention)"),
         (left_out.no_reference, "left out: no reference has come"),
+        (left_out.in_hand, "left out: the service has not come to them yet, or has them in hand"),
         (left_out.unsampled, "left out: the evaluator was at work then and did not draw them"),
     )
     return [f"{plural(count, 'evaluation')} {text}" for count, text in notes if count]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from collector.backoff import Backoff
 from collector.commands.replay.comparison import EvaluationPair, compare
+from collector.commands.replay.into_log import write_into_log
 from collector.commands.replay.past_evaluations import (
     REPLAY_OF,
     EvaluationFilter,
@@ -38,9 +38,8 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.retry.past_subjects import Turns, by_conversation, case_of, turns_in_log
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
-from collector.logs.log import Log, LogError, LogUnavailable, Record
+from collector.logs.log import Log
 from collector.records.attributes import with_declared
-from collector.records.json import evaluation_to_json
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import build_assignment, with_pack
 from collector.wording import plural, unknown
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 DONE, FAILED = 0, 1
 PastJob = tuple[PastEvaluation, Job]
 """A past evaluation, and the job that makes it again."""
-_APPENDED_AT_ONCE = 500
 INTERIM = Path("evalstream-replay.jsonl")
 """Where --into-log writes evaluations until they are in the log: they have been paid for."""
 PATIENCE = 120.0
@@ -175,7 +173,10 @@ async def _replay(config: Config, new: Config, options: ReplayOptions) -> _Repla
         )
         if batches is not None:
             batches.finish()
-        problem = await _into_log(logs.evaluations, made.evaluations, jobs) if options.into_log else None
+        problem = None
+        if options.into_log:
+            partitions = {job.evaluation_id: past.partition for past, job in jobs}
+            problem = await write_into_log(logs.evaluations, made.evaluations, partitions, PATIENCE)
     report = _report(selected, gone, jobs, made, options)
     problems = list(_problems(report, made, options))
     if problem is not None:
@@ -303,35 +304,6 @@ def _say_price(past: Sequence[PastEvaluation], jobs: Sequence[PastJob]) -> None:
     guess = sum(job.assignment.expected_usd for _, job in jobs)
     about = f", for roughly {guess:.2f} USD" if guess else ""
     print(f"evalstream: making {plural(len(jobs), 'evaluation')} again{about}{before}", file=sys.stderr)  # noqa: T201
-
-
-async def _into_log(log: Log, evaluations: Sequence[Evaluation], jobs: Sequence[PastJob]) -> LogError | None:
-    """Append, retrying while the log is unavailable; returns the error that remains, None if none."""
-    problems: list[LogError] = []
-    action = f"writing to the evaluations log (for up to {PATIENCE:g} s)"
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await Backoff(cap=10.0).repeat(
-                lambda: _append(log, evaluations, jobs), LogUnavailable, action=action, on_failure=problems.append
-            )
-    except TimeoutError:
-        return problems[-1] if problems else LogUnavailable(f"no answer within {PATIENCE:g} s")
-    except LogError as error:
-        return error
-    return None
-
-
-async def _append(log: Log, evaluations: Sequence[Evaluation], jobs: Sequence[PastJob]) -> None:
-    """Write the evaluations that are not in the log yet, each into the partition of the one it repeats."""
-    partitions = {job.evaluation_id: past.partition for past, job in jobs}
-    existing = {each.evaluation.evaluation_id for each in await read_log(log)}
-    records = [
-        Record(each.evaluation_id.encode(), evaluation_to_json(each), partition=partitions[each.evaluation_id])
-        for each in evaluations
-        if each.evaluation_id not in existing and each.outcome != "failed"
-    ]
-    for start in range(0, len(records), _APPENDED_AT_ONCE):
-        await log.append(records[start : start + _APPENDED_AT_ONCE])
 
 
 def _report(

@@ -1,0 +1,137 @@
+"""What a stretch of the past lacks, made by the command itself in its judges' batches, and written into the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.commands.rejudge.candidates import Candidate, Candidates
+from collector.commands.replay.into_log import write_into_log
+from collector.commands.score.runner import MOST_AT_ONCE, RunResult, guarded_run, run_jobs
+from collector.config.loading import Config
+from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
+from collector.evaluate.plan import Job, Plan
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
+from collector.evaluate.retry.request import BackfillRequest
+from collector.evaluate.stage import GROUP
+from collector.judging.batches import at_batch_prices, open_batches
+from collector.judging.open_judges import open_judges
+from collector.logs.log import Log
+from collector.service.open_logs import Logs
+from collector.service.plan_builder import build_plan
+from collector.wording import plural
+from evaluators.identity import subject_id_of
+from evaluators.judges.batches.batch_endpoint import BatchPace
+
+INTERIM = Path("evalstream-rejudge.jsonl")
+"""Where evaluations are until they are in the log: they have been paid for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRun:
+    """How to make them: `usd` is what may be spent; None is no limit. `output` has them until they are in the log."""
+
+    usd: float | None
+    output: Path | None
+    pace: BatchPace | None
+    patience: float
+
+
+async def over_for_the_service(turns: Log) -> Callable[[int, Job], bool]:
+    """Whether the service is done with the turns that a job is made of: what it has in hand, it makes itself.
+
+    Raises:
+        LogUnavailable: the log cannot be read now.
+    """
+    committed = await turns.committed(GROUP)
+    metadata = {
+        partition: CommitMetadata.from_json(each.metadata, each.low_watermark) for partition, each in committed.items()
+    }
+
+    def is_over(partition: int, job: Job) -> bool:
+        known = metadata.get(partition)
+        if known is None:
+            return False
+        below = known.done_below_of(job.assignment.evaluator.name, committed[partition].offset)
+        return job.trigger_offset < below
+
+    return is_over
+
+
+async def make_in_batches(
+    config: Config, logs: Logs, candidates: Candidates, run: BatchRun, say: Callable[[str], None]
+) -> bool:
+    """Make all that the money covers, and write it into the log; whether that was all.
+
+    Raises:
+        ConfigError: a judge's endpoint takes no batches, or the output cannot be used.
+        LogUnavailable: the log cannot be read now.
+    """
+    output = run.output or INTERIM
+    wanted = [each async for each in candidates.all()]
+    async with AsyncExitStack() as stack:
+        batches = stack.enter_context(open_batches(True, output, run.pace))
+        definitions = await GeneratedStepsStore.open(logs.definitions)
+        judges = await stack.enter_async_context(open_judges(config, definitions, batches=batches))
+        plan = build_plan(at_batch_prices(config), judges)
+        evaluate = await stack.enter_async_context(guarded_run(config, from_logs=True))
+        made = await run_jobs(
+            _jobs(wanted, plan), output=output, concurrency=MOST_AT_ONCE, run=evaluate, max_usd=run.usd
+        )
+        if batches is not None:
+            batches.finish()
+    partitions = {each.request.evaluation_id: each.partition for each in wanted}
+    problem = await write_into_log(logs.evaluations, made.evaluations, partitions, run.patience)
+    say(_conclusion(made, len(wanted)))
+    if problem is not None:
+        say(f"they could not be written to the log ({problem}); run the same command again: they are in {output}")
+        return False
+    if run.output is None:
+        output.unlink(missing_ok=True)
+    return not made.left and all(each.outcome != "failed" for each in made.evaluations)
+
+
+def _jobs(candidates: Sequence[Candidate], plan: Plan) -> list[Job]:
+    """The jobs that the service would make of these requests."""
+    return [job for each in candidates if (job := _job(each, plan)) is not None]
+
+
+def _job(candidate: Candidate, plan: Plan) -> Job | None:
+    use = plan.assignment_of(candidate.monitor, candidate.evaluator)
+    if use is None:
+        return None
+    request, (monitor, assignment) = candidate.request, use
+    past = request if isinstance(request, BackfillRequest) else request.failed
+    attributes = {name: value for name, value in past.attributes.items() if name != FALLBACK_ATTRIBUTE}
+    return Job(
+        evaluation_id=request.evaluation_id,
+        monitor=monitor,
+        assignment=assignment,
+        case=lambda: request.case,
+        replay_point=ReplayPoint(0),
+        trigger_offset=0,
+        sampling=past.sampling,
+        supersedes=request.supersedes,
+        retry=None if isinstance(request, BackfillRequest) else request.retry,
+        happened_at=candidate.happened_at,
+        attributes=attributes,
+        subject=subject_id_of(request.case),
+    )
+
+
+def _conclusion(made: RunResult, wanted: int) -> str:
+    outcomes: Mapping[str, int] = Counter(each.outcome for each in made.evaluations)
+    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(outcomes.items()))
+    failed = outcomes.get("failed", 0)
+    parts = [f"made {len(made.evaluations):,} of {wanted:,}{f' ({counts})' if counts else ''}"]
+    if made.spent_usd:
+        parts.append(f"{made.spent_usd:.4g} USD spent by this run")
+    if made.left:
+        parts.append(f"{plural(made.left, 'evaluation')} left by --max-usd; raise it and run the command again")
+    if failed:
+        parts.append("what failed is not in the log; run the command again to make it")
+    return "; ".join(parts)
