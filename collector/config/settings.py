@@ -407,7 +407,7 @@ class JudgeSettings(Section):
         default=0.5,
         ge=0,
         lt=1,
-        description="How much cheaper the provider's batches are (score, replay, rejudge --batch): 0.5 is half the price.",
+        description="How much cheaper the provider's batches are (`score --batch` and others): 0.5 is half.",
     )
     headers: dict[HeaderName, SecretStr] = Field(
         default_factory=dict[str, SecretStr], description="Sent with each request: {api-key: '${env:NAME}'}."
