@@ -186,12 +186,20 @@ def run(
             help="The lowest level of lines in the log, whatever the file's log_level is.",
         ),
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work, a core for each.")] = 1,
 ) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     checked = _load_for_traffic(config)
     from collector.service.app import serve, stages_of
 
-    serve(checked, stages_of(stages), log_level=log_level)
+    if workers == 1:
+        serve(checked, stages_of(stages), log_level=log_level)
+        return
+    from collector.service.workers.division import divide
+    from collector.service.workers.supervision import serve_workers
+
+    divided = divide(stages_of(stages), workers, checked.settings)
+    sys.exit(serve_workers(checked, divided, log_level=log_level))
 
 
 @app.command()

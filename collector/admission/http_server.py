@@ -24,12 +24,14 @@ async def serving(
     stop_grace: float,
     ssl_context: ssl.SSLContext | None = None,
     on_refused: Callable[[], object] = ignore,
+    share_port: bool = False,
 ) -> AsyncGenerator[int]:
     """Serve until left; gives the port. On leaving, new connections are refused and running requests may end.
 
     Bodies reach the application as sent, not decompressed. A connection that is idle, or sends its headers slowly, is
     closed after `idle_timeout` (s); running requests have `stop_grace` (s). Of `max_connections`, which count from
-    before the TLS handshake, an address may hold as many as it leaves free; others are refused.
+    before the TLS handshake, an address may hold as many as it leaves free; others are refused. For `share_port` see
+    `listening`.
 
     Raises:
         OSError: the address cannot be bound.
@@ -54,6 +56,7 @@ async def serving(
             ssl_context=ssl_context,
             refusal=b"" if ssl_context else _REFUSAL,
             on_refused=on_refused,
+            share_port=share_port,
         )
         async with opened as bound:
             yield bound

@@ -35,8 +35,11 @@ async def listening(
     ssl_context: ssl.SSLContext | None = None,
     refusal: bytes = b"",
     on_refused: Callable[[], object] = ignore,
+    share_port: bool = False,
 ) -> AsyncGenerator[int]:
     """Listen until left; gives the port. Connections that are open then stay.
+
+    With `share_port` other processes may listen there, too, if they say the same; each connection goes to one of them.
 
     Of `max_connections`, which count from before the TLS handshake, an address may hold as many as it leaves free;
     others are closed, after `refusal`.
@@ -46,7 +49,7 @@ async def listening(
     """
     limit = FairLimit(max_connections, "connections")
     acceptor = _Acceptor(new_protocol, limit, ssl_context, refusal, on_refused)
-    sockets = await _bind(host, port, backlog=min(max_connections, 1024))
+    sockets = await _bind(host, port, backlog=min(max_connections, 1024), share_port=share_port)
     try:
         acceptor.start(sockets)
         yield sockets[0].getsockname()[1]
@@ -155,7 +158,7 @@ class _LimitedConnection(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
 
-async def _bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
+async def _bind(host: str, port: int, *, backlog: int, share_port: bool) -> list[socket.socket]:
     """Sockets that listen on every address of a host.
 
     Raises:
@@ -168,6 +171,8 @@ async def _bind(host: str, port: int, *, backlog: int) -> list[socket.socket]:
             each = socket.socket(family, kind, protocol)
             sockets.append(each)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if share_port:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             each.bind(address)

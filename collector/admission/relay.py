@@ -53,7 +53,13 @@ class Relay:
 
     @asynccontextmanager
     async def serve(
-        self, *, host: str, port: int, max_connections: int, on_refused: Callable[[], object] = ignore
+        self,
+        *,
+        host: str,
+        port: int,
+        max_connections: int,
+        on_refused: Callable[[], object] = ignore,
+        share_port: bool = False,
     ) -> AsyncGenerator[int]:
         """Listen until left; gives the port.
 
@@ -68,6 +74,7 @@ class Relay:
                     port=port,
                     max_connections=max_connections,
                     on_refused=on_refused,
+                    share_port=share_port,
                 )
             )
 

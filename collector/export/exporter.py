@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
@@ -94,6 +95,7 @@ class ExportContext:
     it before each attempt: while the process stood still, another one may have taken over.
     `judged_spans` is the log in which spans and evaluations meet, where one is configured; `confirm_spans` is the same
     for its consumer. `page` is the address under which people reach evalstream's page, where it is known.
+    `metrics_socket` is the file on which a process serves its metrics to the one that serves those of all.
     """
 
     telemetry: Telemetry
@@ -104,6 +106,7 @@ class ExportContext:
     judged_spans: Log | None = None
     confirm_spans: Confirm = certain
     page: str | None = None
+    metrics_socket: Path | None = None
 
 
 @runtime_checkable

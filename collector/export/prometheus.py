@@ -144,7 +144,13 @@ class PrometheusExporter:
             ConfigError: the address cannot be bound.
         """
         async with AsyncExitStack() as stack:
-            server = serve_metrics(context.telemetry, host=settings.host, port=settings.port, health=context.health)
+            server = serve_metrics(
+                context.telemetry,
+                host=settings.host,
+                port=settings.port,
+                health=context.health,
+                socket=context.metrics_socket,
+            )
             try:
                 port = await stack.enter_async_context(server)
             except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from pathlib import Path
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -49,16 +50,34 @@ async def _alive(_request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
+async def _serving_on(application: web.Application, socket: Path) -> AsyncGenerator[None]:
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, str(socket)).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
 async def serve_metrics(
-    telemetry: Telemetry, *, host: str, port: int, health: Health | None = None
+    telemetry: Telemetry, *, host: str, port: int, health: Health | None = None, socket: Path | None = None
 ) -> AsyncGenerator[int]:
     """Serve until left; gives the port. Connections beyond the limit are refused and counted.
+
+    With `socket` it is served on that socket file and nowhere else: the port is 0.
 
     Raises:
         OSError: the address cannot be bound.
     """
+    application = metrics_application(telemetry.registry, health)
+    if socket is not None:
+        async with _serving_on(application, socket):
+            yield 0
+        return
     async with serving(
-        metrics_application(telemetry.registry, health),
+        application,
         host=host,
         port=port,
         max_connections=MOST_CONNECTIONS,

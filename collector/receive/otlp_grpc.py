@@ -111,8 +111,8 @@ class OtlpGrpcReceiver:
         self._most_read = min(_HEADROOM * settings.max_body_bytes, self._ingest.most_pending_bytes)
 
     @asynccontextmanager
-    async def serve(self) -> AsyncGenerator[int]:
-        """Serve until left; gives the port. Leaving rejects new requests and lets running ones end.
+    async def serve(self, *, share_port: bool = False) -> AsyncGenerator[int]:
+        """Serve until left; gives the port, which other processes may share. Leaving lets running requests end.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -126,9 +126,9 @@ class OtlpGrpcReceiver:
             )
         )
         async with AsyncExitStack() as stack:
-            yield await self._start(server, stack)
+            yield await self._start(server, stack, share_port=share_port)
 
-    async def _start(self, server: grpc.aio.Server, stack: AsyncExitStack) -> int:
+    async def _start(self, server: grpc.aio.Server, stack: AsyncExitStack, *, share_port: bool) -> int:
         """Start the server behind a relay, which gives each address its part of the connections."""
         settings = self._settings
         try:
@@ -142,6 +142,7 @@ class OtlpGrpcReceiver:
                 port=settings.port,
                 max_connections=settings.max_connections,
                 on_refused=self._ingest.count_refused_connection,
+                share_port=share_port,
             )
             return await stack.enter_async_context(listener)
         except (OSError, RuntimeError) as error:  # the library's own are RuntimeErrors

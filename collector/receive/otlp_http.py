@@ -96,8 +96,10 @@ class OtlpHttpReceiver:
         application.on_shutdown.append(self._stop)
         return application
 
-    def serve(self, *, ssl_context: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[int]:
-        """Serve until left; gives the port. Leaving rejects new requests and lets running ones end."""
+    def serve(
+        self, *, ssl_context: ssl.SSLContext | None = None, share_port: bool = False
+    ) -> AbstractAsyncContextManager[int]:
+        """Serve until left; gives the port, which other processes may share. Leaving lets running requests end."""
         return serving(
             self.routes(),
             host=self._settings.host,
@@ -107,6 +109,7 @@ class OtlpHttpReceiver:
             stop_grace=self._settings.stop_grace,
             ssl_context=ssl_context or self._ssl_context,
             on_refused=self._ingest.count_refused_connection,
+            share_port=share_port,
         )
 
     def stop_accepting(self) -> None:

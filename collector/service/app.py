@@ -48,6 +48,7 @@ from collector.service.process_resources import ProcessResources
 from collector.service.receive import start_otlp, start_sources
 from collector.service.retention import start_retention
 from collector.service.watch import Watching, start_watch
+from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json
 from collector.telemetry.registry import Telemetry
 from collector.wording import unknown
@@ -89,25 +90,30 @@ def stages_of(text: str) -> frozenset[str]:
     return named
 
 
-def serve(config: Config, stages: frozenset[str], *, log_level: LogLevel | None = None) -> None:
+def serve(
+    config: Config, stages: frozenset[str], *, log_level: LogLevel | None = None, worker: Worker | None = None
+) -> None:
     """Run the service until SIGTERM or SIGINT; a second signal ends it at once.
 
     `log_level` is the lowest level of the lines of its log; without it, the configuration's, also when that changes.
+    `worker` is what this process is among several of one command.
     """
     import uvloop
 
     log_as_json(level_of(log_level or config.settings.log_level))
-    uvloop.run(_until_stopped(config, stages, fixed_level=log_level is not None))
+    uvloop.run(_until_stopped(config, stages, fixed_level=log_level is not None, worker=worker))
 
 
-async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level: bool) -> None:
+async def _until_stopped(config: Config, stages: frozenset[str], *, fixed_level: bool, worker: Worker | None) -> None:
     stop = _Stop()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.request)
     loop.add_signal_handler(signal.SIGHUP, _too_early)
+    if worker is not None:
+        worker.stop_when_alone(stop.request)
     try:
-        async with running(config, stages, on_stall=exit_stalled, path=Path(config.source)) as service:
+        async with running(config, stages, on_stall=exit_stalled, path=Path(config.source), worker=worker) as service:
             loop.add_signal_handler(signal.SIGHUP, service.reload.request)
             if not fixed_level:
                 service.changes.append(take_log_level)
@@ -202,11 +208,12 @@ async def running(
     *,
     on_stall: Callable[[], None] | None = None,
     path: Path | None = None,
+    worker: Worker | None = None,
 ) -> AsyncGenerator[Running]:
     """Run stages of the service until left; then stop them, upstream first.
 
     `on_stall` is called, in a thread, when one record holds the event loop; only for a process of its own. Changes of
-    the configuration's file at `path` are taken.
+    the configuration's file at `path` are taken. `worker` is what the process is among several of one command.
 
     Raises:
         ConfigError: the configuration cannot work here: a port is taken, a topic has another number of partitions,
@@ -227,15 +234,26 @@ async def running(
         guard = await stack.enter_async_context(open_guard(config.settings, logs, on_stall))
         if "export" in stages:
             exporters = await stack.enter_async_context(
-                open_exporters(config, plan, telemetry, resources.health, own, logs.evaluations, logs.judged_spans)
+                open_exporters(
+                    config,
+                    plan,
+                    telemetry,
+                    resources.health,
+                    own,
+                    logs.evaluations,
+                    logs.judged_spans,
+                    worker and worker.metrics,
+                )
             )
         else:
-            await stack.enter_async_context(serving_metrics(config, telemetry, resources.health))
+            await stack.enter_async_context(
+                serving_metrics(config, telemetry, resources.health, worker and worker.metrics)
+            )
         before_tasks = await stack.enter_async_context(AsyncExitStack())
         tasks = await stack.enter_async_context(open_tasks(telemetry))
         process = Process(
             config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
-            guard=guard, own=own, history=history, status=status,
+            guard=guard, own=own, history=history, status=status, worker=worker,
         )  # fmt: skip
         start_health_checks(process)
         start_retention(process)

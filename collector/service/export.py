@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from collector import plugins
 from collector.config.loading import Config
@@ -65,6 +66,7 @@ async def open_exporters(
     own: OwnItems,
     evaluations: Log,
     judged_spans: Log | None = None,
+    metrics_socket: Path | None = None,
 ) -> AsyncGenerator[Exporters]:
     """The stages of the exporters that are configured; each consumes the evaluations log by itself.
 
@@ -79,6 +81,7 @@ async def open_exporters(
         judged_spans=judged_spans,
         confirm_spans=partial(judged_spans.confirm, GROUP) if judged_spans is not None else certain,
         page=config.settings.page.url if config.settings.page is not None else None,
+        metrics_socket=metrics_socket,
     )
     async with AsyncExitStack() as stack:
         opened: list[ExportStage] = []
@@ -108,12 +111,14 @@ def start_feedback_exports(process: Process, stages: Sequence[ExportStage]) -> N
 
 
 @asynccontextmanager
-async def serving_metrics(config: Config, telemetry: Telemetry, health: Health) -> AsyncGenerator[None]:
+async def serving_metrics(
+    config: Config, telemetry: Telemetry, health: Health, socket: Path | None = None
+) -> AsyncGenerator[None]:
     """Serve the metrics of a process that does not export where the Prometheus exporter would serve them."""
     settings = config.exporters.get("prometheus")
     async with AsyncExitStack() as stack:
         if isinstance(settings, PrometheusSettings):
-            server = serve_metrics(telemetry, host=settings.host, port=settings.port, health=health)
+            server = serve_metrics(telemetry, host=settings.host, port=settings.port, health=health, socket=socket)
             try:
                 await stack.enter_async_context(server)
             except OSError as error:  # several processes of one file on one machine: the first has the port

@@ -21,6 +21,7 @@ from collector.otlp.own_items import OwnItems
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import Logs
 from collector.service.process_resources import ProcessResources
+from collector.service.workers.worker import Worker
 from collector.telemetry.registry import Telemetry
 
 Apply = Callable[["Process"], Awaitable[None]]
@@ -113,6 +114,8 @@ class Process:
     changes: list[PrepareChange] = field(default_factory=list[PrepareChange])
     """What each stage does to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)
+    worker: Worker | None = None
+    """What it is among the processes that one command has started."""
 
     def guarded(self, stage: Stage, consumer: str, log: Log, open_fold: OpenFold) -> OpenFold:
         """The folds of a stage without dead letters of its own: a record that ends the process is dead-lettered."""

@@ -82,7 +82,7 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         feedback=_rules(process),
     )
     try:
-        return await process.stack.enter_async_context(receiver.serve())
+        return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
     except OSError as error:
         why = f"{settings.host}:{settings.port} cannot be listened on ({error.strerror})"
         raise ConfigError(f"receive.otlp_http: {why}; write another port, or 0 for any free one") from error
@@ -106,7 +106,7 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
         own=process.own,
         stored_media=_stored_media(process),
     )
-    return await process.stack.enter_async_context(receiver.serve())
+    return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
 
 
 async def _start_source(process: Process, settings: KafkaSourceSettings) -> None:

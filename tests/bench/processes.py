@@ -28,7 +28,7 @@ def free_port() -> int:
 class Process:
     """`evalstream run` with some stages."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], stages: str | None = None) -> None:
+    def __init__(self, folder: Path, config: dict[str, Any], stages: str | None = None, *, workers: int = 1) -> None:
         self.metrics_port = free_port()
         given = config | {"export": {"prometheus": {"port": self.metrics_port}}}
         path = folder / f"{stages or 'all'}-{self.metrics_port}.yaml"
@@ -37,7 +37,10 @@ class Process:
         self._said = (folder / f"{path.stem}.txt").open("w+b")
         self._started = time.monotonic()
         self._process = subprocess.Popen(
-            [*command, *(["--stages", stages] if stages else [])], cwd=folder, stdout=self._said, stderr=self._said
+            [*command, "--workers", str(workers), *(["--stages", stages] if stages else [])],
+            cwd=folder,
+            stdout=self._said,
+            stderr=self._said,
         )
         self.pid = self._process.pid
         self._until_ready(within=120.0)

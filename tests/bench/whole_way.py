@@ -94,6 +94,29 @@ def burst(judge: str, sample: float, turns: int, repeats: int) -> None:
     Figure(GROUP, f"{name}: memory", "MB resident", tuple(memory), note="at the end of the burst").show()
 
 
+def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
+    """Turns a second of two workers beside one, by turns."""
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    for workers in (1, 2) * repeats:
+        with tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder:
+            port = free_port()
+            process = Process(
+                Path(folder), configuration(judge, sample=sample, quiet=QUIET, port=port), workers=workers
+            )
+            try:
+                process.settle()
+                bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
+                start = time.monotonic()
+                send(port, bodies)
+                rates[workers].append(turns / (until_done(process, turns) - start - QUIET))
+            finally:
+                process.stop()
+    ratio = statistics.median(two / one for one, two in zip(rates[1], rates[2], strict=True))
+    note = f"floor: one process; aim: 1.7 times as many, here {ratio:.2f}"
+    name = f"OTLP/HTTP, SQLite, {sample:.0%} judged, --workers 2: burst"
+    Figure(GROUP, name, "turns/s", tuple(rates[2]), floor=statistics.median(rates[1]), note=note).show()
+
+
 def by_stage(judge: str, sample: float, turns: int) -> None:
     with service(judge, sample, *STAGES) as (port, running, _):
         bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
@@ -160,6 +183,7 @@ def main() -> None:
             return
         for sample, turns in ((0.01, 6000), (0.1, 6000), (1.0, 2000)):
             burst(judge, sample, turns, repeats)
+        by_workers(judge, 0.01, 12_000, repeats)
         by_stage(judge, 0.1, 6000)
         by_stage(judge, 1.0, 2000)
         latency(judge, 600, 40.0)

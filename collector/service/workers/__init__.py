@@ -1,0 +1,1 @@
+"""One command that runs several processes."""

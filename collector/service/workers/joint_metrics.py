@@ -1,0 +1,73 @@
+"""The server of /metrics, /readyz and /healthz in front of several workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from collector.admission.http_server import serving
+from collector.export.scrape import MOST_CONNECTIONS
+from collector.service.workers.join import join_metrics, join_readiness
+from collector.service.workers.worker import Worker
+
+_DEADLINE = aiohttp.ClientTimeout(total=8.0)
+"""Below Prometheus' usual 10 s: where one worker hangs, the others' metrics still arrive."""
+
+
+@asynccontextmanager
+async def serve_joint_metrics(workers: Sequence[Worker], *, host: str, port: int) -> AsyncGenerator[int]:
+    """Serve until left; gives the port.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    async with AsyncExitStack() as stack:
+        asking = {each.number: await stack.enter_async_context(_asking(each)) for each in workers}
+        application = _application(asking)
+        server = serving(
+            application, host=host, port=port, max_connections=MOST_CONNECTIONS, idle_timeout=75.0, stop_grace=1.0
+        )
+        yield await stack.enter_async_context(server)
+
+
+def _asking(worker: Worker) -> aiohttp.ClientSession:
+    connector = aiohttp.UnixConnector(path=str(worker.metrics))
+    return aiohttp.ClientSession("http://worker", connector=connector, timeout=_DEADLINE)
+
+
+def _application(asking: dict[int, aiohttp.ClientSession]) -> web.Application:
+    async def metrics(request: web.Request) -> web.Response:
+        headers = {"Accept": request.headers.get("Accept", "")}
+        answers = await asyncio.gather(*(_ask(each, request.path_qs, headers) for each in asking.values()))
+        texts = {number: text for number, (text, _) in zip(asking, answers, strict=True) if text is not None}
+        kind = next((kind for text, kind in answers if text is not None), CONTENT_TYPE_LATEST)
+        return web.Response(body=join_metrics(texts).encode(), headers={"Content-Type": kind})
+
+    async def ready(_request: web.Request) -> web.Response:
+        answers = await asyncio.gather(*(_ask(each, "/readyz", {}) for each in asking.values()))
+        status, body = join_readiness({number: text for number, (text, _) in zip(asking, answers, strict=True)})
+        return web.json_response(body, status=status)
+
+    async def alive(_request: web.Request) -> web.Response:
+        """The process ends with any of its workers, and each of them notices by itself what holds it."""
+        return web.Response(text="ok\n")
+
+    application = web.Application()
+    application.router.add_get("/metrics", metrics)
+    application.router.add_get("/readyz", ready)
+    application.router.add_get("/healthz", alive)
+    return application
+
+
+async def _ask(session: aiohttp.ClientSession, path: str, headers: dict[str, str]) -> tuple[str | None, str]:
+    """The text and its content type; None without an answer."""
+    try:
+        async with session.get(path, headers=headers) as response:
+            return await response.text(), response.headers["Content-Type"]
+    except (aiohttp.ClientError, TimeoutError):
+        return None, ""

@@ -1,0 +1,125 @@
+"""Several workers of one command: started together, told together, ended together.
+
+They are forked, so that everything is imported and read once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from collector.config.loading import Config
+from collector.errors import ConfigError
+from collector.export.prometheus import PrometheusSettings
+from collector.service.app import serve
+from collector.service.workers.joint_metrics import serve_joint_metrics
+from collector.service.workers.worker import Worker
+from collector.telemetry.logging import LogLevel, level_of, log_as_json
+
+logger = logging.getLogger(__name__)
+
+_KILLED = 128
+"""A status of an ended process from here on is a signal's number above it, as shells write it."""
+
+
+def serve_workers(config: Config, divided: Sequence[frozenset[str]], *, log_level: LogLevel | None = None) -> int:
+    """Run a worker for each set of stages until SIGTERM or SIGINT, or until one ends; gives the exit status.
+
+    Returns in each worker, too, with 0, once that has been stopped; what ends a worker is raised there.
+
+    Raises:
+        ConfigError: a port of this process is taken.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="evalstream-"))
+    lifeline, ours = os.pipe()
+    workers: dict[int, Worker] = {}
+    for number, stages in enumerate(divided, 1):
+        worker = Worker(number, folder / f"{number}.sock", lifeline)
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()  # Ctrl-C is for the first process alone, which hands it on
+            os.close(ours)
+            serve(config, stages, log_level=log_level, worker=worker)
+            return 0
+        workers[pid] = worker
+    os.close(lifeline)
+    log_as_json(level_of(log_level or config.settings.log_level))
+    for (pid, worker), stages in zip(workers.items(), divided, strict=True):
+        logger.info("worker %d is process %d: %s", worker.number, pid, ", ".join(sorted(stages)))
+    try:
+        return asyncio.run(_supervise(config, workers))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _supervise(config: Config, workers: Mapping[int, Worker]) -> int:
+    supervision = _Supervision(workers)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGCHLD, supervision.reap)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, supervision.stop)
+    loop.add_signal_handler(signal.SIGHUP, supervision.tell, signal.SIGHUP)
+    supervision.reap()  # who has ended before
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(supervision.ended.wait)
+        settings = config.exporters.get("prometheus")
+        if isinstance(settings, PrometheusSettings):
+            server = serve_joint_metrics([*workers.values()], host=settings.host, port=settings.port)
+            try:
+                await stack.enter_async_context(server)
+            except OSError as error:
+                supervision.stop()
+                raise ConfigError(
+                    f"/metrics cannot be served on {settings.host}:{settings.port} ({error.strerror}); "
+                    "choose another host or port"
+                ) from error
+        await supervision.ended.wait()
+    return supervision.status
+
+
+class _Supervision:
+    """The workers that run. Once one has ended unasked, the others are stopped."""
+
+    def __init__(self, workers: Mapping[int, Worker]) -> None:
+        self.ended = asyncio.Event()
+        self.status = 0
+        """The exit status of all: that of the first worker that failed."""
+        self._running = dict(workers)
+        self._stopping = False
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to every worker."""
+        for pid in self._running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def stop(self) -> None:
+        """Stop all workers; asked again, they end at once."""
+        self._stopping = True
+        self.tell(signal.SIGTERM)
+
+    def reap(self) -> None:
+        """Take note of workers that have ended."""
+        for pid, worker in list(self._running.items()):
+            ended, code = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                del self._running[pid]
+                self._note(worker, os.waitstatus_to_exitcode(code))
+        if not self._running:
+            self.ended.set()
+
+    def _note(self, worker: Worker, code: int) -> None:
+        status = _KILLED - code if code < 0 else code
+        if not self._stopping:
+            logger.error("worker %d has ended with status %d; the others stop, too", worker.number, status)
+            self.status = status or 1
+            self.stop()
+        else:
+            self.status = self.status or status

@@ -1,0 +1,31 @@
+"""What a process knows of being one of several that one command has started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One of several processes of one command; they share the ports on which they receive.
+
+    `metrics` is the socket file on which it serves /metrics and /readyz. `lifeline` is the end of a pipe on which
+    nothing ever comes: it closes with the process that has started this one, however that ends.
+    """
+
+    number: int
+    metrics: Path
+    lifeline: int
+
+    def stop_when_alone(self, stop: Callable[[], None]) -> None:
+        """Call `stop` once the process that has started this one is gone."""
+        loop = asyncio.get_running_loop()
+
+        def gone() -> None:
+            loop.remove_reader(self.lifeline)
+            stop()
+
+        loop.add_reader(self.lifeline, gone)

@@ -1,0 +1,157 @@
+"""One command, several processes: they share ports and work, and one that ends takes the others along."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from made_up import Trace, chat
+from payloads import WHOLE_WAY, requests
+from prometheus_client.parser import text_string_to_metric_families
+from service import ServiceProcess, until_ledger
+from test_kill import EXPECTED, assert_everything_once
+from test_whole_way import configuration, of_whole_turns
+from topics import Topics
+
+from collector.demo.judge import Faults, StandInJudge, serve_judge
+
+JUDGED = "evalstream_evaluations_started_total"
+
+
+def workers_of(process: ServiceProcess) -> dict[int, int]:
+    """The newest process of each worker, as the command says."""
+    return {int(a): int(b) for a, b in re.findall(r"worker (\d) is process (\d+)", process.stderr.read_text())}
+
+
+def runs(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
+    return False
+
+
+async def gone(pids: list[int]) -> None:
+    async with asyncio.timeout(60):
+        while any(map(runs, pids)):
+            await asyncio.sleep(0.1)
+
+
+async def by_worker(process: ServiceProcess, name: str) -> dict[str, float]:
+    counted = Counter[str]()
+    for family in text_string_to_metric_families(await process.metrics()):
+        for each in family.samples:
+            if each.name == name:
+                counted[each.labels["worker"]] += each.value
+    return counted
+
+
+def a_trace(number: int) -> bytes:
+    trace = Trace(f"{number + 1:032x}", start=time.time_ns())
+    said = chat(f"What is {number}?", f"{number}.") | {"gen_ai.conversation.id": f"c{number}"}
+    return trace.span(1, "chat", said).spans.SerializeToString()
+
+
+async def post_everything(process: ServiceProcess) -> None:
+    for dialect in WHOLE_WAY:
+        for name, body in requests(dialect):
+            assert await process.post(name, body) == 200
+
+
+async def finished(process: ServiceProcess, within: float) -> None:
+    await until_ledger(process, EXPECTED, within=within, of=of_whole_turns)
+    await asyncio.sleep(0.5)
+    assert_everything_once(await process.ledger())
+
+
+async def test_over_a_file_they_divide_the_stages_and_end_together(tmp_path: Path) -> None:
+    async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
+        process = ServiceProcess(tmp_path, configuration(url), ("--workers", "3"))
+        await process.start()
+        await post_everything(process)
+        killed = workers_of(process)
+        os.kill(killed[2], signal.SIGKILL)
+        assert await process.ended() == 128 + signal.SIGKILL
+        await gone([*killed.values()])
+        assert "worker 2 has ended with status 137; the others stop, too" in process.stderr.read_text()
+        await process.start()
+        await finished(process, within=60)
+        assert set(await by_worker(process, "evalstream_build_info")) == {"1", "2", "3"}
+        assert (await by_worker(process, "evalstream_evaluations_total"))["3"] > 0
+        assert await process.stop() == 0
+        assert "error" not in process.stderr.read_text().rpartition("worker 3 is process")[2]
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(180)
+async def test_over_kafka_they_share_partitions_and_a_port(tmp_path: Path, kafka_broker: Any) -> None:
+    log = Topics(kafka_broker.bootstrap).log_settings()
+    del log["kafka"]["group_instance_id"]
+    async with serve_judge() as url:
+        process = ServiceProcess(tmp_path, configuration(url, log=log), ("--workers", "2"))
+        await process.start()
+        sent = 0
+        async with asyncio.timeout(90):  # the second one joins the groups of the first after it is ready
+            while len([each for each in (await by_worker(process, JUDGED)).values() if each]) < 2:
+                assert await process.post("traces", a_trace(sent)) == 200
+                sent += 1
+                await asyncio.sleep(0.2)
+        ledger = await until_ledger(process, 2 * sent, within=60)
+        assert Counter((each.subject.trace_id, each.evaluator) for each in ledger) == {
+            (f"{number + 1:032x}", evaluator): 1 for number in range(sent) for evaluator in ("helpful", "exact")
+        }
+        received = await by_worker(process, "evalstream_receive_requests_total")
+        assert sum(received.values()) == sent
+        assert all(received[each] for each in "12"), "both receive on one port"
+        assert await process.stop() == 0
+
+
+async def test_without_the_one_that_started_them_they_stop(tmp_path: Path) -> None:
+    process = ServiceProcess(tmp_path, configuration("http://127.0.0.1:9/v1"), ("--workers", "2"))
+    await process.start()
+    workers = workers_of(process)
+    await process.kill()
+    await gone([*workers.values()])
+    assert "stopped" in process.stderr.read_text()
+
+
+async def test_what_cannot_start_ends_the_command_with_its_status(tmp_path: Path) -> None:
+    """A port that another process has: that of /metrics is of the command itself, that of OTLP of a worker."""
+    first = ServiceProcess(tmp_path, configuration("http://127.0.0.1:9/v1"))
+    await first.start()
+    try:
+        for taken in ("metrics_port", "port"):
+            folder = tmp_path / taken
+            folder.mkdir()
+            second = ServiceProcess(folder, configuration("http://127.0.0.1:9/v1"), ("--workers", "2"))
+            text = second.path.read_text()
+            second.path.write_text(text.replace(str(getattr(second, taken)), str(getattr(first, taken))))
+            await second.launch()
+            assert await second.ended() == 2
+            await gone([*workers_of(second).values()])
+            assert str(getattr(first, taken)) in second.stderr.read_text()
+    finally:
+        assert await first.stop() == 0
+
+
+async def test_metrics_and_readiness_say_when_a_worker_does_not_answer(tmp_path: Path) -> None:
+    process = ServiceProcess(tmp_path, configuration("http://127.0.0.1:9/v1"), ("--workers", "2"))
+    await process.start()
+    frozen = workers_of(process)[1]
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        ready = process.metrics_url.replace("/metrics", "/readyz")
+        async with aiohttp.ClientSession() as session, session.get(ready) as response:
+            assert response.status == 503
+            assert (await response.json())["problems"] == ["worker 1: it does not answer"]
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    assert await process.stop() == 0
