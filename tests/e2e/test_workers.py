@@ -8,7 +8,8 @@ import re
 import signal
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,17 @@ from topics import Topics
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 
 JUDGED = "evalstream_evaluations_started_total"
+
+
+@asynccontextmanager
+async def command(folder: Path, config: dict[str, Any], workers: int) -> AsyncIterator[ServiceProcess]:
+    """The command, started; it does not outlive a test that fails, and its workers do not outlive it."""
+    process = ServiceProcess(folder, config, ("--workers", str(workers)))
+    try:
+        await process.start()
+        yield process
+    finally:
+        await process.end()
 
 
 def workers_of(process: ServiceProcess) -> dict[int, int]:
@@ -73,9 +85,10 @@ async def finished(process: ServiceProcess, within: float) -> None:
 
 
 async def test_over_a_file_they_divide_the_stages_and_end_together(tmp_path: Path) -> None:
-    async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
-        process = ServiceProcess(tmp_path, configuration(url), ("--workers", "3"))
-        await process.start()
+    async with (
+        serve_judge(StandInJudge(Faults(latency=0.4))) as url,
+        command(tmp_path, configuration(url), 3) as process,
+    ):
         await post_everything(process)
         killed = workers_of(process)
         os.kill(killed[2], signal.SIGKILL)
@@ -95,9 +108,7 @@ async def test_over_a_file_they_divide_the_stages_and_end_together(tmp_path: Pat
 async def test_over_kafka_they_share_partitions_and_a_port(tmp_path: Path, kafka_broker: Any) -> None:
     log = Topics(kafka_broker.bootstrap).log_settings()
     del log["kafka"]["group_instance_id"]
-    async with serve_judge() as url:
-        process = ServiceProcess(tmp_path, configuration(url, log=log), ("--workers", "2"))
-        await process.start()
+    async with serve_judge() as url, command(tmp_path, configuration(url, log=log), 2) as process:
         sent = 0
         async with asyncio.timeout(90):  # the second one joins the groups of the first after it is ready
             while len([each for each in (await by_worker(process, JUDGED)).values() if each]) < 2:
@@ -115,10 +126,9 @@ async def test_over_kafka_they_share_partitions_and_a_port(tmp_path: Path, kafka
 
 
 async def test_without_the_one_that_started_them_they_stop(tmp_path: Path) -> None:
-    process = ServiceProcess(tmp_path, configuration("http://127.0.0.1:9/v1"), ("--workers", "2"))
-    await process.start()
-    workers = workers_of(process)
-    await process.kill()
+    async with command(tmp_path, configuration("http://127.0.0.1:9/v1"), 2) as process:
+        workers = workers_of(process)
+        await process.kill()
     await gone([*workers.values()])
     assert "stopped" in process.stderr.read_text()
 
@@ -143,15 +153,14 @@ async def test_what_cannot_start_ends_the_command_with_its_status(tmp_path: Path
 
 
 async def test_metrics_and_readiness_say_when_a_worker_does_not_answer(tmp_path: Path) -> None:
-    process = ServiceProcess(tmp_path, configuration("http://127.0.0.1:9/v1"), ("--workers", "2"))
-    await process.start()
-    frozen = workers_of(process)[1]
-    os.kill(frozen, signal.SIGSTOP)
-    try:
-        ready = process.metrics_url.replace("/metrics", "/readyz")
-        async with aiohttp.ClientSession() as session, session.get(ready) as response:
-            assert response.status == 503
-            assert (await response.json())["problems"] == ["worker 1: it does not answer"]
-    finally:
-        os.kill(frozen, signal.SIGCONT)
-    assert await process.stop() == 0
+    async with command(tmp_path, configuration("http://127.0.0.1:9/v1"), 2) as process:
+        frozen = workers_of(process)[1]
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            ready = process.metrics_url.replace("/metrics", "/readyz")
+            async with aiohttp.ClientSession() as session, session.get(ready) as response:
+                assert response.status == 503
+                assert (await response.json())["problems"] == ["worker 1: it does not answer"]
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        assert await process.stop() == 0
