@@ -202,6 +202,7 @@ class Turn:
     model_calls: int | None = None
     attachments: tuple[Attachment, ...] = ()
     agent_run_of: str | None = None
+    program_fields: Mapping[str, Json] = field(default_factory=dict[str, Json])
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @classmethod
@@ -217,6 +218,7 @@ class Turn:
             or type(self.conversation_id) not in _TEXT
             or type(self.turn_id) is not str
             or type(self.attributes) is not dict
+            or type(self.program_fields) is not dict
             or (self.history != () and not _all(_MESSAGE, self.history))
             or (self.tools_called != () and not _all(_TOOL_CALL, self.tools_called))
             or (self.retrieval_context != () and not _all(_STR, self.retrieval_context))
@@ -245,6 +247,7 @@ _TURN_SHAPES = {
     "started_at": optional(zoned_time),
     "ended_at": optional(zoned_time),
     "attributes": mapping,
+    "program_fields": mapping,
 }
 
 

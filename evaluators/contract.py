@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from evaluators.asking.judge_input import is_missing, iter_texts
+from evaluators.asking.judge_input import is_missing, is_program_field, iter_texts
 from evaluators.cases import Conversation, Turn
 from evaluators.errors import JudgeUnavailable
 from evaluators.evaluation import evaluate
@@ -90,6 +90,8 @@ def _without(case: Turn | Conversation, name: str) -> Turn | Conversation:
     if name.startswith("attributes."):
         remaining = {key: value for key, value in case.attributes.items() if key != name.removeprefix("attributes.")}
         return replace(case, attributes=remaining)
+    if isinstance(case, Turn) and is_program_field(name):
+        return replace(case, program_fields={key: each for key, each in case.program_fields.items() if key != name})
     if isinstance(case, Conversation) and name.startswith("turns."):
         field = name.removeprefix("turns.")
         return replace(case, turns=tuple(replace(turn, **_empty(field)) for turn in case.turns))

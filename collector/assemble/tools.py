@@ -47,7 +47,9 @@ def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:
     """Find the tools that the draft's models could have called, as far as their spans define them."""
     spans = [each.span for call in draft.calls for each in call.parsed_spans]
     spans += [draft.enclosing_span.span] if draft.enclosing_span is not None else []
-    return find_tool_definitions([span.attributes for span in spans])
+    offered = find_tool_definitions([span.attributes for span in spans])
+    forms = _find_forms([each for call in draft.calls for each in call.pending_tool_calls], draft.answer)
+    return tuple(each for each in offered if each.name not in forms) if forms else offered
 
 
 def _with_error(parsed_span: ParsedSpan, tool: ToolCall) -> ToolCall:
@@ -71,9 +73,13 @@ def find_tools_called(draft: TurnDraft, spans: ToolSpans) -> tuple[ToolCall, ...
 
 def _without_form(calls: Sequence[ToolCall], answer: str | None) -> Sequence[ToolCall]:
     """The calls without the form that the answer is: a library (Instructor) has it filled in as a tool's arguments."""
-    fields = as_dict(decode(answer)) if answer and answer.startswith("{") else {}
-    forms = {each.name for each in calls if each.result is None and each.arguments == fields} if fields else ()
+    forms = _find_forms(calls, answer)
     return [each for each in calls if each.name not in forms] if forms else calls
+
+
+def _find_forms(calls: Iterable[ToolCall], answer: str | None) -> set[str]:
+    fields = as_dict(decode(answer)) if answer and answer.startswith("{") else {}
+    return {each.name for each in calls if each.result is None and each.arguments == fields} if fields else set()
 
 
 _CallList = tuple[Sequence[ToolCall], bool]

@@ -18,6 +18,7 @@ from collector.assemble.attachments import NOTHING_STORED, MediaLimits, collect_
 from collector.assemble.completeness import find_interrupt, missing_reason
 from collector.assemble.identity import ConversationAndUser, IdentityLookup, may_be_made_up, parse_identifier
 from collector.assemble.model_calls import ModelCall, normalize_whitespace
+from collector.assemble.program_values import find_program_fields
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tools import ToolSpans, find_tools_called, find_tools_offered
 from collector.assemble.tree import SpanTree
@@ -108,6 +109,7 @@ class TurnBuilder:
             incomplete=incomplete,
             trace_state=span.trace_state or None,
             attachments=media.attachments,
+            program_fields=find_program_fields(draft, question, answer),
             attributes=_collect_attributes(draft, span, call, declared, media.left_out),
         )
         enclosing = draft.enclosing_span.span.span_id if draft.enclosing_span else None

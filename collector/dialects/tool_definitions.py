@@ -36,6 +36,9 @@ _WITH_LISTS = (
     ("gcp.vertex.agent.llm_request", ("config",)),  # Google ADK
     ("langfuse.observation.input", ("tools",)),
     ("haystack.component.input", ("tools",)),
+    ("genkit:input", ("tools",)),
+    ("traceloop.entity.input", ("tools",)),  # SageMaker
+    ("gen_ai.prompt", ("tools",)),  # LangSmith
 )
 _INDEXED = ("llm.tools.", "llm.request.functions.")
 """Beginnings of names with a number: OpenInference, OpenLLMetry."""

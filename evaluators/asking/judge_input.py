@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast, get_args
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluator import ADDED_LATER
@@ -37,6 +38,37 @@ TurnField = Literal[
 """What of a turn can be shown to a judge: everything but its ids."""
 
 TURN_FIELDS: tuple[str, ...] = get_args(TurnField)
+
+_PROGRAM_FIELD = re.compile(r"(?:inputs|outputs)\.[^\W\d]\w*")
+
+
+def _check_program_field(name: str) -> str:
+    if not is_program_field(name):
+        raise ValueError("is no field; a structured program's are inputs.<name> and outputs.<name>")
+    return name
+
+
+ProgramField = Annotated[str, AfterValidator(_check_program_field)]
+"""A named input or output of a structured program: `inputs.<name>` or `outputs.<name>`."""
+
+
+def is_program_field(name: str) -> bool:
+    """Whether a name is one of a structured program's field."""
+    return _PROGRAM_FIELD.fullmatch(name) is not None
+
+
+def read_field(turn: Turn, name: str) -> Any:
+    """A field of a turn by its name, or of its structured program; None if it has none."""
+    return turn.program_fields.get(name) if is_program_field(name) else getattr(turn, name)
+
+
+def read_text(turn: Turn, name: str) -> str:
+    """The same as a text: "" if there is none, JSON of what is no text."""
+    value = read_field(turn, name)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return orjson.dumps(to_json_value(value)).decode()
+
 
 MEANINGS: Mapping[str, str] = {
     "input": "what the user asked",
@@ -97,7 +129,7 @@ class JudgeInput:
 
 def build_judge_input(turn: Turn, names: Iterable[str], longest_text: int = LONGEST_TEXT) -> JudgeInput:
     """The named fields of a turn, each text cut to `longest_text` characters with a mark where it was cut."""
-    return shorten_all({name: to_json_value(getattr(turn, name)) for name in names}, longest_text)
+    return shorten_all({name: to_json_value(read_field(turn, name)) for name in names}, longest_text)
 
 
 def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT) -> JudgeInput:
@@ -109,7 +141,8 @@ def shorten_all(content: Mapping[str, Json], longest_text: int = LONGEST_TEXT) -
 def is_missing(case: Turn | Conversation, name: str) -> bool:
     """Whether a case lacks a field.
 
-    `name` is a field, `attributes.<key>`, or for a conversation `turns.<field>`, which is there if any turn has it. An
+    `name` is a field, `attributes.<key>`, `inputs.<name>` or `outputs.<name>` of a structured program,
+    or for a conversation `turns.<field>`, which is there if any turn has it. An
     empty list of tools is there: it says that none was called; an empty list of passages is not.
     """
     if isinstance(case, Conversation) and name.startswith("turns."):
@@ -117,6 +150,8 @@ def is_missing(case: Turn | Conversation, name: str) -> bool:
     if name.startswith("attributes."):
         value = case.attributes.get(name.removeprefix("attributes."))
         return value is None or value == ""
+    if is_program_field(name):
+        return not isinstance(case, Turn) or case.program_fields.get(name) in (None, "")
     value = getattr(case, name)
     return value is None or (name in _ABSENT_IF_EMPTY and not value)
 

@@ -72,4 +72,11 @@ def number_lines(steps: Iterable[str]) -> str:
 
 def describe_fields(fields: Iterable[str]) -> str:
     """Fields as a list, with what each of them is."""
-    return "\n".join(f"- {name}: {MEANINGS[name]}" for name in fields)
+    return "\n".join(f"- {name}: {_meaning_of(name)}" for name in fields)
+
+
+def _meaning_of(name: str) -> str:
+    side, dot, own = name.partition(".")
+    if not dot:
+        return MEANINGS[name]
+    return f"what the application's program was given as {own}" if side == "inputs" else f"its result {own}"

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.asking.judge_input import JudgeInput
+from evaluators.asking.judge_input import JudgeInput, is_program_field
 from evaluators.evaluator import ADDED_LATER
 from evaluators.judge import Judge
 from evaluators.mechanisms.g_eval_definition import describe_fields
@@ -26,6 +26,8 @@ class PromptDefinition(Rating):
 
     known_fields: ClassVar[tuple[str, ...]]
     """The names that a prompt may have as placeholders, in the order in which the judge reads of them."""
+    of_turns: ClassVar[bool] = False
+    """Whether one turn is judged, so that a prompt may name the inputs and outputs of its program."""
 
     prompt: NonBlank | None = Field(
         default=None, description="Instructions for the judge, with the fields it is shown as {{placeholders}}."
@@ -46,7 +48,8 @@ class PromptDefinition(Rating):
             raise ValueError(f"prompt and guidelines: give exactly one of them; {problem}")
         if self.prompt is not None and not placeholders(self.prompt):
             raise ValueError("prompt: names no field, so the judge would see nothing; name one, like {{actual_output}}")
-        if unknown := sorted(self.named_fields - set(self.known_fields)):
+        known = {*self.known_fields, *self.program_names}
+        if unknown := sorted(self.named_fields - known):
             where = "guideline_params" if self.prompt is None else "prompt"
             raise ValueError(f"{where}: unknown {', '.join(unknown)}; there are {', '.join(self.known_fields)}")
         return self
@@ -57,9 +60,14 @@ class PromptDefinition(Rating):
         return frozenset(self.guideline_params) if self.prompt is None else placeholders(self.prompt)
 
     @property
+    def program_names(self) -> Sequence[str]:
+        """Those of a structured program among them, where a turn is judged."""
+        return sorted(filter(is_program_field, self.named_fields)) if self.of_turns else ()
+
+    @property
     def ordered_fields(self) -> Sequence[str]:
         """The same in the order in which the judge reads of them."""
-        return [name for name in self.known_fields if name in self.named_fields]
+        return [*(name for name in self.known_fields if name in self.named_fields), *self.program_names]
 
     @property
     def templates(self) -> tuple[str, ...]:

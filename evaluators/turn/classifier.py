@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from evaluators.asking.judge_input import TurnField, build_judge_input
+from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input
 from evaluators.cases import Turn
 from evaluators.evaluator import ADDED_LATER, Example
 from evaluators.judge import Judge
@@ -45,7 +45,7 @@ class Classifier(Classification[Turn]):
     question: NonBlank = Field(description="What the judge is asked about a turn.")
     labels: Annotated[Labels, AfterValidator(distinct_labels)]
     examples: Annotated[Examples, ADDED_LATER] = ()
-    evaluation_params: UniqueNames[TurnField] = Field(
+    evaluation_params: UniqueNames[TurnField | ProgramField] = Field(
         default=("input", "actual_output"), description="The turn's fields that the judge is shown, and must have."
     )
 

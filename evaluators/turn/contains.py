@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from evaluators.asking.judge_input import ProgramField, read_text
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import ADDED_LATER, Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 
@@ -23,14 +24,19 @@ class Contains(Evaluator[Turn]):
     case_sensitive: bool = Field(default=False, description="Whether upper and lower case are different.")
     negated: bool = Field(default=False, description="Score 1 where it is absent instead.")
 
+    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = Field(
+        default="actual_output",
+        description="The answer, or a named input or output of a structured program, like outputs.summary.",
+    )
+
     @property
     def requires(self) -> frozenset[str]:
-        """The answer."""
-        return frozenset({"actual_output"})
+        """The answer, or the field that is searched."""
+        return frozenset({self.searched})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
-        there = self._normal(self.search_text) in self._normal(case.actual_output or "")
+        there = self._normal(self.search_text) in self._normal(read_text(case, self.searched))
         return Score(value=float(there != self.negated), explanation="found" if there else "not found")
 
     def _normal(self, text: str) -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evaluators.asking.judge_input import TurnField, build_judge_input
+from evaluators.asking.judge_input import ProgramField, TurnField, build_judge_input
 from evaluators.cases import Turn
 from evaluators.evaluator import Evaluator, Example
 from evaluators.judge import Judge
@@ -30,7 +30,7 @@ class GEval(GEvalDefinition, Evaluator[Turn]):
         "evaluation_params": ["input", "actual_output"],
     }
 
-    evaluation_params: UniqueNames[TurnField] = Field(
+    evaluation_params: UniqueNames[TurnField | ProgramField] = Field(
         description="The turn's fields that the judge is shown, and that the turn must have."
     )
 

@@ -15,14 +15,16 @@ from evaluators.results import Score
 class PromptEvaluator(PromptDefinition, Evaluator[Turn]):
     """How the judge rates a turn by a prompt out of the configuration.
 
-    `{{input}}`, `{{actual_output}}` and the like in the prompt say which fields the judge is shown. The texts
-    themselves are not put there: the judge gets them apart, as data. Scale and form of the answer are added. With
-    `guidelines` instead of a prompt each of them gets a verdict, and the score is the share that is kept.
+    `{{input}}`, `{{actual_output}}` and the like in the prompt say which fields the judge is shown, `{{inputs.text}}`
+    and `{{outputs.summary}}` those of a structured program. The texts themselves are not put there: the judge gets
+    them apart, as data. Scale and form of the answer are added. With `guidelines` instead of a prompt each of them gets
+    a verdict, and the score is the share that is kept.
     """
 
     kind: ClassVar[str] = "prompt"
     prompts: ClassVar[tuple[str, ...]] = PROMPT_PROMPTS
     known_fields: ClassVar[tuple[str, ...]] = TURN_FIELDS
+    of_turns: ClassVar[bool] = True
     example: ClassVar[Example] = {"prompt": "Is {{actual_output}} polite, given what the user said in {{input}}?"}
 
     @property

@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from evaluators.asking.judge_input import ProgramField, read_text
 from evaluators.cases import Turn
-from evaluators.evaluator import Evaluator, Example
+from evaluators.evaluator import ADDED_LATER, Evaluator, Example
 from evaluators.judge import Judge
 from evaluators.results import Score
 from evaluators.texts.linear_regex import check_pattern, matches
@@ -32,17 +33,23 @@ class Regex(Evaluator[Turn]):
     case_sensitive: bool = Field(default=True, description="Whether upper and lower case are different.")
     negated: bool = Field(default=False, description="Score 1 where it does not match instead.")
 
+    searched: Annotated[Literal["actual_output"] | ProgramField, ADDED_LATER] = Field(
+        default="actual_output",
+        description="The answer, or a named input or output of a structured program, like outputs.summary.",
+    )
+
     @property
     def requires(self) -> frozenset[str]:
-        """The answer."""
-        return frozenset({"actual_output"})
+        """The answer, or the field that is searched."""
+        return frozenset({self.searched})
 
     async def evaluate(self, case: Turn, judge: Judge) -> Score:  # noqa: ARG002 - it asks nobody
         """See `Evaluator.evaluate`."""
-        text, whole = (case.actual_output or "")[:LONGEST], self.match == "whole"
+        searched, whole = read_text(case, self.searched), self.match == "whole"
+        text = searched[:LONGEST]
         hit = matches(self.pattern, text.strip() if whole else text, ignore_case=not self.case_sensitive, whole=whole)
         explanation = "matches" if hit else "does not match"
-        if len(case.actual_output or "") <= LONGEST:
+        if len(searched) <= LONGEST:
             return Score(value=float(hit != self.negated), explanation=explanation)
         explanation += f" in the first {LONGEST:,} characters"
         return Score(value=float(hit != self.negated), explanation=explanation, details={"truncated": True})

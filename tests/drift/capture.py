@@ -48,7 +48,7 @@ def _prepare(driver: Path, environment: Path, folder: Path, port: int) -> list[s
     values = {
         "origin": f"http://127.0.0.1:{port}", "base": f"http://127.0.0.1:{port}/v1", "service": driver.stem.replace("_", "-"),
         "system": scenario.SYSTEM, "rag_system": scenario.RAG_SYSTEM, "rag_prompt": scenario.RAG_PROMPT,
-        "questions": scenario.QUESTIONS, "tool": scenario.TOOL_CALL, "documents": scenario.DOCUMENTS,
+        "questions": scenario.QUESTIONS, "tool": scenario.TOOL_CALL, "tool_definition": scenario.TOOL_DEFINITION, "documents": scenario.DOCUMENTS,
         "conversation": scenario.CONVERSATION, "conversations": scenario.CONVERSATIONS, "user": scenario.USER,
     }  # fmt: skip
     (folder / "scenario.json").write_text(json.dumps(values))

@@ -29,6 +29,18 @@ TOOL_CALL: dict[str, Any] = {
     "arguments": {"place": "Skagen", "day": "tomorrow"},
     "result": {"place": "Skagen", "wind_ms": 11, "gusts_ms": 16},
 }
+TOOL_DEFINITION: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": TOOL_CALL["name"],
+        "description": "Wind forecast for a place.",
+        "parameters": {
+            "type": "object",
+            "properties": {"place": {"type": "string"}, "day": {"type": "string"}},
+            "required": ["place", "day"],
+        },
+    },
+}
 DOCUMENTS = (
     {"id": "doc-17", "text": "Deposits: a single kayak requires a deposit of 120 euros, returned on drop-off."},
     {"id": "doc-42", "text": "Opening hours: the boathouse is open from 9 to 18 every day."},

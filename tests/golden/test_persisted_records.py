@@ -152,6 +152,12 @@ RUN = Turn(
     agent_run_of="t4",
     attributes={"agent": "trains"},
 )
+PROGRAM = Turn(
+    turn_id="t8",
+    input="A long text.",
+    actual_output='{"summary": "Short."}',
+    program_fields={"inputs.text": "A long text.", "outputs.summary": "Short."},
+)
 SEEING = Turn(
     turn_id="t5",
     input="What is this?",
@@ -174,6 +180,7 @@ CASES: Mapping[str, Any] = {
     "turn: of an agent": AGENT,
     "turn: the run of an agent in one": RUN,
     "turn: with a picture": SEEING,
+    "turn: of a program": PROGRAM,
     "turn: as little as there can be": Turn(turn_id="t2"),
     "turn: usual": Turn(
         turn_id="t3", conversation_id="c", trace_id="5f" * 16, started_at=AT, input="Hi", actual_output="Hello",
@@ -340,7 +347,7 @@ def test_what_a_later_version_adds_is_no_hindrance(what: str) -> None:
 
 def test_nothing_of_a_turn_is_left_unpinned() -> None:
     bare = Turn(turn_id="t")
-    pinned = (WHOLE, AGENT, RUN, SEEING)
+    pinned = (WHOLE, AGENT, RUN, SEEING, PROGRAM)
     assert [
         each.name
         for each in fields(Turn)

@@ -32,7 +32,6 @@ import openai  # noqa: E402
 
 model = openai.OpenAI(base_url=scenario.base, api_key="none", max_retries=0)
 guard = Guard().use(ShortAnswer(on_fail="noop"))
-TOOL = {"type": "function", "function": {"name": "get_wind", "parameters": {"type": "object"}}}
 
 
 def complete(messages: list, **options: object) -> str:
@@ -58,7 +57,7 @@ def ask(messages: list, step: str) -> str:
         parts = [each.validated_output or "" for each in guard(stream, messages=messages, stream=True)]
         return "".join(parts)
     if step == "turn3":
-        return guard(complete, messages=messages, tools=[TOOL]).validated_output
+        return guard(complete, messages=messages, tools=[scenario.tool_definition]).validated_output
     return guard(complete, messages=messages).validated_output
 
 

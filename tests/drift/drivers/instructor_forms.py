@@ -31,7 +31,6 @@ class Reply(BaseModel):
 
 plain = openai.AsyncOpenAI(base_url=scenario.base, api_key="none", max_retries=0)
 client = instructor.from_openai(openai.AsyncOpenAI(base_url=scenario.base, api_key="none", max_retries=0))
-TOOL = {"type": "function", "function": {"name": "get_wind", "parameters": {"type": "object"}}}
 
 
 async def ask(messages: list[dict[str, str]], step: str) -> str:
@@ -44,7 +43,9 @@ async def ask(messages: list[dict[str, str]], step: str) -> str:
 
 async def call_tool(history: list) -> None:
     answer = (
-        (await plain.chat.completions.create(model="gpt-4o-mini", messages=history, tools=[TOOL])).choices[0].message
+        (await plain.chat.completions.create(model="gpt-4o-mini", messages=history, tools=[scenario.tool_definition]))
+        .choices[0]
+        .message
     )
     history.append({**answer.model_dump(exclude_none=True), "content": ""})
     result = {"role": "tool", "tool_call_id": answer.tool_calls[0].id}

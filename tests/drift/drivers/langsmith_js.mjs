@@ -15,7 +15,6 @@ const { default: OpenAI } = await import("openai");
 
 const client = new Client();
 const model = wrapOpenAI(new OpenAI({ baseURL: scenario.base, apiKey: "none", maxRetries: 0 }), { client });
-const wind = { type: "function", function: { name: "get_wind", parameters: { type: "object" } } };
 const getWind = traceable(async () => scenario.tool.result, { name: "get_wind", run_type: "tool", client });
 // copies: the client reads what it was given only when it sends a batch
 const complete = (messages, options = {}) =>
@@ -28,12 +27,12 @@ const answer = async (step, messages) => {
     for await (const each of stream) text += each.choices[0]?.delta?.content ?? "";
     return { role: "assistant", content: text };
   }
-  let message = (await complete(messages, step === "turn3" ? { tools: [wind] } : {})).choices[0].message;
+  let message = (await complete(messages, step === "turn3" ? { tools: [scenario.tool_definition] } : {})).choices[0].message;
   for (const call of message.tool_calls ?? []) {
     messages.push(message);
     const result = await getWind(JSON.parse(call.function.arguments));
     messages.push({ role: "tool", tool_call_id: call.id, content: JSON.stringify(result) });
-    message = (await complete(messages, { tools: [wind] })).choices[0].message;
+    message = (await complete(messages, { tools: [scenario.tool_definition] })).choices[0].message;
   }
   return message;
 };

@@ -43,7 +43,10 @@ async def main() -> None:
     async with stdio_client(parameters) as (reader, writer), ClientSession(reader, writer) as session:
         await session.initialize()
         tools = [
-            {"type": "function", "function": {"name": each.name, "parameters": each.input_schema}}
+            {
+                "type": "function",
+                "function": {"name": each.name, "description": each.description, "parameters": each.input_schema},
+            }
             for each in (await session.list_tools()).tools
         ]
         history: list = [{"role": "system", "content": scenario.system}]

@@ -22,7 +22,6 @@ client = boto3.client(
     service_name="sagemaker-runtime", region_name="eu-west-1", endpoint_url=scenario.origin, aws_access_key_id="none",
     aws_secret_access_key="none", config=Config(retries={"max_attempts": 0}),
 )  # fmt: skip
-TOOL = {"type": "function", "function": {"name": "get_wind", "parameters": {"type": "object"}}}
 
 
 def ask(messages: list[dict], **options: object) -> dict:
@@ -46,11 +45,11 @@ for step in ("turn1", "turn2", "turn3"):
         if step == "turn2":
             history.append({"role": "assistant", "content": stream(history)})
             continue
-        message = ask(history, tools=[TOOL])
+        message = ask(history, tools=[scenario.tool_definition])
         if message.get("tool_calls"):
             result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"]}
             history += [message, {**result, "content": json.dumps(scenario.tool["result"])}]
-            message = ask(history, tools=[TOOL])
+            message = ask(history, tools=[scenario.tool_definition])
         history.append(message)
 with request("rag"):
     ask([{"role": "system", "content": scenario.rag_system}, {"role": "user", "content": scenario.rag_prompt}])

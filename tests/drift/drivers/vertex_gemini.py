@@ -26,7 +26,7 @@ client = genai.Client(
 properties = {each: types.Schema(type="STRING") for each in ("place", "day")}
 WIND = types.FunctionDeclaration(
     name="get_wind", description="Wind forecast for a place.",
-    parameters=types.Schema(type="OBJECT", properties=properties),
+    parameters=types.Schema(type="OBJECT", properties=properties, required=[*properties]),
 )  # fmt: skip
 
 

@@ -24,7 +24,6 @@ from weave.conversation import (  # noqa: E402
 )
 
 client = openai.OpenAI(base_url=scenario.base, api_key="none", max_retries=0)
-TOOL = {"type": "function", "function": {"name": "get_wind", "parameters": {"type": "object"}}}
 
 
 def complete(messages: list[dict], *, stream: bool = False) -> dict:
@@ -33,7 +32,9 @@ def complete(messages: list[dict], *, stream: bool = False) -> dict:
     with start_llm(model="gpt-4o-mini", provider_name="openai", system_instructions=system) as llm:
         llm.input_messages = [_as_message(each) for each in messages if each["role"] != "system"]
         options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-        response = client.chat.completions.create(model="gpt-4o-mini", messages=messages, tools=[TOOL], **options)
+        response = client.chat.completions.create(
+            model="gpt-4o-mini", messages=messages, tools=[scenario.tool_definition], **options
+        )
         if stream:
             chunks = list(response)
             texts = [each.choices[0].delta.content or "" for each in chunks if each.choices]
