@@ -71,8 +71,8 @@ def _having(fields: Mapping[str, Json], text: str | None) -> Mapping[str, Json]:
     if not text or not fields:
         return _NOTHING
     wanted = normalize_whitespace(text)
-    found = any(isinstance(each, str) and normalize_whitespace(each) == wanted for each in fields.values())
-    return fields if found else _NOTHING
+    is_there = any(isinstance(each, str) and normalize_whitespace(each) == wanted for each in fields.values())
+    return fields if is_there else _NOTHING
 
 
 def _name(side: str, fields: Mapping[str, Json]) -> Iterable[tuple[str, Json]]:
