@@ -38,6 +38,7 @@ class PricedEvaluation:
     audit: AuditScore | None = None
     was_audited: bool = False
     version: str = ""
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import yaml
 
 from collector.calibration.page_labels import LabelIndex
 from collector.commands.plan.allocation import Allocation, cheapest, cheapest_boosts, rounded
+from collector.commands.plan.cheap_scores import CheaperAudit, CheapScore, cheap_scores, cheaper_audit
 from collector.commands.plan.past_figures import (
     PastFigures,
     PricedEvaluation,
@@ -64,7 +65,8 @@ class PlannedEvaluator:
     """An evaluator's past, and what its configuration and the proposed one come to.
 
     `second` is who scores a share again: `audits`, `labels` or None. `proposed` is None where the error is out of
-    reach; `most` is what comes of scoring everything by everybody.
+    reach; `most` is what comes of scoring everything by everybody. `cheaper` is another evaluator that this one could
+    audit, where that costs less.
     """
 
     use: UseSettings
@@ -76,6 +78,8 @@ class PlannedEvaluator:
     notes: tuple[str, ...] = ()
     proposed: Allocation | None = None
     second_alone: Allocation | None = None
+    cheap_scores: tuple[CheapScore, ...] = ()
+    cheaper: CheaperAudit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
             f"monitor {options.monitor}: {plural(most, 'score')} of an evaluator in this time at most, and a plan "
             f"needs {FEWEST}; name an earlier --from, or come back when there are more"
         )
-    made = [_evaluator(each, past[each.name], config, options, strata, labels) for each in enough]
+    made = [_evaluator(each, past, config, options, strata, labels) for each in enough]
     return _planned(made, options, strata, {name: count for name, count in counts.items() if count < FEWEST})
 
 
@@ -171,6 +175,7 @@ def priced_evaluation(of: Evaluation) -> PricedEvaluation:
         audit=audit_of(of),
         was_audited=audit_outcome(of) is not None,
         version=of.evaluator_version,
+        subject=of.subject.turn_id or f"{of.subject.conversation_id} {of.subject.revision}",
     )
 
 
@@ -202,13 +207,13 @@ def _strata(boost: BoostSettings) -> dict[str, float]:
 
 def _evaluator(
     use: UseSettings,
-    past: Sequence[PricedEvaluation],
+    everything: Mapping[str, Sequence[PricedEvaluation]],
     config: Config,
     options: PlanOptions,
     strata: Mapping[str, float],
     labels: LabelIndex | None,
 ) -> PlannedEvaluator:
-    configured = config.evaluators[use.name]
+    configured, past = config.evaluators[use.name], everything[use.name]
     figures = figures_of(past, tuple(strata))
     if configured.judge is not None and all(each.usd is None for each in past):
         raise ConfigError(
@@ -247,6 +252,7 @@ def _evaluator(
         present=_allocation(day, rates, share),
         most=_allocation(day, ones, 1.0),
         notes=tuple(notes),
+        cheap_scores=tuple(cheap_scores(use.name, everything, config, tuple(strata))) if labels is None else (),
     )
 
 
@@ -295,9 +301,11 @@ def _proposed(of: PlannedEvaluator, boosts: Sequence[float], error: float) -> Pl
         return replace(of, proposed=of.most)  # it costs nothing to score everything
     proposed, alone = cheapest(of.day, boosts, error), of.day.second_alone()
     cheaper = None if alone is None or of.second != "audits" else cheapest(alone, boosts, error)
+    proposed = None if proposed is None else rounded(of.day, boosts, proposed)
     return replace(
         of,
-        proposed=None if proposed is None else rounded(of.day, boosts, proposed),
+        proposed=proposed,
+        cheaper=cheaper_audit(of.cheap_scores, boosts, error, proposed),
         second_alone=cheaper if proposed is None or (cheaper is not None and cheaper.usd < proposed.usd) else None,
     )
 
@@ -377,12 +385,19 @@ def _document(made: SamplingPlan, options: PlanOptions, piece: Mapping[str, Any]
                 "proposed": _outcome(each.proposed),
                 "most": _outcome(each.most),
                 "notes": each.notes,
+                "cheaper_audit": _cheaper(each.cheaper),
             }
             for each in made.evaluators
         ],
         "too_few": dict(made.too_few),
         "configuration": piece,
     }
+
+
+def _cheaper(of: CheaperAudit | None) -> dict[str, Any] | None:
+    if of is None:
+        return None
+    return {"evaluator": of.evaluator, "correlation": of.correlation, "proposed": _outcome(of.allocation)}
 
 
 def _outcome(of: Allocation | None) -> dict[str, float | None] | None:
@@ -441,6 +456,8 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
         )
     else:
         yield f"  proposed: {_sampling(each, each.proposed, made, made.boosts)}"
+    if each.cheaper is not None:
+        yield _cheaper_line(each.use.name, each.cheaper)
     if each.second_alone is not None:
         audit = config.evaluators[each.use.name].audit
         who = "the auditor" if audit is None else audit.judge or audit.evaluator
@@ -448,6 +465,14 @@ def _evaluator_lines(each: PlannedEvaluator, made: SamplingPlan, config: Config,
             f"  {who} alone on a sample of {each.second_alone.rate:.2g} is cheaper for this error: "
             f"{each.second_alone.usd:,.2f} USD a day"
         )
+
+
+def _cheaper_line(name: str, of: CheaperAudit) -> str:
+    rate, share = f"{of.allocation.rate:.2g}", f"{of.allocation.share:.2g}"
+    return (
+        f"  {of.evaluator} (correlation {of.correlation:.2f}) on a sample of {rate} with audit: {{evaluator: {name}, "
+        f"share: {share}}} is cheaper for this error: {of.allocation.usd:,.2f} USD a day"
+    )
 
 
 def _length(days: float) -> str:
