@@ -244,7 +244,8 @@ class Label:
     one person (`given_by`, None where nobody said who) the one with the latest `given_at` counts. `sampling` is how
     the labelled subject came to be judged; `label_probability` is the one with which its evaluation was then
     drawn to be labelled, on (0, 1], None if a person picked it: such a label says nothing about a mean. A `retracted`
-    one takes that person's label of the evaluation back.
+    one takes that person's label of the evaluation back. `audit` is what the evaluation's details have of its audit,
+    `attributes` are the evaluation's.
 
     Raises:
         ValueError: there is nothing in it, or `score` or `label_probability` is out of range.
@@ -268,6 +269,8 @@ class Label:
     given_by: str | None = None
     given_at: datetime
     state: Literal["retracted"] | None = None
+    audit: Mapping[str, Json] | None = None
+    attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def __post_init__(self) -> None:
         if self.label_probability is not None and not 0.0 < self.label_probability <= 1.0:

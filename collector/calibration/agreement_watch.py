@@ -1,34 +1,90 @@
 """Metrics of the agreement between judges and people, from the labels log.
 
 They need all labels, so one process computes them: that of the `watch` stage. At its start it reads the log, then the
-new records once a minute. Only evaluators with new labels are computed again, in a thread, from the newest labels and
-with fewer resamples than `evalstream calibrate` takes: at most about a second a minute for each labelled evaluator.
+new records once a minute. The bootstrap's measures are computed again for evaluators with new labels alone, in a
+thread, from the newest labels and with fewer resamples than `evalstream calibrate` takes: at most about a second a
+minute for each labelled evaluator. What drawn labels say, and their sums for means, is computed each time: the window
+moves on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from collector.backoff import FailureLog
+from collector.calibration.labels import HumanLabel
 from collector.calibration.measures import FEWEST, Interval, ScoreScale, agreement
 from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
+from collector.calibration.random_labels import (
+    VerdictAgreement,
+    Withheld,
+    people_sums,
+    random_labels,
+    verdict_agreement,
+    withheld,
+)
+from collector.export.audited_sums import PEOPLE_WINDOW, SUM_NAMES, AuditedSums, audit_name, people_name, scored_name
+from collector.export.segments import Dimension, Segments
 from collector.logs.log import Log, LogUnavailable
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import AGREEMENT, AGREEMENT_BOUND, AGREEMENT_LABELS
+from collector.telemetry.series import (
+    AGREEMENT,
+    AGREEMENT_BOUND,
+    AGREEMENT_LABELS,
+    PEOPLE_AGREEMENT,
+    PEOPLE_LABELS,
+    PEOPLE_SEGMENT_AGREEMENT,
+    PEOPLE_SUMS,
+    PEOPLE_WITHHELD,
+)
 
 RESAMPLES = 200
 """Resamples of the bootstrap: the bounds are good to about a tenth of their distance."""
 
 
+@dataclass(frozen=True, slots=True)
+class PeopleSums:
+    """What drawn labels of the last seven days say of one monitor's mean by one evaluator, or by its audits.
+
+    `withheld` is why they correct none.
+    """
+
+    version: Version
+    withheld: Withheld
+    sums: AuditedSums
+
+
 class AgreementWatcher:
-    """Reads labels and sets the metrics. `judged` are the evaluators in use with their scales."""
+    """Reads labels and sets the metrics.
+
+    `judged` are the evaluators in use, and those of audits (`helpful:audit`), with their scales; `dimensions` tell
+    segments apart as those of scores. `clock` is in seconds since the epoch.
+    """
 
     def __init__(
-        self, labels: Log, judged: Mapping[Version, ScoreScale], telemetry: Telemetry, *, every: float = 60.0
+        self,
+        labels: Log,
+        judged: Mapping[Version, ScoreScale],
+        telemetry: Telemetry,
+        *,
+        dimensions: Sequence[Dimension] = (),
+        every: float = 60.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Measure once in `every` seconds."""
+        self.agreements: Mapping[Version, VerdictAgreement] = {}
+        """By drawn labels, of those that have any."""
+        self.segments: Mapping[Version, Mapping[str, VerdictAgreement]] = {}
+        """The same by segment, where segments are told apart and have enough labels."""
+        self.people: Mapping[tuple[str, str], PeopleSums] = {}
+        """By monitor and evaluator."""
+        self._clock = clock
+        self._segmented = bool(dimensions)
+        self._segments = Segments(dimensions)
         self._reader = IncrementalReader(labels)
         self._judged = judged
         self._telemetry = telemetry
@@ -57,6 +113,7 @@ class AgreementWatcher:
             self._reading.succeeded()
         for version in sorted(changed):
             await self._measure(version)
+        self._measure_random(self._clock())
 
     async def _measure(self, version: Version) -> None:
         pairs = [(label.judge, label.human) for label in self._book.labels(version)]
@@ -74,3 +131,98 @@ class AgreementWatcher:
         self._telemetry.gauge(AGREEMENT, *version, name).set(value)
         for bound, at in zip(("low", "high"), bounds or (math.nan, math.nan), strict=True):
             self._telemetry.gauge(AGREEMENT_BOUND, *version, name, bound).set(at)
+
+    def _measure_random(self, now: float) -> None:
+        """Measure what drawn labels say, of all evaluators."""
+        labels = {version: random_labels(self._book.labels(version)) for version in self._judged}
+        labels = {version: each for version, each in labels.items() if each}
+        self.agreements = {version: verdict_agreement(each, self._judged[version]) for version, each in labels.items()}
+        self.segments = (
+            {version: self._by_segment(each, self._judged[version]) for version, each in labels.items()}
+            if self._segmented
+            else {}
+        )
+        audited = {name for name, _ in self._judged}
+        self.people = {
+            (monitor, scored_name(version[0])): self._people(version, of_monitor, now)
+            for version, each in labels.items()
+            if audit_name(version[0]) not in audited  # else people correct its audits
+            for monitor, of_monitor in _by(each, lambda label: label.monitor)
+        }
+        self._publish_random(labels, now)
+
+    def _by_segment(self, labels: Sequence[HumanLabel], scale: ScoreScale) -> dict[str, VerdictAgreement]:
+        segments = {
+            segment: verdict_agreement(each, scale)
+            for segment, each in _by(labels, lambda label: self._segments.of(label.attributes))
+        }
+        return {segment: each for segment, each in segments.items() if each.number >= FEWEST}
+
+    def _people(self, version: Version, labels: Sequence[HumanLabel], now: float) -> PeopleSums:
+        recent = _recent(labels, now)
+        return PeopleSums(version, withheld(recent, self._judged[version]), self._label_sums(version, recent))
+
+    def _publish_random(self, labels: Mapping[Version, Sequence[HumanLabel]], now: float) -> None:
+        telemetry = self._telemetry
+        telemetry.replace(PEOPLE_LABELS, {version: each.number for version, each in self.agreements.items()})
+        telemetry.replace(
+            PEOPLE_AGREEMENT,
+            {(*version, *names): value for version, each in self.agreements.items() for names, value in _values(each)},
+        )
+        telemetry.replace(
+            PEOPLE_SEGMENT_AGREEMENT,
+            {
+                (*version, segment, *names): value
+                for version, segments in self.segments.items()
+                for segment, each in segments.items()
+                for names, value in _values(each)
+            },
+        )
+        telemetry.replace(
+            PEOPLE_WITHHELD,
+            {
+                (people_name(evaluator), each.version[1], monitor, each.withheld): 1.0
+                for (monitor, evaluator), each in self.people.items()
+                if each.withheld
+            },
+        )
+        telemetry.replace(
+            PEOPLE_SUMS,
+            {
+                (people_name(evaluator), each.version[1], monitor, segment, name): value
+                for (monitor, evaluator), each in self.people.items()
+                for segment, sums in self._sums_by_segment(each.version, monitor, _recent(labels[each.version], now))
+                for name, value in zip(SUM_NAMES, sums.values, strict=True)
+                if "a" in name
+            },
+        )
+
+    def _sums_by_segment(
+        self, version: Version, monitor: str, labels: Sequence[HumanLabel]
+    ) -> Iterator[tuple[str, AuditedSums]]:
+        of_monitor = [each for each in labels if each.monitor == monitor]
+        for segment, each in _by(of_monitor, lambda label: self._segments.of(label.attributes)):
+            yield segment, self._label_sums(version, each)
+
+    def _label_sums(self, version: Version, labels: Sequence[HumanLabel]) -> AuditedSums:
+        return people_sums(labels, of_scores=scored_name(version[0]) == version[0])
+
+
+def _by(labels: Iterable[HumanLabel], key: Callable[[HumanLabel], str]) -> Iterator[tuple[str, list[HumanLabel]]]:
+    """The labels by monitor or segment, in their order."""
+    parts: dict[str, list[HumanLabel]] = {}
+    for each in labels:
+        parts.setdefault(key(each), []).append(each)
+    yield from parts.items()
+
+
+def _recent(labels: Sequence[HumanLabel], now: float) -> list[HumanLabel]:
+    return [each for each in labels if each.at >= now - PEOPLE_WINDOW]
+
+
+def _values(of: VerdictAgreement) -> Iterator[tuple[tuple[str, str], float]]:
+    """The measures that have a value, by statistic and bound."""
+    for statistic, measure in of.measures().items():
+        for bound, value in measure._asdict().items():
+            if not math.isnan(value):
+                yield (statistic, bound), value

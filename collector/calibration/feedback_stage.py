@@ -18,6 +18,7 @@ from collector.calibration.judged_subjects import JudgedSubjects, LogPlace
 from collector.errors import BadInput
 from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordTooLarge, StoredRecord
 from collector.logs.offset_of_time import first_offset
+from collector.records.audits import noted_audit
 from collector.records.epochs import Fence, fence_at
 from collector.records.feedback import (
     FeedbackEntry,
@@ -282,6 +283,8 @@ def _label(joined: JoinedFeedback, evaluation: Evaluation, number: int) -> Label
         judge_passed=evaluation.passed,
         judge=evaluation.judge,
         sampling=evaluation.sampling,
+        audit=noted_audit(evaluation),
+        attributes=evaluation.attributes,
         given_by=entry.author,
         given_at=entry.at or joined.received_at,
     )

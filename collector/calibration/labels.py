@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from collector.calibration.correction import LabelledScore, WeightedScore
 from collector.errors import ConfigError
 from collector.wording import plural
+from evaluators.cases import Json
 
 _BOOLEANS = {"agree": True, "good": True, "pass": True, "right": True, "bad": False, "fail": False, "wrong": False}
 
@@ -55,6 +56,11 @@ class HumanLabel:
     segment: str
     weight: float = 1.0
     probability: float | None = None
+    at: float = 0.0
+    """When it was given, in seconds since the epoch; with what it is about, known of the page's labels alone."""
+    monitor: str = ""
+    conversation: str = ""
+    attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def weighted(self) -> LabelledScore:
         """The two scores with what they stand for: 1 / the probability to be both judged and labelled."""

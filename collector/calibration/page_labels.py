@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from collector.calibration.labels import HumanLabel
 from collector.errors import BadInput
+from collector.export.audited_sums import scored_name
+from collector.export.bounded_sums import Weight
 from collector.logs.log import Log, StoredRecord
+from collector.records.audits import AuditScore, audit_in
 from collector.records.json import label_from_json
 from evaluators.results import Label as PageLabel
 
@@ -37,14 +40,15 @@ class IncrementalReader:
 
 @dataclass(frozen=True, slots=True)
 class _PersonLabel:
-    """One person's newest label of an evaluation; `human` is None without a verdict or score."""
+    """One person's newest label of an evaluation; `human` is None without a verdict or score.
+
+    `first` is the judge's score with the weight and the draw, `audit` the one of who audits it.
+    """
 
     labelled_at: float
-    judge: float
     human: float | None
-    monitor: str
-    weight: float
-    probability: float | None
+    first: HumanLabel
+    audit: AuditScore | None
 
 
 class LabelIndex:
@@ -77,35 +81,59 @@ class LabelIndex:
         people = evaluations.pop(label.evaluation_id, {})
         evaluations[label.evaluation_id] = people  # the newest last
         known = people.get(label.given_by)
-        picked = known is not None and known.probability is not None and label.label_probability is None
+        picked = known is not None and known.first.probability is not None and label.label_probability is None
         if (known is None or known.labelled_at <= label.given_at.timestamp()) and not picked:
             human = human_of(label, lower_is_better=label.evaluator in self._lower)
-            people[label.given_by] = _PersonLabel(
-                label.given_at.timestamp(),
+            at = label.given_at.timestamp()
+            first = HumanLabel(
                 label.judge_score,
-                human,
+                human or 0.0,
                 label.monitor,
-                1.0 / label.sampling.probability,
+                Weight.of(label.sampling).full,
                 label.label_probability,
+                at,
+                label.monitor,
+                label.subject.conversation_id,
+                label.attributes,
             )
+            people[label.given_by] = _PersonLabel(at, human, first, audit_in(label.audit))
         if len(evaluations) > self._most:
             del evaluations[next(iter(evaluations))]
         return version
 
     def labels(self, version: Version) -> list[HumanLabel]:
-        """One label for each evaluation, of several people's their mean; the segment is the monitor."""
-        labels: list[HumanLabel] = []
+        """One label for each evaluation, of several people's their mean; the segment is the monitor.
+
+        Of the version of audits (`helpful:audit`), those of evaluations that it audited, with its scores.
+        """
+        name, number = version
+        if (scored := scored_name(name)) == name:
+            return [label for label, _ in self._merged(version)]
+        return [
+            _by_audit(label, audit)
+            for each in self._labels
+            if each[0] == scored
+            for label, audit in self._merged(each)
+            if audit is not None and audit.version == number
+        ]
+
+    def _merged(self, version: Version) -> Iterator[tuple[HumanLabel, AuditScore | None]]:
         for people in self._labels.get(version, {}).values():
             usable = [each for each in people.values() if each.human is not None]
             if usable:
                 human = fmean(each.human for each in usable if each.human is not None)
-                probability = next((each.probability for each in usable if each.probability is not None), None)
-                labels.append(HumanLabel(usable[0].judge, human, usable[0].monitor, usable[0].weight, probability))
-        return labels
+                probabilities = (each.first.probability for each in usable if each.first.probability is not None)
+                first = replace(usable[0].first, human=human, probability=next(probabilities, None))
+                yield first, usable[0].audit
 
     def others(self, version: Version) -> int:
         """The number of labelled evaluations by other versions of the evaluator."""
         return sum(len(self.labels(each)) for each in self._labels if each[0] == version[0] and each != version)
+
+
+def _by_audit(label: HumanLabel, audit: AuditScore) -> HumanLabel:
+    """The same by the audit's score, which stands for as many more as its share says."""
+    return replace(label, judge=audit.score, weight=label.weight / audit.probability)
 
 
 def human_of(label: PageLabel, *, lower_is_better: bool) -> float | None:

@@ -19,6 +19,7 @@ from collector.calibration.correction import Estimate, WeightedScore, corrected,
 from collector.calibration.labels import HumanLabel, read_labels
 from collector.calibration.measures import ENOUGH, FEWEST, Agreement, ScoreScale, agreement
 from collector.calibration.page_labels import IncrementalReader, LabelIndex, Version
+from collector.calibration.random_labels import DRIFT_ERRORS, WEAKEST, random_labels, withheld
 from collector.commands.plot import plot_svg
 from collector.config.loading import Config
 from collector.errors import BadInput, ConfigError
@@ -180,6 +181,9 @@ def calibration(
         agreements += [
             agreement(each, _pairs([label for label in labels if label.segment == each]), scale) for each in segments
         ]
+    why = withheld(random_labels(labels), scale)
+    unproven = WITHHELD.get(why)
+    by_people = len(at_random) >= FEWEST and unproven is None
     return Calibration(
         evaluator=options.evaluator,
         threshold=scale.threshold,
@@ -187,10 +191,18 @@ def calibration(
         fitting_threshold=scale.threshold_for(pairs, options.target),
         target=options.target,
         raw_mean=weighted_mean(ledger) if ledger else None,
-        corrected_mean=corrected([each.weighted() for each in at_random], ledger) if len(at_random) >= FEWEST else None,
-        notes=(*notes, *_notes_on_draw(labels, at_random)),
+        corrected_mean=corrected([each.weighted() for each in at_random], ledger) if by_people else None,
+        notes=(*notes, *([] if unproven is None else [unproven]), *_notes_on_draw(labels, at_random)),
         certificate=_certificate(options.certify, at_random, ledger, scale),
     )
+
+
+WITHHELD = {
+    "weak": f"Withheld: the corrected mean. Sensitivity + specificity - 1 is below {WEAKEST:g}: the judge tells too "
+    "little of what people would say.",
+    "drift": "Withheld: the corrected mean. The newer half of the labels differs from the older one by more than "
+    f"{DRIFT_ERRORS:g} standard errors: the judge, or people, have changed. Label more of what is new.",
+}
 
 
 def _certificate(

@@ -122,6 +122,11 @@ class AlertSettings(Section):
     min_conversations: float = Field(
         default=30.0, ge=2, description="Effective number of conversations that a mean needs."
     )
+    min_agreement: Share | None = Field(
+        default=None,
+        description="Kappa of a judge's verdicts with those of people that has to be proven, by the lower end of its "
+        "95 % interval from drawn labels, for its scores to page; until then they warn, as uncalibrated.",
+    )
     by_segment: bool = Field(default=False, description="Alert on each segment of the traffic by itself.")
     release_error_rate: Share = Field(
         default=0.01, description="Share of releases that change nothing of which it is ever said that they are worse."

@@ -39,6 +39,8 @@ TOTALS = ("a", "ay", "ax", "w", "wx")
 PRODUCTS = tuple(combinations_with_replacement(range(len(TOTALS)), 2))
 SUM_NAMES = (*TOTALS, *(f"{TOTALS[one]}_{TOTALS[other]}" for one, other in PRODUCTS))
 """The names of all sums: those of the totals, then those of products of two, like `a_ay`."""
+PEOPLE_WINDOW = 7 * 86_400.0
+"""Seconds within which labels were given by which people correct a mean: the one of the same time."""
 VARIANCE_FLOOR = 1e-4
 """The least variance of a dear score: where all audits agree, that is not certainty."""
 _FLAT = 1e-12
@@ -68,6 +70,16 @@ class CorrectedMean:
 def audit_name(evaluator: str) -> str:
     """What an evaluator's series by its audits is called where evaluators are named: `helpful:audit`."""
     return f"{evaluator}:audit"
+
+
+def scored_name(name: str) -> str:
+    """The evaluator that a series by audits is of; the name itself where it is no such series."""
+    return name.removesuffix(audit_name(""))
+
+
+def people_name(evaluator: str) -> str:
+    """What the series of an evaluator by people's labels is called: `helpful:people`, also where it is audited."""
+    return f"{scored_name(evaluator)}:people"
 
 
 def audited_weight(sampling: Sampling, audit: AuditScore) -> Weight:
@@ -127,6 +139,17 @@ class AuditedSums:
             audits=audits,
             gain=(max(0.0, alone) + floor) / (squares + floor),
         )
+
+
+def sums_of_scores(w: float, wx: float, w_w: float, w_wx: float, wx_wx: float) -> AuditedSums:
+    """The sums of scores that nobody audits: those of `collector.export.estimator`, in its order."""
+    known = {"w": w, "wx": wx, "w_w": w_w, "w_wx": w_wx, "wx_wx": wx_wx}
+    return AuditedSums(tuple(known.get(name, 0.0) for name in SUM_NAMES))
+
+
+def sums_of_mean(mean: float, error: float) -> AuditedSums:
+    """The sums of scores of which no more is known than their mean and its standard error."""
+    return sums_of_scores(1.0, mean, 1.0, mean, mean**2 + error**2)
 
 
 Residual = tuple[str, float, str]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
 
 from collector.evaluate.retry.owed import is_owed
+from collector.export.audited_sums import AuditedSums, CorrectedMean, sums_of_mean, sums_of_scores
 from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
 from collector.page.score_series import RANGES, Bin, ScoreSums, total
 from collector.page.settings import PageSettings
-from collector.page.sources import Sources
+from collector.page.sources import AgreementView, PeopleView, Sources
 from collector.page.view import ListedEvaluation, View
 from collector.records.feedback import JoinedFeedback
 from collector.records.json import evaluation_to_json, label_to_json, turn_to_json
@@ -25,6 +27,8 @@ MIN_CONVERSATIONS = 5
 """Conversations below which a mean is not compared with its threshold."""
 DAY = 86400.0
 _EXCERPT = 240
+_BY_PEOPLE = "7d"
+"""The range in which labels were given that correct a mean: `PEOPLE_WINDOW`."""
 _JUDGE_TEXTS = frozenset({"explanation", "details"})
 """Fields of an evaluation in which a judge may quote the evaluated text."""
 
@@ -39,7 +43,8 @@ class PageApi:
 
     def overview(self, filters: Filters, now: float) -> Json:
         """Monitors with their scores over time, outcomes, and cost. `now` in seconds."""
-        tracks = [self._track(key, filters.range, now) for key in self.view.score_series]
+        people: Mapping[tuple[str, str], PeopleView] = self.sources.people() if self.sources.people else {}
+        tracks = [self._track(key, filters.range, now, people.get(key)) for key in self.view.score_series]
         return {
             "version": self.view.version,
             "now": now,
@@ -151,7 +156,7 @@ class PageApi:
             "label": _label(listed.label),
         }
 
-    def _track(self, key: tuple[str, str], name: str, now: float) -> Json:
+    def _track(self, key: tuple[str, str], name: str, now: float, people: PeopleView | None) -> Json:
         track = self.view.score_series[key]
         watched = self.view.evaluators.get(key)
         columns = track.columns(name, now)
@@ -173,6 +178,7 @@ class PageApi:
             "last_week": _earlier(track.earlier(name, now, 7 * DAY)),
             "state": _state(_judged_by(recent, total(columns)), threshold, lower_is_better=lower),
             "newest": track.newest,
+            "people": None if people is None else _people(people, total(track.columns(_BY_PEOPLE, now))),
         }
 
     def _funnel(self) -> Json:
@@ -224,6 +230,30 @@ def _corrected(whole: Bin) -> Json | None:
     if mean is None:
         return {"audits": whole.audited.audits, "mean": None}
     return {"audits": mean.audits, "mean": mean.mean, "error": mean.error, "worth": mean.worth}
+
+
+def _people(people: PeopleView, scores: Bin) -> Json:
+    """What people say: the mean of seven days by them, or why there is none, and how the judge agrees with them."""
+    known = {"withheld": people.withheld, "agreements": [_agreement(each) for each in people.agreements]}
+    mean = None if people.withheld else _by_people(people.sums, scores)
+    return known if mean is None else known | {"mean": mean.mean, "error": mean.error, "labels": mean.audits}
+
+
+def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
+    if any(scores.audited.values):
+        audited = scores.audited.corrected()
+        return None if audited is None else (labels + sums_of_mean(audited.mean, audited.error)).corrected()
+    sums = scores.across_columns
+    if not sums.w:
+        return None
+    return (labels + sums_of_scores(sums.w, sums.wy, sums.w2, sums.w2y, sums.w2y2)).corrected()
+
+
+def _agreement(of: AgreementView) -> Json:
+    """A measure without a value is null: NaN is no JSON."""
+    bounds = {"share": of.share, "kappa": of.kappa, "youden_j": of.youden_j}
+    measures = {name: None if math.isnan(each[0]) else list(each) for name, each in bounds.items()}
+    return {"segment": of.segment, "labels": of.labels, **measures}
 
 
 def _earlier(whole: Bin | None) -> Json | None:
@@ -309,7 +339,10 @@ def _feedback(joined: JoinedFeedback, *, text: bool) -> Json:
 
 
 def _label(label: Label | None) -> Json | None:
-    return orjson.loads(label_to_json(label)) if label else None
+    """A label, without what is shown of its evaluation elsewhere, and with the judge's own words hidden there."""
+    if label is None:
+        return None
+    return orjson.loads(label_to_json(replace(label, attributes={}, audit=None)))
 
 
 def _all(source: Any) -> Sequence[Json] | None:

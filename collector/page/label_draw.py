@@ -2,12 +2,12 @@
 
 An evaluation is drawn with probability
 
-    p = random + (1 - random) * doubtful * doubt,
+    p = random + (1 - random) * max(doubtful * doubt, audited if it has an audit),
 
-by a hash of its id: a random share of all, and more of what is doubtful. Nothing but the evaluation and the settings
-decides, so the page, the command and a restart draw the same, before anybody has seen anything. A label carries p, and
-1/p makes a mean over labels one over all evaluations (Horvitz and Thompson 1952; p by doubt after Zrnic and Candès,
-2024). As p is at least `random`, no label weighs more than 1 / `random`.
+by a hash of its id: a random share of all, and more of what is doubtful or audited. Nothing but the evaluation and the
+settings decides, so the page, the command and a restart draw the same, before anybody has seen anything. A label
+carries p, and 1/p makes a mean over labels one over all evaluations (Horvitz and Thompson 1952; p by doubt after Zrnic
+and Candès, 2024). As p is at least `random`, no label weighs more than 1 / `random`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from collector.records.audits import audit_of
 from evaluators.results import Evaluation
 
 NEAR = 0.2
@@ -42,6 +43,13 @@ class LabelQueueSettings(BaseModel):
         description="Share of the most doubtful that are drawn as well: where the judge is uncertain by its own "
         "probabilities, a jury is divided, or the score is near the threshold. Others in proportion.",
     )
+    audited: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="Share of those with an audit's score that are drawn as well: labels of them correct the mean by "
+        "audits.",
+    )
     twice: float = Field(default=0.2, ge=0, le=1, description="Share of the drawn that a second person labels, too.")
 
 
@@ -58,7 +66,8 @@ def draw(evaluation: Evaluation, threshold: float | None, settings: LabelQueueSe
     if evaluation.score is None or evaluation.happened_at is not None:
         return None
     share = settings.random
-    probability = share + (1.0 - share) * settings.doubtful * doubt(evaluation, threshold)
+    audited = settings.audited if audit_of(evaluation) is not None else 0.0
+    probability = share + (1.0 - share) * max(settings.doubtful * doubt(evaluation, threshold), audited)
     if uniform(evaluation.evaluation_id, "label") >= probability:
         return None
     return Draw(probability, uniform(evaluation.evaluation_id, "twice") < settings.twice)

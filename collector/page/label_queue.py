@@ -17,6 +17,7 @@ from collector.errors import BadInput
 from collector.page.label_draw import Draw, LabelQueueSettings, draw, place
 from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
+from collector.records.audits import noted_audit
 from evaluators.results import Label
 
 MOST_READ = 50_000
@@ -132,6 +133,8 @@ class LabelQueue:
             judge_passed=judged.passed,
             judge=judged.judge,
             sampling=judged.sampling,
+            audit=noted_audit(judged),
+            attributes=judged.attributes,
             label_probability=queued.draw.probability,
             given_by=verdict.by,
             given_at=now,

@@ -19,6 +19,7 @@ from collector.page.score_series import RANGES
 from collector.page.view import ListedEvaluation, View
 from collector.receive.rejection import Rejected
 from collector.records.attributes import STANDARD
+from collector.records.audits import noted_audit
 from collector.records.json import label_to_json
 from evaluators.cases import Json
 from evaluators.results import Evaluation, Label, Opinion
@@ -181,6 +182,8 @@ def build_label(listed: ListedEvaluation, request: LabelRequest, now: datetime) 
         judge_passed=judged.passed,
         judge=judged.judge,
         sampling=judged.sampling,
+        audit=noted_audit(judged),
+        attributes=judged.attributes,
         given_by=request.by or None,
         given_at=now,
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from collector.export.audited_sums import AuditedSums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,29 @@ class ReleaseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgreementView:
+    """How a judge's verdicts agree with people's: each measure as value, low and high, NaN without one.
+
+    `segment` is "" for all of them; `labels` is the effective number of labelled conversations.
+    """
+
+    segment: str
+    labels: float
+    share: tuple[float, float, float]
+    kappa: tuple[float, float, float]
+    youden_j: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleView:
+    """What people's labels say of one monitor's scores: `sums` correct the mean, unless it is `withheld`."""
+
+    withheld: str
+    sums: AuditedSums
+    agreements: tuple[AgreementView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationView:
     """The configuration that runs: its number, 0 if it has none, and when it was taken (s since the epoch)."""
 
@@ -102,4 +127,6 @@ class Sources:
     releases: Callable[[], Sequence[ReleaseView]] | None = None
     budgets: Callable[[], Sequence[BudgetView]] | None = None
     dead_letters: Callable[[], Sequence[DropView]] | None = None
+    people: Callable[[], Mapping[tuple[str, str], PeopleView]] | None = None
+    """By monitor and evaluator."""
     traffic: Callable[[], Sequence[TrafficView]] | None = None

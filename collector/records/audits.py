@@ -27,12 +27,24 @@ class AuditScore:
 
 def audit_of(evaluation: Evaluation) -> AuditScore | None:
     """The audit in an evaluation's details; None if it was not drawn for one, or the dear judge has no score."""
-    noted = evaluation.details.get("audit")
-    if evaluation.score is None or not isinstance(noted, Mapping):
+    return None if evaluation.score is None else audit_in(evaluation.details.get("audit"))
+
+
+def audit_in(noted: Json) -> AuditScore | None:
+    """The audit in what an evaluation's details have of it, or a label."""
+    if not isinstance(noted, Mapping):
         return None
     score, probability = _number(noted, "score"), _number(noted, "probability")  # pyright: ignore[reportUnknownArgumentType]
     usable = 0.0 <= score <= 1.0 and 0.0 < probability <= 1.0
     return AuditScore(score, probability, str(noted.get("version", ""))) if usable else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def noted_audit(evaluation: Evaluation) -> Mapping[str, Json] | None:
+    """What a label stores of an evaluation's audit."""
+    audit = audit_of(evaluation)
+    if audit is None:
+        return None
+    return {"score": audit.score, "probability": audit.probability, "version": audit.version}
 
 
 def audit_outcome(evaluation: Evaluation) -> str | None:

@@ -30,7 +30,7 @@ from collector.receive.access import BearerTokens
 from collector.service.evaluate import Evaluating
 from collector.service.process import Apply, Process
 from collector.service.releases import release_alerts, release_view, start_releases
-from collector.service.watch import Watching, alerts_for_page
+from collector.service.watch import Watching, alerts_for_page, start_agreement
 from collector.telemetry.series import REFUSED_CONNECTIONS, WRONG_TOKENS
 
 
@@ -59,7 +59,8 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
             return budget_views(usage_from_view(current.process.plan, page.view, now))
         return budget_views(evaluating.budgets.usages(now))
 
-    watched = alerts_for_page(process, watching)
+    agreement = watching.agreement or await start_agreement(process)
+    watched = alerts_for_page(process, replace(watching, agreement=agreement))
     comparing = watching.releases or start_releases(process, "page.releases")
 
     def current_releases() -> Sequence[Release]:
@@ -72,6 +73,7 @@ async def start_page(process: Process, watching: Watching, evaluating: Evaluatin
         return [with_links(each, current.process.config.settings.alerts) for each in firing]
 
     sources = replace(page_sources(process.telemetry), alerts=current_alerts, budgets=current_budgets)
+    sources = replace(sources, people=agreement.views)
     sources = replace(sources, configuration=lambda: process.status.view)
     sources = replace(sources, releases=lambda: [release_view(each) for each in current_releases()])
     login = _login(process.config.settings, settings, process.telemetry.counter(WRONG_TOKENS, "page"))

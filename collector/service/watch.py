@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 
 from collector.alerting.diagnosis.recent_scores import RecentScores
+from collector.alerting.rules.agreement import uncalibrated
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.notifier import Notifier
 from collector.alerting.watch.stage import ActiveAlert, AuditVersions, ExplainedMiss, Targets, WatchedLabels, WatchStage
@@ -25,19 +26,23 @@ from collector.calibration.feedback_stage import GROUP as FEEDBACK_GROUP
 from collector.calibration.feedback_stage import FeedbackStage
 from collector.calibration.measures import ScoreScale
 from collector.calibration.page_labels import Version
+from collector.calibration.random_labels import VerdictAgreement
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.evaluate.references.subject import OUTCOME
+from collector.export.audited_sums import audit_name
+from collector.export.prometheus import PrometheusSettings
 from collector.golden.cases import GoldenCase, read_cases
 from collector.golden.runner import GoldenRuns, GoldenTarget
 from collector.judging.layers import without_answer_cache
-from collector.page.sources import AlertView, CauseView
+from collector.page.sources import AgreementView, AlertView, CauseView, PeopleView
 from collector.records.attributes import STANDARD
 from collector.records.epochs import fenced
 from collector.service.plan_builder import audit_version_in
 from collector.service.process import Apply, Process
 from collector.service.releases import ComparedReleases, start_releases
+from evaluators.judges.audited import Audited
 
 PAGE_INTERVAL, PAGE_MEMORY = 15.0, 86400.0
 """Seconds between two evaluations of the page's own watcher, and how far back it remembers."""
@@ -50,6 +55,62 @@ class Watching:
     watcher: WatchStage | None = None
     releases: ComparedReleases | None = None
     explained: ExplainedMiss = lambda _evaluator, _lower: 0.0
+    agreement: PeopleAgreement | None = None
+
+
+class PeopleAgreement:
+    """The agreement with people by the labels that there are, of the running configuration; none where none is read."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.watcher: AgreementWatcher | None = None
+
+    def restart(self, process: Process) -> Iterator[Coroutine[Any, Any, None]]:
+        """The work by another configuration: labels come by the page, and are asked for by alerts."""
+        self.config, settings = process.config, process.config.settings
+        self.watcher = None
+        if settings.page is not None or settings.alerts.min_agreement is not None:
+            prometheus = process.config.exporters.get("prometheus")
+            self.watcher = AgreementWatcher(
+                process.logs.labels,
+                _scales(process.plan),
+                process.telemetry,
+                dimensions=prometheus.dimensions if isinstance(prometheus, PrometheusSettings) else (),
+            )
+            yield self.watcher.run_forever()
+
+    def views(self) -> dict[tuple[str, str], PeopleView]:
+        """What people say, by monitor and evaluator."""
+        watcher = self.watcher
+        if watcher is None:
+            return {}
+        return {
+            key: PeopleView(
+                withheld=each.withheld,
+                sums=each.sums,
+                agreements=(
+                    _agreement_view("", watcher.agreements[each.version]),
+                    *(_agreement_view(*of) for of in sorted(watcher.segments.get(each.version, {}).items())),
+                ),
+            )
+            for key, each in watcher.people.items()
+        }
+
+    def uncalibrated(self, monitor: str, evaluator: str, version: str) -> str:
+        """Why alerts on an evaluator's scores do not page; "" if they do."""
+        target = next(
+            (each for each in targets(self.config) if (each.monitor, each.evaluator) == (monitor, evaluator)), None
+        )
+        if target is None or target.min_agreement is None:
+            return ""
+        known = None if self.watcher is None else self.watcher.agreements.get((evaluator, version))
+        if known is not None and known.kappa.low >= target.min_agreement:
+            return ""
+        return uncalibrated(evaluator, target.min_agreement)
+
+
+def _agreement_view(segment: str, of: VerdictAgreement) -> AgreementView:
+    return AgreementView(segment=segment, labels=of.number, share=of.share, kappa=of.kappa, youden_j=of.youden)
 
 
 class _Tasks:
@@ -86,15 +147,15 @@ async def start_watch(process: Process) -> Watching:
     """
     settings, telemetry, tasks = process.config.settings, process.telemetry, process.tasks
     evaluations = process.logs.evaluations
-    explained = _Explained()
-    prepare = partial(_prepare_checks, _Tasks(process), explained)
+    explained, agreement = _Explained(), PeopleAgreement(process.config)
+    prepare = partial(_prepare_checks, _Tasks(process), explained, agreement)
     await (await prepare(process.config))(process)
     process.changes.append(prepare)
     _start_feedback(process)
     watcher = settings.alerts.watcher
     if watcher is None:
-        return Watching(explained=explained.miss)
-    stage = _stage(process, interval=watcher.interval, memory=watcher.history, explained=explained.miss)
+        return Watching(explained=explained.miss, agreement=agreement)
+    stage = _stage(process, agreement, interval=watcher.interval, memory=watcher.history, explained=explained.miss)
     session = await process.stack.enter_async_context(aiohttp.ClientSession())
     notifier = Notifier(session, telemetry, watcher.interval, watcher.alertmanager, watcher.webhook)
     tasks.follow(
@@ -103,10 +164,10 @@ async def start_watch(process: Process) -> Watching:
     releases = start_releases(process, "watch.releases")
     tasks.start(stage.run(notifier, releases.alerts))
     process.changes.append(partial(_prepare_targets, stage, watcher.interval))
-    return Watching(stage, releases, explained.miss)
+    return Watching(stage, releases, explained.miss, agreement)
 
 
-async def _prepare_checks(tasks: _Tasks, explained: _Explained, config: Config) -> Apply:
+async def _prepare_checks(tasks: _Tasks, explained: _Explained, agreement: PeopleAgreement, config: Config) -> Apply:
     """Read the golden set; then check judges by it, and measure the agreement with labels."""
     golden = config.settings.golden
     cases = read_cases(Path(golden.path)) if golden is not None else ()
@@ -116,10 +177,7 @@ async def _prepare_checks(tasks: _Tasks, explained: _Explained, config: Config) 
         explained.golden = await _golden(process, cases)
         if explained.golden is not None:
             works.append(explained.golden.run_forever())
-        if process.config.settings.page is not None:
-            scales = _scales(process.plan)
-            works.append(AgreementWatcher(process.logs.labels, scales, process.telemetry).run_forever())
-        await tasks.restart(*works)
+        await tasks.restart(*works, *agreement.restart(process))
 
     return take_over
 
@@ -164,11 +222,27 @@ def _wanted_outcomes(plan: Plan) -> frozenset[str]:
     )
 
 
+async def start_agreement(process: Process) -> PeopleAgreement:
+    """Measure the agreement with people for the page, where this process runs no watch stage."""
+    agreement, tasks = PeopleAgreement(process.config), _Tasks(process)
+
+    async def take_over(changed: Process) -> None:
+        await tasks.restart(*agreement.restart(changed))
+
+    async def prepare(_config: Config) -> Apply:
+        return take_over
+
+    await take_over(process)
+    process.changes.append(prepare)
+    return agreement
+
+
 def alerts_for_page(process: Process, watching: Watching) -> Callable[[], Sequence[AlertView]]:
     """The alerts that fire now, by the watcher of this process, or one for the page alone."""
     stage = watching.watcher
     if stage is None:
-        stage = _stage(process, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, explained=watching.explained)
+        agreement = watching.agreement or PeopleAgreement(process.config)
+        stage = _stage(process, agreement, interval=PAGE_INTERVAL, memory=PAGE_MEMORY, explained=watching.explained)
         own = _PageWatcher(process, stage)
         own.start_if_needed()
         process.changes.append(own.prepare)
@@ -224,7 +298,9 @@ def _page_alert(firing: ActiveAlert) -> AlertView:
     )
 
 
-def _stage(process: Process, *, interval: float, memory: float, explained: ExplainedMiss) -> WatchStage:
+def _stage(
+    process: Process, agreement: PeopleAgreement, *, interval: float, memory: float, explained: ExplainedMiss
+) -> WatchStage:
     settings = process.config.settings
     recent = RecentScores({*STANDARD, *settings.assemble.declared_attributes})
     return WatchStage(
@@ -237,6 +313,7 @@ def _stage(process: Process, *, interval: float, memory: float, explained: Expla
         explained=explained,
         labels=_labels(process.config),
         audits=_audits(process.config),
+        uncalibrated=agreement.uncalibrated,
     )
 
 
@@ -287,12 +364,13 @@ def _golden_targets(config: Config, plan: Plan) -> Iterator[GoldenTarget]:
 
 
 def _scales(plan: Plan) -> dict[Version, ScoreScale]:
-    """The scale and threshold of every evaluator that a monitor uses."""
-    return {
-        (each.evaluator.name, each.version): ScoreScale.of(each.evaluator)
-        for monitor in plan.monitors
-        for each in monitor.assignments
-    }
+    """The scale and threshold of every evaluator that a monitor uses, and of its audits."""
+    scales: dict[Version, ScoreScale] = {}
+    for each in (each for monitor in plan.monitors for each in monitor.assignments):
+        scales[each.evaluator.name, each.version] = scale = ScoreScale.of(each.evaluator)
+        if isinstance(each.judge, Audited):
+            scales[audit_name(each.evaluator.name), each.judge.audit_version(each.evaluator)] = scale
+    return scales
 
 
 def _detectors(config: Config, interval: float) -> Targets:

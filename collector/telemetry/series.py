@@ -406,6 +406,37 @@ AGREEMENT_LABELS = Series(
     "Labelled evaluations that the agreement is computed from, 1000 at most.",
     ("evaluator", "evaluator_version"),
 )
+PEOPLE_AGREEMENT = Series(
+    "evalstream_people_agreement",
+    "gauge",
+    "Agreement of verdicts with people's by drawn labels, weighted: statistic share, kappa or youden_j, bound value, "
+    "low or high (95 %).",
+    ("evaluator", "evaluator_version", "statistic", "bound"),
+)
+PEOPLE_SEGMENT_AGREEMENT = Series(
+    "evalstream_people_segment_agreement",
+    "gauge",
+    "The same by segment of the traffic, from 10 labelled conversations on.",
+    ("evaluator", "evaluator_version", "segment", "statistic", "bound"),
+)
+PEOPLE_LABELS = Series(
+    "evalstream_people_labels",
+    "gauge",
+    "Effective number of labelled conversations behind the agreement with people.",
+    ("evaluator", "evaluator_version"),
+)
+PEOPLE_SUMS = Series(
+    "evalstream_people_sums",
+    "gauge",
+    "Sums over the drawn labels of seven days, by which people correct a mean (helpful:people).",
+    ("evaluator", "evaluator_version", "monitor", "segment", "sum"),
+)
+PEOPLE_WITHHELD = Series(
+    "evalstream_people_withheld",
+    "gauge",
+    "1 where the mean by people is withheld: reason few labels, weak (sensitivity + specificity - 1 is small), drift.",
+    ("evaluator", "evaluator_version", "monitor", "reason"),
+)
 # --- receiving ---
 RECEIVE_REQUESTS = Series(
     "evalstream_receive_requests_total",

@@ -19,13 +19,17 @@ _FLAT = 1e-12
 
 
 def audit_rules(windows: dict[str, float], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    """The growth of the sums over every window, and the corrected means with their errors and worths."""
+    """The growth of the sums over every window."""
     for window, length in windows.items():
         yield RecordingRule(
             series.AUDITED_INCREASE,
             f"sum by ({', '.join((*by, 'sum'))}) (increase({AUDITED_SUMS.name}[{timing.text(length)}]))",
             {"window": window},
         )
+
+
+def mean_rules() -> Iterator[RecordingRule]:
+    """The corrected means of all such sums, with their errors and worths."""
     a, w = _sum("a"), _sum("w")
     yield RecordingRule(series.AUDIT_NUMBER, f"{a} ^ 2 / ({_sum('a_a')} > 0) >= {FEWEST_AUDITS}")
     there = f"and {series.AUDIT_NUMBER}"

@@ -34,12 +34,17 @@ def doubt_rule(target: Target, alerts: AlertSettings, timing: Timing) -> Recordi
     return RecordingRule(series.SCORE_DOUBT, " + ".join(f"({each} or vector(0))" for each in parts), where)
 
 
+def alerted(target: Target) -> str:
+    """The selector of the means of a target that alerts look at."""
+    chosen = selector(evaluator=target.evaluator, monitor=target.monitor)
+    return chosen.replace("}", f',window!="{series.WEEK}"}}') if target.audited else chosen
+
+
 def explained(target: Target, mean: float, alerts: AlertSettings, by: str) -> str:
     """PromQL that is there while the warnings explain the target's whole miss, in every window with enough scores."""
     here = selector(evaluator=target.evaluator, monitor=target.monitor)
-    miss = (
-        f"{series.SCORE_MEAN}{here} - {mean:g}" if target.lower_is_better else f"{mean:g} - {series.SCORE_MEAN}{here}"
-    )
+    known = f"{series.SCORE_MEAN}{alerted(target)}"
+    miss = f"{known} - {mean:g}" if target.lower_is_better else f"{mean:g} - {known}"
     surely = f"{miss} - {SHIFT_ERRORS:g} * {series.SCORE_STDERR}{here}"
     enough = f"{series.SCORE_N_EFF}{here} >= {alerts.min_conversations:g}"
     doubt = f"({series.SCORE_DOUBT}{here} > 0)"

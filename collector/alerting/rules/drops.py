@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from collector.alerting.detection import MOST_INTERVALS, DropDetector
 from collector.alerting.incident import recovery_threshold
 from collector.alerting.rules import series
+from collector.alerting.rules.agreement import by_proof
 from collector.alerting.rules.doubt import CAUSES, explained
 from collector.alerting.rules.incidents import ending_rules, following_rules, incident_rules
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Timing
@@ -88,7 +89,7 @@ def detector_rules(
     yield RecordingRule(series.DROP_THRESHOLD, f"vector({detector.threshold:.4f})", states.where)
     yield from following_rules(detector, states)
     yield from ending_rules(states, detector, recovers)
-    yield _dropped(target, detector, alerts, states)
+    yield from by_proof(target, [_dropped(target, detector, alerts, states)])
 
 
 def _recursion(detector: DropDetector, bet: float, states: States, label: dict[str, str]) -> str:

@@ -64,7 +64,9 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
                 target, detector(target, configured, alerts, segment_count(config)), alerts, timing, by
             )
     groups = (
-        *score_groups(configured, alerts, timing, by, cascades=bool(config.settings.cascades)),
+        *score_groups(
+            configured, alerts, timing, by, cascades=bool(config.settings.cascades), people=_labelled(config)
+        ),
         delta_group(timing, by, drops),
         service_group([each for each in configured if not each.is_derived], alerts, timing, limited=_limited(config)),
         release_group(_compared(config), alerts, timing),
@@ -112,6 +114,10 @@ def _compared(config: Config) -> list[str]:
 def _limited(config: Config) -> bool:
     budgets = (config.settings.evaluate.budget, *(each.budget for each in config.settings.monitors.values()))
     return any(each.limited for each in budgets)
+
+
+def _labelled(config: Config) -> bool:
+    return config.settings.page is not None
 
 
 def _by_segment(config: Config) -> bool:

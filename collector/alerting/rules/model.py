@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -136,3 +137,8 @@ def quoted(value: str) -> str:
     """A string of PromQL."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def any_of(names: Iterable[str]) -> str:
+    """The string of a matcher (`=~`) for one of these values, dots and the like escaped."""
+    return quoted("|".join(re.escape(each).replace("\\-", "-") for each in names))

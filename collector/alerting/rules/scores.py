@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from collector.alerting.detection import VARIANCE_FLOOR
 from collector.alerting.rules import series
-from collector.alerting.rules.audits import audit_rules, clipped_rules
-from collector.alerting.rules.doubt import CAUSES, doubt_rule
+from collector.alerting.rules.agreement import by_proof, uncalibrated_alert
+from collector.alerting.rules.audits import audit_rules, clipped_rules, mean_rules
+from collector.alerting.rules.doubt import CAUSES, alerted, doubt_rule
 from collector.alerting.rules.model import AlertingRule, Fact, RecordingRule, RuleGroup, Severity, Timing, selector
+from collector.alerting.rules.people import people_rules
 from collector.alerting.rules.states import MEMORY
 from collector.alerting.rules.targets import Target
 from collector.config.alerts import AlertSettings, BurnRate
+from collector.export.audited_sums import PEOPLE_WINDOW
 from collector.telemetry.series import (
     CORRECTED_SHIFT,
     CORRECTED_W2Y,
@@ -44,14 +47,23 @@ _MUCH_CLIPPED = 0.1
 
 
 def score_groups(
-    targets: Sequence[Target], alerts: AlertSettings, timing: Timing, by: Sequence[str], *, cascades: bool = False
+    targets: Sequence[Target],
+    alerts: AlertSettings,
+    timing: Timing,
+    by: Sequence[str],
+    *,
+    cascades: bool = False,
+    people: bool = False,
 ) -> Iterator[RuleGroup]:
-    """Means and pass shares of every window, and the alerts on them; corrected means where there are `cascades`."""
+    """Means and pass shares of every window, and the alerts on them.
+
+    Corrected means where there are `cascades`, and means by people where `people` label.
+    """
     rules: list[RecordingRule | AlertingRule] = [
         *_increases(timing, by),
         *_means(by),
         *(_corrected_means(timing, by) if cascades else ()),
-        *_audits(targets, timing, by),
+        *_audits(targets, timing, by, people=people),
         *_pass_shares(targets, timing, by),
     ]
     rules += _overlaps(timing, by)
@@ -106,10 +118,18 @@ def _corrected_means(timing: Timing, by: Sequence[str]) -> Iterator[RecordingRul
     yield RecordingRule(series.CORRECTED_STDERR, f"sqrt(clamp_min({squares}, 0)) / ({of['w']} > 0)")
 
 
-def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
-    if any(each.audited for each in targets):
-        yield from audit_rules(WINDOWS, timing, by)
-        yield from clipped_rules(WINDOWS, timing, by)
+def _audits(targets: Sequence[Target], timing: Timing, by: Sequence[str], *, people: bool) -> Iterator[RecordingRule]:
+    """Means that audits and people correct. People do once a mean is there to be corrected: the one of a minute ago."""
+    audited = any(each.audited for each in targets)
+    people = people and bool(targets)
+    if audited:
+        windows = WINDOWS | ({series.WEEK: PEOPLE_WINDOW} if people else {})
+        yield from audit_rules(windows, timing, by)
+        yield from clipped_rules(windows, timing, by)
+    if people:
+        yield from people_rules(targets, timing, by)
+    if audited or people:
+        yield from mean_rules()
 
 
 def _pass_shares(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
@@ -172,12 +192,14 @@ def _target_rules(
     if target.mean is not None:
         yield RecordingRule(series.SCORE_TARGET, f"vector({target.mean:g})", where)
         yield doubt_rule(target, alerts, timing)
-        yield _below(target, target.mean, alerts.page_standard_errors, "page", alerts.min_conversations, by)
-        yield _below(target, target.mean, alerts.warn_standard_errors, "warning", alerts.min_conversations, by)
+        errors: dict[Severity, float] = {"page": alerts.page_standard_errors, "warning": alerts.warn_standard_errors}
+        below = [_below(target, target.mean, each, how, alerts.min_conversations, by) for how, each in errors.items()]
+        yield from by_proof(target, below)
+        yield from uncalibrated_alert(target, timing)
     if target.objective is not None:
         yield RecordingRule(series.PASS_OBJECTIVE, f"vector({target.objective:g})", where)
-        for burn in target.burns:
-            yield _burn(target, target.objective, burn, alerts.min_conversations, by, timing)
+        burns = [_burn(target, target.objective, each, alerts.min_conversations, by, timing) for each in target.burns]
+        yield from by_proof(target, burns)
 
 
 def _below(target: Target, mean: float, errors: float, severity: Severity, n: float, by: Sequence[str]) -> AlertingRule:
@@ -190,7 +212,7 @@ def _below(target: Target, mean: float, errors: float, severity: Severity, n: fl
     side = "above" if target.lower_is_better else "below"
     return AlertingRule(
         name=BELOW,
-        expr=f"{series.SCORE_MEAN}{chosen} {wrong} and {series.SCORE_N_EFF}{chosen} >= {n:g}"
+        expr=f"{series.SCORE_MEAN}{alerted(target)} {wrong} and {series.SCORE_N_EFF}{chosen} >= {n:g}"
         f" unless {series.WINDOW_OVERLAPS}{chosen}",
         severity=severity,
         board="quality",

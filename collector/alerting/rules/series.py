@@ -11,6 +11,9 @@ BY = ("evaluator", "evaluator_version", "monitor")
 WINDOWS = ("15m", "1h", "6h", "24h")
 """The values of the label `window` of means, errors and counts."""
 
+WEEK = "7d"
+"""That of means by people's labels, and of the means by audits that they correct: no alert looks at it."""
+
 ESTIMATOR_INCREASES = {
     "w": "evalstream:estimator_w:increase",
     "wy": "evalstream:estimator_wy:increase",

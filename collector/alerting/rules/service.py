@@ -13,6 +13,7 @@ from collector.alerting.rules.model import (
     RuleGroup,
     Severity,
     Timing,
+    any_of,
     quoted,
     selector,
 )
@@ -155,8 +156,8 @@ def _weights(targets: Sequence[Target], alerts: AlertSettings, window: str) -> I
 
 def _check(scope: Scope, targets: Sequence[Target], window: str) -> str:
     """The weights of a scope's evaluators over the traffic that came."""
-    evaluators = "|".join(dict.fromkeys(target.evaluator for target in targets if target.scope == scope))
-    chosen = f"{EVALUATION_WEIGHT.name}{{evaluator=~{_regex(evaluators)}}}"
+    evaluators = dict.fromkeys(target.evaluator for target in targets if target.scope == scope)
+    chosen = f"{EVALUATION_WEIGHT.name}{{evaluator=~{any_of(evaluators)}}}"
     population = f"sum by (monitor) (increase({_POPULATIONS[scope]}[{window}]))"
     weight = f"sum by (evaluator, monitor) (increase({chosen}[{window}]))"
     return f"({weight} / on (monitor) group_left () ({population} > 0))"
@@ -400,11 +401,3 @@ def _losses(timing: Timing) -> Iterator[AlertingRule]:
             " {label:consumer} catch up."
         ),
     )
-
-
-def _regex(alternatives: str) -> str:
-    """Names joined by `|` as the string of a matcher; names are of a closed set, dots and the like escaped."""
-    import re
-
-    escaped = "|".join(re.escape(name).replace("\\-", "-") for name in alternatives.split("|"))
-    return '"' + escaped.replace("\\", "\\\\").replace('"', '\\"') + '"'

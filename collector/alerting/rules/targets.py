@@ -8,8 +8,8 @@ from typing import Any
 
 from collector.alerting.detection import DropDetector, threshold
 from collector.config.alerts import DAY, AlertSettings, BurnRate
-from collector.config.loading import Config
-from collector.export.audited_sums import audit_name
+from collector.config.loading import Config, judges_of
+from collector.export.audited_sums import audit_name, scored_name
 from collector.export.label_shares import share_name
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
@@ -39,6 +39,8 @@ class Target:
     sample: float = 1.0
     label: str | None = None
     audited: bool = False
+    min_agreement: float | None = None
+    """The agreement with people that its judge needs for its scores to page; None if none is asked for."""
 
     @property
     def is_derived(self) -> bool:
@@ -49,7 +51,7 @@ class Target:
     def source(self) -> str:
         """The evaluator whose evaluations it is about."""
         if self.audited:
-            return self.evaluator.removesuffix(audit_name(""))
+            return scored_name(self.evaluator)
         return self.evaluator if self.label is None else self.evaluator.removesuffix(share_name("", self.label))
 
     @property
@@ -82,6 +84,7 @@ def _targets(config: Config) -> Iterator[Target]:
                 delay=2 * monitor.idle_timeout if evaluator.scope == "conversation" else 0.0,
                 turns_per_hour=alerts.turns_per_hour,
                 sample=rate,
+                min_agreement=min_agreement(config, each),
             )
             audit = config.evaluators[each].audit
             if audit is None:
@@ -97,9 +100,15 @@ def _targets(config: Config) -> Iterator[Target]:
                     evaluator=share_name(each, label),
                     label=label,
                     mean=share.share,
+                    min_agreement=None,  # people label verdicts, and no label's share
                     lower_is_better=share.at_most is not None,
                     objective=None,
                 )
+
+
+def min_agreement(config: Config, evaluator: str) -> float | None:
+    """The agreement with people that alerts on an evaluator ask for: of one that asks a judge, or is audited by one."""
+    return config.settings.alerts.min_agreement if judges_of(evaluator, config.evaluators) else None
 
 
 def _configured_threshold(evaluator: Evaluator[Any]) -> float | None:

@@ -27,6 +27,8 @@ class Watched:
     of_label: bool = False
     causes: tuple[Cause, ...] = ()
     """What explains that its scores fell."""
+    uncalibrated: str = ""
+    """Why its alerts do not page, if they ask for a judge of proven agreement and it is none."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -42,13 +44,13 @@ def drop_alert(of: Watched, fall: FallOfMean, miss: TargetMiss | None, settings:
     subject, whose = ("the share of the label has", "its") if of.of_label else ("scores have", "their")
     return _alert(
         DROPPED,
-        "page",
+        "warning" if of.uncalibrated else "page",
         of.labels | {"fall": str(fall.number)},
         f"{of.evaluator} of {of.monitor}: {subject} {change} from {before} to {fall.level:.3g}; {whose} target is "
-        f"{of.detector.target:g}",
+        f"{of.detector.target:g}{_mark(of)}",
         f"Since {_time(fall.since)} the mean of {of.evaluator} ({of.monitor}) is {fall.level:.3g}; before, it was "
         f"{before}. Its target is {of.detector.target:g}.{now} The alert ends when scores show that the mean has "
-        f"recovered, and not before. {_explained(of.causes)}",
+        f"recovered, and not before. {_explained(of.causes)}{_unproven(of)}",
         settings,
         of.causes,
     )
@@ -60,14 +62,22 @@ def mean_alert(of: Watched, miss: TargetMiss, settings: AlertSettings) -> AlertI
     measure = "the share of the label" if of.of_label else "the mean score"
     return _alert(
         BELOW,
-        "page" if miss.errors > settings.page_standard_errors else "warning",
+        "page" if miss.errors > settings.page_standard_errors and not of.uncalibrated else "warning",
         of.labels,
-        f"{of.evaluator} of {of.monitor}: {measure} is {side} its target of {of.detector.target:g}",
+        f"{of.evaluator} of {of.monitor}: {measure} is {side} its target of {of.detector.target:g}{_mark(of)}",
         f"The target of {of.evaluator} is {of.detector.target:g}. {_mean(miss)[:1].upper()}{_mean(miss)[1:]}: "
-        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(of.causes)}",
+        f"{miss.errors:.1f} standard errors on the wrong side. {_explained(of.causes)}{_unproven(of)}",
         settings,
         of.causes,
     )
+
+
+def _mark(of: Watched) -> str:
+    return " (uncalibrated)" if of.uncalibrated else ""
+
+
+def _unproven(of: Watched) -> str:
+    return f" {of.uncalibrated}" if of.uncalibrated else ""
 
 
 def _explained(causes: Sequence[Cause]) -> str:

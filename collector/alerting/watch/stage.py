@@ -52,6 +52,9 @@ _EXPLAIN_EVERY, _LEAST_PAUSE = 60.0, 20.0
 SURE = 2.0
 """Standard errors by which a mean must be beyond what is explained, for the evidence of a drop to count."""
 
+Uncalibrated = Callable[[str, str, str], str]
+"""Why alerts on a monitor's evaluator, in a version, do not page: its judge's agreement is not proven; "" if it is."""
+
 Targets = Mapping[tuple[str, str], DropDetector]
 """The detectors of the evaluators with a target, by monitor and evaluator."""
 
@@ -86,6 +89,7 @@ class WatchStage:
         explained: ExplainedMiss = lambda _evaluator, _lower: 0.0,
         labels: WatchedLabels | None = None,
         audits: AuditVersions | None = None,
+        uncalibrated: Uncalibrated = lambda _monitor, _evaluator, _version: "",
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`explained` is how much of a miss is its judge's: alerts fire for what is beyond it. With `recent` alerts say
@@ -105,6 +109,7 @@ class WatchStage:
         self._interval = interval
         self._memory = memory
         self._explained = explained
+        self._uncalibrated = uncalibrated
         self._recovery_threshold = recovery_threshold(settings.false_recovery_days * DAY, interval)
         self._clock = clock
         self._folds: dict[int, WatchFold] = {}
@@ -242,6 +247,7 @@ class WatchStage:
             detector,
             of_label=(monitor, evaluator) in self._shares,
             causes=explanations,
+            uncalibrated=self._uncalibrated(monitor, evaluator, version),
         )
         self._suspects.pop(series, None)
         if (

@@ -46,10 +46,12 @@ function card(track, overview, state, chosen) {
         h("span", { class: "what" }, `last ${span(track.recent_seconds)}`)),
       h("p", { class: "whole" }, `${score(track.whole.mean)} ${margin(track.whole.error)}`, h("span", { class: "what" }, `last ${span(track.width * track.points.length)}`)),
       corrected(track.whole.corrected),
+      byPeople(track.people),
       h("p", { class: "whole" }, percent(track.whole.passed), h("span", { class: "what" }, "pass"))),
     before(track),
     chart(track, `${track.evaluator} on ${track.monitor}`),
     h("p", { class: "counts" }, counts(track)),
+    agreement(track.people),
   );
 }
 
@@ -58,6 +60,31 @@ function corrected(mean) {
   if (!mean) return null;
   const about = mean.mean === null ? `too few audits (${Math.round(mean.audits)} of 30)` : `by audits, worth ${Math.round(mean.worth)} of them`;
   return h("p", { class: "whole corrected" }, mean.mean === null ? "–" : `${score(mean.mean)} ${margin(mean.error)}`, h("span", { class: "what" }, about));
+}
+
+const WITHHELD = {
+  few: "too few drawn labels for a mean",
+  weak: "mean withheld: the judge tells too little of what people say",
+  drift: "mean withheld: newer labels differ from older ones",
+};
+
+/** The mean of seven days by people's labels, with the judge's help; or why there is none. */
+function byPeople(people) {
+  if (!people) return null;
+  const known = people.mean !== undefined;
+  const about = known ? "by people, last 7 days" : WITHHELD[people.withheld] ?? "by people: too few audits";
+  return h("p", { class: "whole corrected" }, known ? `${score(people.mean)} ${margin(people.error)}` : "–", h("span", { class: "what" }, about));
+}
+
+/** How the judge's verdicts agree with people's, in all and by segment. */
+function agreement(people) {
+  if (!people) return null;
+  return h("div", { class: "counts agreement" }, people.agreements.map((each) => h("p", {},
+    `${each.segment || "agreement with people"}: ${[measure(each.share, "same verdict", percent), measure(each.kappa, "kappa"), measure(each.youden_j, "J")].filter(Boolean).join(" · ")} · ${plural(Math.round(each.labels), "label")}`)));
+}
+
+function measure(bounds, name, form = score) {
+  return bounds ? `${name} ${form(bounds[0])} (${form(bounds[1])} to ${form(bounds[2])})` : null;
 }
 
 /** The same stretch of time yesterday and a week ago. */

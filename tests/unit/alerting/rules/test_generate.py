@@ -56,7 +56,8 @@ def all_alerts(config: Config) -> list[AlertingRule]:
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
-    config = configured({"heartbeat": "https://switch.example"}, objectives={"exact": 0.9})
+    asked = {"heartbeat": "https://switch.example", "min_agreement": 0.4}
+    config = audited(configured(asked, objectives={"exact": 0.9}, targets={"free": 0.7}))
     named = {alert.name for alert in all_alerts(config)}
     pages = {path.stem for path in (ROOT / "deploy" / "runbooks").glob("Evalstream*.md")}
     assert named == pages

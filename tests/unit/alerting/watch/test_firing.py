@@ -9,22 +9,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from evaluation_samples import scored
+from evaluation_samples import label, scored
 
 from collector.alerting.rules.targets import detector, targets
 from collector.alerting.watch.stage import WatchStage
+from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.measures import ScoreScale
 from collector.config.loading import Config, check
 from collector.logs.journal.guard import Guard
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.otlp.own_items import OwnItems
-from collector.records.json import evaluation_to_json
+from collector.records.json import evaluation_to_json, label_to_json
 from collector.service.live.status import ConfigurationStatus
 from collector.service.open_logs import NAMES, Logs
 from collector.service.plan_builder import build_plan
 from collector.service.process import Process, Tasks, open_tasks
 from collector.service.process_resources import ProcessResources
-from collector.service.watch import PAGE_INTERVAL, Watching, alerts_for_page
+from collector.service.watch import PAGE_INTERVAL, PeopleAgreement, Watching, alerts_for_page
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import CONSUMER_LAG_RECORDS
 
@@ -117,3 +119,47 @@ async def test_without_targets_nothing_is_read() -> None:
         process = process_of(config, kept, telemetry, tasks, stack)
         assert alerts_for_page(process, Watching())() == []
         assert telemetry.registry.get_sample_value(CONSUMER_LAG_RECORDS.name, FOLLOWED) is None
+
+
+async def test_alerts_of_a_judge_that_is_not_proven_warn_and_say_so() -> None:
+    """Nobody has labelled; then forty drawn labels agree; then the judge is another one."""
+    config = check(
+        {
+            "judges": {"main": {"model": "m"}},
+            "evaluators": {
+                "exact": {"kind": "g_eval", "criteria": "x", "evaluation_params": ["input"], "threshold": 0.77}
+            },
+            "monitors": {"all": {"evaluators": ["exact"]}},
+            "alerts": {"min_agreement": 0.4},
+        },
+        "test.yaml",
+    )
+    kept, agreement = logs(), PeopleAgreement(config)
+    configured_targets = targets(config)
+    of = detector(configured_targets[0], configured_targets, config.settings.alerts, 1)
+    stage = WatchStage({("all", "exact"): of}, config.settings.alerts, Telemetry(), uncalibrated=agreement.uncalibrated)
+    await kept.evaluations.append(list(bad_scores(datetime.now(UTC))))
+    async with stage.open_fold(0, None) as fold:
+        async for batch in kept.evaluations.read(0, 0):
+            await fold.deliver(batch)
+            now = batch[-1].timestamp
+        stage.update(now + 120.0)
+        assert {each.alert.labels["severity"] for each in stage.firing} == {"warning"}
+        for each in stage.firing:
+            assert "uncalibrated" in each.alert.annotations["summary"]
+            assert "kappa of 0.4" in each.alert.annotations["description"]
+        version = scored().evaluator_version
+        agreement.watcher = AgreementWatcher(kept.labels, {("exact", version): ScoreScale(0.77)}, Telemetry())
+        given = [
+            replace(label(), evaluation_id=str(n), evaluator="exact", score=float(n % 2), judge_score=0.3 + 0.6 * (n % 2),
+                    opinion=None, label_probability=0.5, subject=replace(label().subject, conversation_id=str(n)))
+            for n in range(40)
+        ]  # fmt: skip
+        await kept.labels.append([Record(b"k", label_to_json(each), partition=0) for each in given])
+        await agreement.watcher.measure_changes()
+        stage.update(now + 180.0)
+        assert "page" in {each.alert.labels["severity"] for each in stage.firing}
+        assert not any("uncalibrated" in each.alert.annotations["summary"] for each in stage.firing)
+        assert agreement.uncalibrated("all", "exact", version) == ""
+        assert "Uncalibrated" in agreement.uncalibrated("all", "exact", "another")
+        assert agreement.uncalibrated("all", "unknown", version) == ""

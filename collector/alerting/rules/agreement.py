@@ -1,0 +1,76 @@
+"""Alerts that ask for a judge of proven agreement with people: without it they warn, and say that it is uncalibrated.
+
+Proven is what the lower end of the interval of kappa shows, from labels that were drawn, for the evaluator and the
+version of its judge that scored. A new judge begins without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from collector.alerting.rules import series
+from collector.alerting.rules.model import AlertingRule, Fact, Timing, selector
+from collector.alerting.rules.targets import Target
+from collector.telemetry.series import PEOPLE_AGREEMENT, PEOPLE_LABELS
+
+UNCALIBRATED = "EvalstreamUncalibrated"
+_JUDGE = ("evaluator", "evaluator_version")
+_MARK = " (uncalibrated)"
+
+
+def by_proof(target: Target, alerts: Iterable[AlertingRule]) -> Iterator[AlertingRule]:
+    """The alerts on a target's scores: where its judge is proven, as they are; else as warnings that say so."""
+    for alert in alerts:
+        if target.min_agreement is None:
+            yield alert
+            continue
+        proven = f"on ({', '.join(_JUDGE)}) {_proven(target)}"
+        yield replace(alert, expr=f"({alert.expr}) and {proven}")
+        warned_anyway = alert.severity == "page" and alert.name == "EvalstreamScoreBelowTarget"
+        if not warned_anyway:  # its warning is beside it
+            yield replace(
+                alert,
+                expr=f"({alert.expr}) unless {proven}",
+                severity="warning",
+                summary=f"{alert.summary}{_MARK}",
+                description=f"{alert.description} {uncalibrated(target.evaluator, target.min_agreement)}",
+            )
+
+
+def uncalibrated(evaluator: str, least: float) -> str:
+    """Why an alert does not page."""
+    return (
+        f"Uncalibrated: that the judge of {evaluator} agrees with people is not proven (kappa of {least:g} or more, by "
+        "the lower end of its interval), so this is a warning, and no page."
+    )
+
+
+def uncalibrated_alert(target: Target, timing: Timing) -> Iterator[AlertingRule]:
+    """An evaluator scores whose judge is not proven, and alerts ask for that."""
+    if target.min_agreement is None:
+        return
+    where = {"evaluator": target.evaluator, "monitor": target.monitor}
+    known = f"max by ({', '.join(_JUDGE)}) ({series.SCORE_MEAN}{selector(**where, window='24h')})"
+    low = {"statistic": "kappa", "bound": "low"}
+    yield AlertingRule(
+        name=UNCALIBRATED,
+        board="trust",
+        expr=f"{known} unless on ({', '.join(_JUDGE)}) {_proven(target)}",
+        severity="warning",
+        hold=timing.seconds(3600.0),
+        labels=where,
+        summary="{label:evaluator} of {label:monitor}: its agreement with people is not proven",
+        description=(
+            "Alerts on {label:evaluator} ({label:monitor}) page only for a judge whose agreement with people is "
+            f"proven: a kappa of at least {target.min_agreement:g} at the lower end of its interval. That of version "
+            "{label:evaluator_version} is {low}, from {number} effective labelled conversations (? is none). Until it "
+            "is proven they warn. Label what the queue of the page asks for."
+        ),
+        facts={"low": Fact(PEOPLE_AGREEMENT.name, _JUDGE, low), "number": Fact(PEOPLE_LABELS.name, _JUDGE)},
+    )
+
+
+def _proven(target: Target) -> str:
+    low = selector(evaluator=target.evaluator, statistic="kappa", bound="low")
+    return f"(max by ({', '.join(_JUDGE)}) ({PEOPLE_AGREEMENT.name}{low}) >= {target.min_agreement:g})"

@@ -1,0 +1,70 @@
+"""Means by people's labels, as recording rules: those of audits, with people as who audits.
+
+The series are called `helpful:people`. The sums of the drawn labels of seven days are gauges, as a label can be taken
+back; those of the scores are the growth of the same seven days. Where an evaluator is audited, people correct the mean
+by audits: that counts as one conversation that has this mean and this error. Where a mean is withheld, its sums are not
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from collector.alerting.rules import series
+from collector.alerting.rules.model import RecordingRule, Timing, any_of
+from collector.alerting.rules.targets import Target
+from collector.export.audited_sums import PEOPLE_WINDOW
+from collector.telemetry.series import (
+    ESTIMATOR_W,
+    ESTIMATOR_W2,
+    ESTIMATOR_W2Y,
+    ESTIMATOR_W2Y2,
+    ESTIMATOR_WY,
+    PEOPLE_SUMS,
+    PEOPLE_WITHHELD,
+)
+
+_OF_SCORES = {"w": ESTIMATOR_W, "wx": ESTIMATOR_WY, "w_w": ESTIMATOR_W2, "w_wx": ESTIMATOR_W2Y, "wx_wx": ESTIMATOR_W2Y2}
+
+
+def people_rules(targets: Sequence[Target], timing: Timing, by: Sequence[str]) -> Iterator[RecordingRule]:
+    """The sums from which means by people are made."""
+    own, grouped = [*dict.fromkeys((*series.BY, "segment", "sum"))], ", ".join((*by, "sum"))
+    # one process has them, or two that measure the same
+    once = f"max by ({', '.join(own)}) ({PEOPLE_SUMS.name})"
+    withheld = f"on ({', '.join(series.BY)}) ({PEOPLE_WITHHELD.name} > 0)"
+    labels = f"sum by ({grouped}) ({once} unless {withheld})"
+    yield RecordingRule(series.AUDITED_INCREASE, labels, {"window": series.WEEK})
+    audited = [each.evaluator for each in targets if each.audited]
+    plain = [each.evaluator for each in targets if not each.is_derived and f"{each.evaluator}:audit" not in audited]
+    for name, value in _scores(list(dict.fromkeys(plain)), list(dict.fromkeys(audited)), timing, by):
+        yield RecordingRule(series.AUDITED_INCREASE, value, {"window": series.WEEK, "sum": name})
+
+
+def _scores(
+    plain: Sequence[str], audited: Sequence[str], timing: Timing, by: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """The sums of all scores: of evaluators without audits, and of the means by audits."""
+    mean, error = (
+        f'{each}{{evaluator=~{any_of(audited)},window="{series.WEEK}"}}'
+        for each in (series.SCORE_MEAN, series.SCORE_STDERR)
+    )
+    of_audits = {
+        "w": f"{mean} * 0 + 1",
+        "wx": mean,
+        "w_w": f"{mean} * 0 + 1",
+        "w_wx": mean,
+        "wx_wx": f"{mean} ^ 2 + {error} ^ 2",
+    }
+    grouped, week = ", ".join(by), timing.text(PEOPLE_WINDOW)
+    for name, counter in _OF_SCORES.items():
+        growth = f"sum by ({grouped}) (increase({counter.name}{{evaluator=~{any_of(plain)}}}[{week}]))"
+        parts = ([_renamed(growth, "(.*)")] if plain else []) + (
+            [_renamed(f"sum without (window) ({of_audits[name]})", "(.*):audit")] if audited else []
+        )
+        if parts:
+            yield name, " or ".join(parts)
+
+
+def _renamed(value: str, name: str) -> str:
+    return f'label_replace({value}, "evaluator", "$1:people", "evaluator", "{name}")'

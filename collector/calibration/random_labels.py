@@ -1,0 +1,177 @@
+"""What labels that were drawn at random say of a judge: how far its verdicts agree with people's, and the mean by them.
+
+All of it is weighted by 1 / the probability to be judged and labelled, and conversations are clusters. Shares have
+Wilson's interval (1927) at the effective number of conversations (Kish), which is there without a disagreement, too;
+the intervals of kappa and of sensitivity + specificity - 1 are made of theirs (Zou and Donner 2008). The mean by people
+is that of `collector.export.audited_sums`, with people as who audits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from collector.calibration.labels import HumanLabel
+from collector.calibration.measures import ScoreScale
+from collector.export.audited_sums import SUM_NAMES, TOTALS, VARIANCE_FLOOR, AuditedSums, growth
+from collector.records.audits import FEWEST_AUDITS
+
+WEAKEST = 0.2
+"""Sensitivity + specificity - 1 below which a judge tells too little of what people would say to be corrected."""
+DRIFT_ERRORS = 4.0
+"""Standard errors by which newer labels differ from older ones where the judge, or people, have changed."""
+_LARGEST_SHARE = 0.5
+_Z = 1.959964
+
+Withheld = Literal["", "few", "weak", "drift"]
+"""Why there is no corrected mean: too few labels, a judge that says little, or one that has changed; "" if there is."""
+
+
+class Bounded(NamedTuple):
+    """A measure with its 95 % interval; NaN where it has no value."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictAgreement:
+    """How a judge's verdicts agree with people's. `number` is the effective one of labelled conversations.
+
+    `share` is that of equal verdicts, `kappa` what it is beyond chance (Cohen 1960), `youden` sensitivity + specificity
+    - 1: the share of good answers that pass less that of bad ones that do.
+    """
+
+    number: float
+    share: Bounded
+    kappa: Bounded
+    youden: Bounded
+
+    def measures(self) -> dict[str, Bounded]:
+        """Every measure by its name."""
+        return {"share": self.share, "kappa": self.kappa, "youden_j": self.youden}
+
+
+def random_labels(labels: Iterable[HumanLabel]) -> list[HumanLabel]:
+    """The labels of what was drawn, the oldest first."""
+    return sorted((each for each in labels if each.probability is not None), key=lambda each: each.at)
+
+
+def verdict_agreement(labels: Sequence[HumanLabel], scale: ScoreScale) -> VerdictAgreement:
+    """The agreement by labels that were drawn; with none of them, no measure has a value."""
+    verdicts = [
+        _Verdicts(cluster, not scale.fails(each.judge), not scale.is_bad(each.human), each.weighted().weight)
+        for cluster, each in _by_conversation(labels)
+    ]
+    share = _share(verdicts, lambda each: each.judge == each.human)
+    judge, human = _share(verdicts, lambda each: each.judge), _share(verdicts, lambda each: each.human)
+    chance = judge.value * human.value + (1.0 - judge.value) * (1.0 - human.value)
+    good, bad = ([each for each in verdicts if each.human is of] for of in (True, False))
+    passed, failed = _share(good, lambda each: each.judge), _share(bad, lambda each: not each.judge)
+    return VerdictAgreement(
+        _effective(verdicts),
+        share,
+        Bounded(*((each - chance) / (1.0 - chance) if chance < 1.0 else math.nan for each in share)),
+        Bounded(
+            passed.value + failed.value - 1.0,
+            passed.value + failed.value - 1.0 - math.hypot(passed.value - passed.low, failed.value - failed.low),
+            passed.value + failed.value - 1.0 + math.hypot(passed.high - passed.value, failed.high - failed.value),
+        ),
+    )
+
+
+class _Verdicts(NamedTuple):
+    """Whether the judge and people find an answer good, and what it stands for."""
+
+    conversation: str
+    judge: bool
+    human: bool
+    weight: float
+
+
+def _by_conversation(labels: Iterable[HumanLabel]) -> Iterator[tuple[str, HumanLabel]]:
+    """The labels with their conversations; what has none, out of a file, is one of its own."""
+    for number, each in enumerate(labels):
+        yield each.conversation or f"\0{number}", each
+
+
+def _effective(verdicts: Sequence[_Verdicts]) -> float:
+    """How many equally weighted conversations would tell as much."""
+    weights = defaultdict[str, float](float)
+    for each in verdicts:
+        weights[each.conversation] += each.weight
+    squares = math.fsum(each**2 for each in weights.values())
+    return math.fsum(weights.values()) ** 2 / squares if squares else 0.0
+
+
+def _share(verdicts: Sequence[_Verdicts], of: Callable[[_Verdicts], bool]) -> Bounded:
+    """The weighted share of verdicts, with its interval."""
+    number = _effective(verdicts)
+    if not number:
+        return Bounded(math.nan, math.nan, math.nan)
+    share = math.fsum(each.weight for each in verdicts if of(each)) / math.fsum(each.weight for each in verdicts)
+    spread = _Z**2 / number
+    middle = (share + spread / 2.0) / (1.0 + spread)
+    half = _Z * math.sqrt(share * (1.0 - share) / number + spread / (4.0 * number)) / (1.0 + spread)
+    return Bounded(share, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def people_sums(labels: Iterable[HumanLabel], *, of_scores: bool = True) -> AuditedSums:
+    """The sums of labels that were drawn, for the mean by people; those of all scores are added to them.
+
+    `of_scores`: what is labelled is among the scores, with its weight; else products with them are left out, as where
+    the mean by audits is corrected. Squares are larger by 1 / (1 - a / A)², as few conversations with large weights
+    hide how far off they are (HC3, MacKinnon and White 1985).
+    """
+    conversations = defaultdict[str, list[float]](lambda: [0.0] * len(TOTALS))
+    for cluster, each in _by_conversation(labels):
+        weight, own = each.weighted().weight, each.weight if of_scores else 0.0
+        more = (weight, weight * each.human, weight * each.judge, own, own * each.judge)
+        conversations[cluster] = list(map(float.__add__, conversations[cluster], more))
+    total = math.fsum(each[0] for each in conversations.values())
+    sums = AuditedSums()
+    for each in conversations.values():
+        grown = growth((0.0,) * len(TOTALS), each).values
+        larger = (1.0 - min(_LARGEST_SHARE, each[0] / total)) ** -2
+        squares = (larger * value for value in grown[len(TOTALS) :])
+        sums += AuditedSums((*grown[: len(TOTALS)], *squares))
+    return AuditedSums(tuple(value if "a" in name else 0.0 for name, value in zip(SUM_NAMES, sums.values, strict=True)))
+
+
+def withheld(labels: Sequence[HumanLabel], scale: ScoreScale) -> Withheld:
+    """Why labels that were drawn, the oldest first, correct no mean; "" if they do."""
+    if people_sums(labels).audits < FEWEST_AUDITS:
+        return "few"
+    youden = verdict_agreement(labels, scale).youden
+    if youden.value < WEAKEST:
+        return "weak"
+    return "drift" if _drifts(labels, scale) else ""
+
+
+def _drifts(labels: Sequence[HumanLabel], scale: ScoreScale) -> bool:
+    """Whether the newer half of the labels differs from the older one: in people less judge, or in Youden's J."""
+    halves = labels[: len(labels) // 2], labels[len(labels) // 2 :]
+    (older, error), (newer, other) = map(_difference, halves)
+    if abs(newer - older) > DRIFT_ERRORS * math.hypot(error, other):
+        return True
+    before, after = (verdict_agreement(each, scale).youden for each in halves)
+    width = math.hypot(after.high - after.low, before.high - before.low) / (2.0 * _Z)
+    return abs(after.value - before.value) > DRIFT_ERRORS * width
+
+
+def _difference(labels: Sequence[HumanLabel]) -> tuple[float, float]:
+    """The weighted mean of people's scores less the judge's, and its standard error."""
+    conversations = defaultdict[str, list[float]](lambda: [0.0, 0.0])
+    for cluster, each in _by_conversation(labels):
+        weight = each.weighted().weight
+        conversations[cluster][0] += weight
+        conversations[cluster][1] += weight * (each.human - each.judge)
+    total = math.fsum(weight for weight, _ in conversations.values())
+    mean = math.fsum(less for _, less in conversations.values()) / total
+    squares = math.fsum((less - mean * weight) ** 2 for weight, less in conversations.values()) / total**2
+    number = total**2 / math.fsum(weight**2 for weight, _ in conversations.values())
+    return mean, math.sqrt(squares * number / max(1.0, number - 1.0) + VARIANCE_FLOOR / number)

@@ -1,0 +1,202 @@
+"""Agreement by drawn labels: its measures and intervals, why a mean is withheld, and the metrics of both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+from evaluation_samples import START, label
+
+from collector.calibration.agreement_watch import AgreementWatcher
+from collector.calibration.labels import HumanLabel
+from collector.calibration.measures import ScoreScale
+from collector.calibration.random_labels import people_sums, random_labels, verdict_agreement, withheld
+from collector.export.audited_sums import PEOPLE_WINDOW, sums_of_mean, sums_of_scores
+from collector.export.segments import Dimension
+from collector.logs.log import Record
+from collector.logs.memory import MemoryLog
+from collector.records.json import label_to_json
+from collector.telemetry.registry import Telemetry
+from evaluators.results import Label, Sampling
+
+SCALE = ScoreScale(0.5)
+VERSION = ("answers_question", "0123456789ab")
+AUDITS = ("answers_question:audit", "dear")
+
+
+def of(judge: bool, human: bool, number: int, *, probability: float = 0.5, **changes: object) -> HumanLabel:
+    made = HumanLabel(float(judge), float(human), "m", 1.0, probability, float(number), "m", str(number))
+    return replace(made, **changes)
+
+
+def verdicts(*counts: int, **changes: object) -> list[HumanLabel]:
+    """So many of: both pass, the judge alone, people alone, neither."""
+    pairs = [(True, True), (True, False), (False, True), (False, False)]
+    rows = [pair for pair, count in zip(pairs, counts, strict=True) for _ in range(count)]
+    Random(1).shuffle(rows)
+    return [of(judge, human, number, **changes) for number, (judge, human) in enumerate(rows)]
+
+
+def test_the_measures_are_those_of_the_table() -> None:
+    found = verdict_agreement(verdicts(60, 10, 5, 25), SCALE)
+    assert found.number == pytest.approx(100)
+    assert found.share.value == pytest.approx(0.85)
+    assert found.share.low == pytest.approx(0.7672, abs=1e-4)  # Wilson's, by hand
+    assert found.share.high == pytest.approx(0.9069, abs=1e-4)
+    chance = 0.7 * 0.65 + 0.3 * 0.35
+    assert found.kappa.value == pytest.approx((0.85 - chance) / (1 - chance))
+    assert found.kappa.low == pytest.approx((found.share.low - chance) / (1 - chance))
+    assert found.youden.value == pytest.approx(60 / 65 + 25 / 35 - 1)
+    assert found.youden.low < found.youden.value < found.youden.high
+
+
+def test_where_all_agree_that_is_not_certain_and_one_kind_alone_proves_nothing() -> None:
+    assert 0.55 < verdict_agreement(verdicts(15, 0, 0, 15), SCALE).kappa.low < 0.8
+    one_kind = verdict_agreement(verdicts(30, 0, 0, 0), SCALE)
+    assert math.isnan(one_kind.kappa.value)
+    assert math.isnan(one_kind.youden.low)
+    assert verdict_agreement([], SCALE).number == 0
+    lower = ScoreScale(0.5, lower_is_better=True)
+    assert verdict_agreement(verdicts(15, 0, 0, 15), lower).kappa.value == pytest.approx(1.0)
+
+
+def test_weights_and_conversations_count() -> None:
+    """Doubtful ones are drawn ten times as often, and the judge is wrong there; ten of a conversation are one."""
+    sure, doubtful = verdicts(50, 0, 0, 50, probability=0.05), verdicts(0, 50, 50, 0, probability=0.5)
+    found = verdict_agreement(
+        [*sure, *(replace(each, conversation=f"d{each.conversation}") for each in doubtful)], SCALE
+    )
+    assert found.share.value == pytest.approx(10 / 11)
+    alone = [replace(each, conversation=str(number % 4)) for number, each in enumerate(verdicts(50, 0, 0, 50))]
+    assert verdict_agreement(alone, SCALE).number == pytest.approx(4.0)
+    assert verdict_agreement(alone, SCALE).kappa.low < 0.2
+
+
+@pytest.mark.parametrize("size", [30, 100])
+def test_the_lower_end_of_kappa_is_rarely_above_the_truth(size: int) -> None:
+    """A judge that is right about 85 % of the answers, three quarters of which are good; half are overdrawn."""
+    chance, above, runs = Random(3), 0, 400
+    good, right = 0.75, 0.85
+    passing = good * right + (1 - good) * (1 - right)
+    by_chance = passing * good + (1 - passing) * (1 - good)
+    truth = (right - by_chance) / (1 - by_chance)
+    for _ in range(runs):
+        labels = list[HumanLabel]()
+        for number in range(size):
+            human = chance.random() < good
+            judge = human == (chance.random() < right)
+            labels.append(of(judge, human, number, probability=chance.choice((0.1, 0.3))))
+        low = verdict_agreement(labels, SCALE).kappa.low
+        above += low > truth
+    assert above / runs < 0.05  # 2.5 % are meant
+
+
+def test_a_mean_is_withheld_of_few_labels_a_weak_judge_and_one_that_has_changed() -> None:
+    good = verdicts(60, 10, 5, 25)
+    assert withheld(good, SCALE) == ""
+    assert withheld(good[:29], SCALE) == "few"
+    assert withheld([], SCALE) == "few"
+    assert withheld(verdicts(40, 20, 20, 10), SCALE) == "weak"
+    assert withheld(verdicts(90, 0, 0, 0), SCALE) == "", "no bad answer: nothing says that the judge is weak"
+    later = [replace(each, at=1000.0 + each.at, conversation=f"l{each.at}") for each in verdicts(20, 45, 0, 35)]
+    assert withheld([*good, *later], SCALE) == "drift"
+    same = [replace(each, at=1000.0 + each.at, conversation=f"s{each.at}") for each in good]
+    assert withheld([*good, *same], SCALE) == ""
+
+
+def test_chance_alone_rarely_looks_like_a_drift() -> None:
+    chance, drifted, runs = Random(9), 0, 300
+    for _ in range(runs):
+        labels = [
+            of(human == (chance.random() < 0.8), human, number, probability=chance.choice((0.05, 0.3)))
+            for number, human in enumerate(chance.random() < 0.7 for _ in range(80))
+        ]
+        drifted += withheld(labels, SCALE) == "drift"
+    assert drifted <= 3
+
+
+def test_sums_have_the_labels_alone_and_are_those_of_the_formula_with_the_scores() -> None:
+    labels = random_labels([*verdicts(30, 10, 10, 30), replace(of(True, False, 3), probability=None)])
+    assert len(labels) == 80
+    assert all(not value for name, value in zip(("w", "wx"), people_sums(labels).values[3:5], strict=True))
+    mean = (people_sums(labels, of_scores=False) + sums_of_scores(1000.0, 700.0, 1000.0, 700.0, 700.0)).corrected()
+    by_mean = (people_sums(labels, of_scores=False) + sums_of_mean(0.7, math.sqrt(0.21 / 1000))).corrected()
+    assert mean is not None
+    assert by_mean is not None
+    assert mean.mean == pytest.approx(by_mean.mean)
+    assert mean.error == pytest.approx(by_mean.error)
+    # people pass half; the judge passes half of these and 0.7 of all, and what it passes is right in three of four
+    assert mean.mean == pytest.approx(0.5 + mean.power * 0.2, abs=0.01)
+    assert mean.power == pytest.approx(0.5, abs=0.05)
+
+
+def drawn_label(number: int, *, tier: str, right: bool, at: float, audited: bool) -> Label:
+    judge = number % 2 == 0
+    return label(
+        label_id=f"{number:032x}",
+        evaluation_id=f"{number:032x}",
+        subject=replace(label().subject, conversation_id=str(number)),
+        judge_score=0.9 if judge else 0.1,
+        judge_passed=judge,
+        opinion=None,
+        score=float(judge == right),
+        sampling=Sampling(),
+        label_probability=0.5,
+        given_at=START + timedelta(seconds=at),
+        attributes={"tier": tier},
+        audit={"score": float(judge == right), "probability": 0.5, "version": "dear"} if audited else None,
+    )
+
+
+async def test_agreement_by_segment_and_sums_are_metrics() -> None:
+    log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
+    now = START.timestamp() + 100.0
+    watch = AgreementWatcher(
+        log, {VERSION: SCALE}, telemetry, dimensions=[Dimension("tier", ("free", "paid"))], clock=lambda: now
+    )
+    given = [
+        drawn_label(number, tier="free" if number < 40 else "paid", right=number >= 40 or number % 4 > 1, at=number,
+                    audited=False)
+        for number in range(80)
+    ]  # fmt: skip
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in given])
+    await watch.measure_changes()
+
+    def value(name: str, **labels: str) -> float | None:
+        names = {"evaluator": VERSION[0], "evaluator_version": VERSION[1], **labels}
+        return telemetry.registry.get_sample_value(f"evalstream_people_{name}", names)
+
+    assert value("labels") == pytest.approx(80)
+    share = {"statistic": "share", "bound": "value"}
+    assert value("agreement", **share) == pytest.approx(0.75)
+    assert value("segment_agreement", segment="free", **share) == pytest.approx(0.5)
+    assert value("segment_agreement", segment="paid", **share) == pytest.approx(1.0)
+    low = value("segment_agreement", segment="paid", statistic="kappa", bound="low")
+    assert low is not None
+    assert 0.7 < low < 1
+    by_people = {"evaluator": "answers_question:people", "monitor": given[0].monitor}
+    sums = [value("sums", **by_people, segment=segment, sum="a") or 0.0 for segment in ("free", "paid")]
+    assert sum(sums) == pytest.approx(2 * 80)
+    assert value("withheld", **by_people, reason="drift") == 1.0, "newer labels differ from older ones"
+    now += PEOPLE_WINDOW
+    await watch.measure_changes()
+    assert value("withheld", **by_people, reason="few") == 1.0, "labels of a week ago"
+    assert value("withheld", **by_people, reason="drift") is None
+    assert value("agreement", **share) == pytest.approx(0.75)
+
+
+async def test_where_there_are_audits_people_correct_them() -> None:
+    log, telemetry = MemoryLog("labels", partitions=1), Telemetry()
+    watch = AgreementWatcher(log, {VERSION: SCALE, AUDITS: SCALE}, telemetry, clock=START.timestamp)
+    given = [drawn_label(n, tier="x", right=n % 5 > 0, at=float(n), audited=n % 2 == n % 4) for n in range(80)]
+    await log.append([Record(b"k", label_to_json(each), partition=0) for each in given])
+    await watch.measure_changes()
+    assert watch.agreements[AUDITS].share.value == pytest.approx(1.0), "the audit is of the same opinion as people"
+    assert watch.agreements[VERSION].share.value == pytest.approx(0.8)
+    (people,) = watch.people.values()
+    assert people.version == AUDITS
+    assert people.sums.audits == pytest.approx(40 * (1 - 1 / 40) ** 2), "less by the leverage of each"
+    assert people.sums.values[0] == pytest.approx(40 * 4), "1 / (share of audits × probability of the draw)"

@@ -1,0 +1,68 @@
+"""What the page shows of people's labels: the mean by them, why there is none, and the agreement by segment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from evaluation_samples import START, label, scored
+
+from collector.export.audited_sums import AuditedSums, totals_of
+from collector.page.api import PageApi
+from collector.page.requests import Filters
+from collector.page.settings import PageSettings
+from collector.page.sources import AgreementView, PeopleView, Sources
+from collector.page.view import EvaluatorView, View
+from collector.records.audits import AuditScore
+
+NONE = (math.nan, math.nan, math.nan)
+KEY = (scored().monitor, scored().evaluator)
+
+
+def labels_of(number: int) -> AuditedSums:
+    """Labels of a judge that is too high by 0.25 for each."""
+    totals = [totals_of(1.0, 0.75, AuditScore(float(each % 2), 0.5))[:3] for each in range(number)]
+    return AuditedSums.of([[*each, 0.0, 0.0] for each in totals])
+
+
+def track(people: PeopleView) -> dict[str, Any]:
+    view = View([EvaluatorView(monitor=KEY[0], evaluator=KEY[1], threshold=0.5)])
+    for number in range(400):
+        subject = replace(scored().subject, conversation_id=str(number))
+        view.add_evaluation(scored(number, subject=subject, score=0.75), 0, number, START.timestamp())
+    api = PageApi(view, PageSettings(), Sources(people=lambda: {KEY: people}))
+    overview = orjson.loads(orjson.dumps(api.overview(Filters(), scored().time.timestamp() + 60.0)))
+    (shown,) = overview["tracks"]
+    return shown["people"]
+
+
+def test_the_mean_by_people_and_the_agreement() -> None:
+    segment = AgreementView(segment="paid", labels=12.0, share=(0.9, 0.7, 1.0), kappa=NONE, youden_j=NONE)
+    shown = track(PeopleView(withheld="", sums=labels_of(60), agreements=(segment,)))
+    assert shown["mean"] == pytest.approx(0.5, abs=0.01)
+    assert shown["error"] > 0.03
+    assert shown["labels"] == pytest.approx(60)
+    assert shown["agreements"] == [
+        {"segment": "paid", "labels": 12.0, "share": [0.9, 0.7, 1.0], "kappa": None, "youden_j": None}
+    ]
+
+
+@pytest.mark.parametrize("why", ["few", "weak", "drift"])
+def test_a_mean_that_is_withheld_is_not_there_and_says_why(why: str) -> None:
+    shown = track(PeopleView(withheld=why, sums=labels_of(60), agreements=()))
+    assert "mean" not in shown
+    assert shown["withheld"] == why
+
+
+def test_a_label_on_the_page_has_no_attributes_of_its_evaluation() -> None:
+    view = View([])
+    view.add_evaluation(scored(1), 0, 1, START.timestamp())
+    view.add_label(replace(label(), evaluation_id=scored(1).evaluation_id, attributes={"customer": "Ada"}))
+    listed = view.get(scored(1).evaluation_id)
+    assert listed is not None
+    assert listed.label is not None
+    shown = PageApi(view, PageSettings(show_text=False), Sources()).evaluation(listed)
+    assert "Ada" not in str(shown["label"])
