@@ -764,7 +764,8 @@ def rejudge(
 ) -> None:
     """Judge the past: a new evaluator, or what is missing.
 
-    The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics.
+    The running service makes the evaluations, beside the traffic of now and apart from its budgets and live metrics;
+    with --batch this command does.
     Run the same command again to resume: nothing is judged twice.
     """
     import asyncio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import ssl
 import sys
@@ -38,8 +39,9 @@ _REPORT_AFTER = 60.0
 class Batches:
     """The journal of a command, and the endpoints that use it."""
 
-    def __init__(self, journal: BatchJournal, pace: BatchPace, say: Callable[[str], None]) -> None:
+    def __init__(self, journal: BatchJournal, output: Path, pace: BatchPace, say: Callable[[str], None]) -> None:
         self.journal = journal
+        self._output = output
         self._pace = pace
         self._say = say
         self._endpoints: list[tuple[str, JudgeSettings, BatchEndpoint]] = []
@@ -101,6 +103,8 @@ class Batches:
         """All is done: the journal is of no more use, unless a batch is open that nobody waited for."""
         left = self.journal.open_batches()
         if not left:
+            with self._output.open("ab") as file:  # what has been paid for is on the disk before the journal is not
+                os.fsync(file.fileno())
             self.journal.remove()
             return
         names = ", ".join(each.id or each.key for each in left)
@@ -145,7 +149,7 @@ def open_batches(
     except sqlite3.DatabaseError:
         raise ConfigError(f"{path}: is no journal of batches; name another file with --output") from None
     try:
-        yield Batches(journal, pace or BatchPace(), say)
+        yield Batches(journal, output, pace or BatchPace(), say)
     finally:
         journal.close()
 

@@ -57,6 +57,8 @@ class PostsRequests(Protocol):
     async def post(self, body: Mapping[str, Json], shape: Hashable = None) -> EndpointReply:
         """The response to a request. `shape` is what it has of what an endpoint may refuse; others have it, too.
 
+        One without a shape is waited for by many others, and goes out at once.
+
         Raises:
             HttpStatusError: it has a status of an error.
             JudgeError: there is no response.

@@ -255,6 +255,7 @@ class OpenAIJudge:
             extra=self._extra_body,
             optional=self._optional_of(prompt),
             shared=question.shared,
+            constant=prompt.constant,
         )
 
     async def _choices(self, chat: Chat, request: Request, samples: int, bill: CostTracker) -> Sequence[Choice]:
@@ -334,7 +335,7 @@ class OpenAIJudge:
         while True:
             features = self._features
             sent = request.shaped(bounded=features.bounds == "needed")
-            shape = (features, sent.form, sent.logprobs, samples > 1)
+            shape = None if sent.constant else (features, sent.form, sent.logprobs, samples > 1)
             try:
                 answered = await self._endpoint.post(self._api.body(chat, sent, features, samples), shape)
             except RequestOutdated:

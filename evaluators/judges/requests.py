@@ -45,6 +45,8 @@ class Request:
     """The form of the answer; None for a pack's."""
     shared: str = ""
     """What the user's message begins with that other questions about the same subject begin with, too."""
+    constant: bool = False
+    """Whether it holds nothing of a case: others wait for its answer, and it is kept."""
     alone: bool = False
     """Whether the verdict is asked for without its reasons."""
 

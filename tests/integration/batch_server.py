@@ -46,7 +46,18 @@ def answered(body: dict[str, Any], text: str | None = None) -> dict[str, Any]:
     """An obedient judge's completion."""
     asked = body["messages"][-1]["content"]
     asked = asked if isinstance(asked, str) else asked[0]["text"]
-    return completion(with_answer_key(asked, text or rating(8)))
+    return completion(with_answer_key(asked, text or _usual(body)))
+
+
+def _usual(body: dict[str, Any]) -> str:
+    """A rating, one for each question of a pack, or evaluation steps: what the form of the answer asks for."""
+    form = body.get("response_format", {}).get("json_schema", {})
+    if form.get("name") == "Pack":
+        each = {"reason": "so", "score": 8}
+        return orjson.dumps(dict.fromkeys(form["schema"]["required"], each)).decode()
+    if "steps" in form.get("schema", {}).get("required", ()):
+        return orjson.dumps({"steps": ["Compare."]}).decode()
+    return rating(8)
 
 
 def message(body: dict[str, Any], text: str | None = None) -> dict[str, Any]:

@@ -392,12 +392,41 @@ async def test_a_cascade_asks_in_one_batch_after_the_other(tmp_path: Path) -> No
         config["judges"]["strong"] = config["judges"]["main"] | {"model": "s"}
         config["cascades"] = {"both": {"first": "main", "then": "strong", "share": 1.0}}
         config["evaluators"]["helpful"]["judge"] = "both"
-        (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(config))
+        (tmp_path / "evalstream.yaml").write_text(json.dumps(config))
         assert await scored(tmp_path) == 0
         assert outcomes(tmp_path) == ["scored"] * 10
         models = [{body["model"] for body in batch.items.values()} for batch in server.batches.values()]
         assert models == [{"m"}, {"s"}]
         assert set(server.submitted.values()) == {1}
+
+
+async def test_a_pack_is_one_request_whose_price_its_questions_share(tmp_path: Path) -> None:
+    async with batch_server() as server:
+        prepare(tmp_path, server.base_url, 5)
+        config = yaml.safe_load((tmp_path / "evalstream.yaml").read_text())
+        config["evaluators"]["kind"] = config["evaluators"]["helpful"] | {"evaluation_steps": ["Say whether it is."]}
+        config["monitors"]["all"] = {"evaluators": ["helpful", "kind"], "packs": [["helpful", "kind"]]}
+        (tmp_path / "evalstream.yaml").write_text(json.dumps(config))
+        assert await scored(tmp_path) == 0
+        assert outcomes(tmp_path) == ["scored"] * 10
+        assert (sum(server.submitted.values()), sum(server.at_once.values())) == (4, 1)
+    costs = sorted(each["cost_usd"] for each in evaluations(tmp_path))
+    assert costs == [pytest.approx(LIST_PRICE / 4, abs=1e-12)] * 8 + [pytest.approx(LIST_PRICE / 2, abs=1e-12)] * 2
+
+
+async def test_evaluation_steps_are_not_waited_for_in_a_batch(tmp_path: Path) -> None:
+    """Of several evaluators, too: what all cases wait for would take a day of its own."""
+    async with batch_server() as server:
+        prepare(tmp_path, server.base_url, 5)
+        config = yaml.safe_load((tmp_path / "evalstream.yaml").read_text())
+        fields = {"kind": "g_eval", "evaluation_params": ["input", "actual_output"]}
+        config["evaluators"] = {name: fields | {"criteria": f"It is {name}."} for name in ("short", "kind", "right")}
+        config["monitors"]["all"] = {"evaluators": ["short", "kind", "right"]}
+        (tmp_path / "evalstream.yaml").write_text(json.dumps(config))
+        assert await scored(tmp_path) == 0
+        assert outcomes(tmp_path) == ["scored"] * 15
+        assert sum(server.at_once.values()) == 3 + 1
+        assert not any('"steps"' in each for each in server.submitted)
 
 
 def test_what_evaluations_probably_cost_is_at_the_price_of_batches(tmp_path: Path) -> None:

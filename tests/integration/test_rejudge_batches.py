@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from batch_server import BatchServer, batch_server
-from past_world import World, a_world
+from past_world import BAD_REQUEST, World, a_world
 from test_batches import INPUT_PRICE, LIST_PRICE, OUTPUT_PRICE, PACE
 from test_rejudge import NOW, PAST, live, monitored, of, record, turn
 
@@ -134,3 +134,21 @@ async def test_the_limit_counts_the_price_of_batches(world: World) -> None:
         status, said = await rejudged(world, max_usd=10.0)
         assert status == 0, said
     assert len(of(await world.ledger(), "helpful")) == PAST
+
+
+async def test_what_failed_is_made_again_and_counts_once(world: World) -> None:
+    world.configure(**monitored(world, "helpful"))
+    world.judge.faults = BAD_REQUEST
+    await live(world)
+    failed = of(await world.ledger(), "helpful")
+    assert {each.outcome for each in failed} == {"failed"}
+    async with batch_server() as server:
+        world.configure(**monitored(world, "helpful"), **with_batches(server))
+        status, said = await rejudged(world, what="failed")
+        assert status == 0, said
+        made = [each for each in of(await world.ledger(), "helpful") if each.score is not None]
+        assert {each.supersedes[0] for each in made} == {each.evaluation_id for each in failed}
+        assert {each.retry and each.retry.attempt for each in made} == {1 + 1}
+        again = await rejudged(world, what="failed")
+        assert again[1][-1] == "there is nothing to make"
+    assert len(made) == PAST

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evaluators.errors import NoCompletion
 from evaluators.judges.apis.payload import count, mapping, objects, text
 from evaluators.judges.batches.provider import (
     PASSING,
@@ -22,6 +21,8 @@ from evaluators.judges.batches.provider import (
     Missing,
     NoBatches,
     Undecided,
+    id_in,
+    short_name,
 )
 from evaluators.judges.error_mapping import HttpStatusError
 
@@ -69,21 +70,21 @@ class AnthropicBatches:
         """See `BatchProvider.submit`."""
         del key
         requests = [{"custom_id": each.name, "params": each.body} for each in items]
-        return _id(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
+        return id_in(await self._connection.post(_PATH, orjson.dumps({"requests": requests})))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """See `BatchProvider.submitted`. What has as many requests may be it: its results tell, once it has ended."""
         del key
         for each in await self._since(since):
             counts = mapping(each.get("request_counts"))
-            if _id(each) in known or sum(map(count, counts.values())) != len(names):
+            if id_in(each) in known or sum(map(count, counts.values())) != len(names):
                 continue
             if each.get("processing_status") != "ended":
                 raise Undecided
-            async with aclosing(self._connection.lines(f"{_PATH}/{_id(each)}/results")) as lines:
+            async with aclosing(self._connection.lines(f"{_PATH}/{id_in(each)}/results")) as lines:
                 async for line in lines:
                     if line.get("custom_id") in names:
-                        return _id(each)
+                        return id_in(each)
                     break
         return None
 
@@ -94,16 +95,17 @@ class AnthropicBatches:
         while True:
             page = await self._connection.get(_PATH, limit="100", **after)
             listed = objects(page.get("data"))
-            batches += [each for each in listed if _time(each.get("created_at")) >= since - _CLOCKS_DIFFER]
-            if not page.get("has_more") or not listed or len(batches) < len(listed):
+            recent = [each for each in listed if _time(each.get("created_at")) >= since - _CLOCKS_DIFFER]
+            batches += recent
+            if not page.get("has_more") or not listed or len(recent) < len(listed):
                 return batches
-            after = {"after_id": _id(listed[-1])}
+            after = {"after_id": id_in(listed[-1])}
 
     async def state(self, batch: str) -> BatchState:
         """See `BatchProvider.state`."""
         payload = await self._connection.get(f"{_PATH}/{batch}")
         counts = {name: count(value) for name, value in mapping(payload.get("request_counts")).items()}
-        status = text(payload.get("processing_status")) or "unknown"
+        status = short_name(payload.get("processing_status")) or "unknown"
         # The address of the results is known: one in an answer could lead the key elsewhere.
         return BatchState(
             status=status,
@@ -136,13 +138,6 @@ def _result(line: Mapping[str, Any]) -> BatchResult:
     inner = mapping(error.get("error")) or error
     status = _STATUSES.get(text(inner.get("type")) or "", 500)
     return BatchResult(name, status, orjson.dumps({"error": inner}), "failed" if status in PASSING else None)
-
-
-def _id(payload: Mapping[str, Any]) -> str:
-    identifier = text(payload.get("id"))
-    if not identifier:
-        raise NoCompletion("the endpoint answered with no id")
-    return identifier
 
 
 def _time(value: Any) -> float:

@@ -92,9 +92,10 @@ class BatchEndpoint:
     """Gathers requests, submits them in batches, and gives each its answer; all of it is in the journal.
 
     The first request of each shape goes out at once, at the full price, and the others of its shape wait for its
-    answer: what an endpoint does not take would else be learnt batch by batch, at a day each. What has no answer when
-    its batch ends is in the next one, once; what somebody cancelled is not. Equal requests are told apart by their
-    number, in the order in which they come. One event loop at a time.
+    answer: what an endpoint does not take would else be learnt batch by batch, at a day each. What has no shape goes
+    out at once, too, such as evaluation steps that are written once. What has no answer when its batch ends is in the
+    next one, once; what somebody cancelled is not. Equal requests are told apart by their number, in the order in
+    which they come. One event loop at a time.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class BatchEndpoint:
         number = self._take_number(digest)
         name = f"{digest}-{number}"
         try:
-            return await self._answer(name, body, repr(shape))
+            return await self._answer(name, body, None if shape is None else repr(shape))
         finally:
             if not self._journal.has(self._terms.home, name):
                 self._numbers[digest].discard(number)  # it was not sent
@@ -175,14 +176,16 @@ class BatchEndpoint:
         used.add(number)
         return number
 
-    async def _answer(self, name: str, body: Mapping[str, Json], shape: str) -> EndpointReply:
+    async def _answer(self, name: str, body: Mapping[str, Json], shape: str | None) -> EndpointReply:
         while True:
             entry = self._journal.entry(self._terms.home, name)
             if entry is not None and entry.status is not None:
                 return self._reply(entry, shape)
             if entry is not None and entry.batch is None:
                 _raise_if_spent(entry)
-            if entry is None and not self._journal.knows(self._terms.home, shape):
+            if entry is None and shape is None:
+                return await self._at_once(name, body)
+            if entry is None and shape is not None and not self._journal.knows(self._terms.home, shape):
                 if (reply := await self._first_of_shape(name, body, shape)) is not None:
                     return reply
                 continue
@@ -193,11 +196,11 @@ class BatchEndpoint:
             waiting = self._waiting.setdefault(name, asyncio.get_running_loop().create_future())
             await asyncio.shield(waiting)
 
-    def _reply(self, entry: JournalEntry, shape: str) -> EndpointReply:
+    def _reply(self, entry: JournalEntry, shape: str | None) -> EndpointReply:
         status = entry.status or 0
         if not 200 <= status < 300:
             raise HttpStatusError(status, {}, entry.content)
-        if not self._journal.knows(self._terms.home, shape):
+        if shape is not None and not self._journal.knows(self._terms.home, shape):
             self._journal.learn(self._terms.home, shape)
         return EndpointReply(entry.content, 1.0 if entry.at_once else 1.0 - self._terms.discount)
 
@@ -218,17 +221,21 @@ class BatchEndpoint:
         self._first[shape] = pending = asyncio.get_running_loop().create_future()
         problem: Exception | None = None
         try:
-            reply = await self._patiently(lambda: self._post_now(body), self._terms.pace.patience)
+            reply = await self._at_once(name, body)
         except (HttpStatusError, JudgeError) as error:
             problem = error
             raise
         else:
-            self._journal.record_at_once(self._terms.home, name, reply.content)
             self._journal.learn(self._terms.home, shape)
             return reply
         finally:
             del self._first[shape]
             pending.set_result(problem)
+
+    async def _at_once(self, name: str, body: Mapping[str, Json]) -> EndpointReply:
+        reply = await self._patiently(lambda: self._post_now(body), self._terms.pace.patience)
+        self._journal.record_at_once(self._terms.home, name, reply.content)
+        return reply
 
     async def _post_now(self, body: Mapping[str, Json]) -> EndpointReply:
         try:

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evaluators.errors import NoCompletion
 from evaluators.judges.apis.payload import count, mapping, objects, text
-from evaluators.judges.batches.provider import PASSING, BatchItem, BatchResult, BatchState, Missing, NoBatches
+from evaluators.judges.batches.provider import (
+    PASSING,
+    BatchItem,
+    BatchResult,
+    BatchState,
+    Missing,
+    NoBatches,
+    id_in,
+    short_name,
+)
 from evaluators.judges.error_mapping import HttpStatusError
 
 if TYPE_CHECKING:
@@ -54,12 +62,12 @@ class OpenAIBatches:
         )
         file = await self._connection.upload("/files", f"evalstream-{key}.jsonl", lines, purpose="batch")
         body = {
-            "input_file_id": _id(file),
+            "input_file_id": id_in(file),
             "endpoint": self._url,
             "completion_window": "24h",
             "metadata": {METADATA_KEY: key},
         }
-        return _id(await self._connection.post("/batches", orjson.dumps(body)))
+        return id_in(await self._connection.post("/batches", orjson.dumps(body)))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:
         """See `BatchProvider.submitted`: the list begins with the newest."""
@@ -70,15 +78,15 @@ class OpenAIBatches:
             batches = objects(page.get("data"))
             for each in batches:
                 if mapping(each.get("metadata")).get(METADATA_KEY) == key:
-                    return _id(each)
+                    return id_in(each)
             if not page.get("has_more") or not batches or count(batches[-1].get("created_at")) < since - _CLOCKS_DIFFER:
                 return None
-            after = {"after": _id(batches[-1])}
+            after = {"after": id_in(batches[-1])}
 
     async def state(self, batch: str) -> BatchState:
         """See `BatchProvider.state`."""
         payload = await self._connection.get(f"/batches/{batch}")
-        status = text(payload.get("status")) or "unknown"
+        status = short_name(payload.get("status")) or "unknown"
         counts = mapping(payload.get("request_counts"))
         files = (text(payload.get(name)) for name in ("output_file_id", "error_file_id"))
         problems = objects(mapping(payload.get("errors")).get("data"))
@@ -87,7 +95,7 @@ class OpenAIBatches:
             ended=status in _ENDED,
             done=count(counts.get("completed")) + count(counts.get("failed")),
             results=tuple(each for each in files if each),
-            problem=next((code for each in problems if (code := text(each.get("code")))), ""),
+            problem=next((code for each in problems if (code := short_name(each.get("code")))), ""),
         )
 
     async def results(self, state: BatchState) -> AsyncGenerator[BatchResult]:
@@ -110,10 +118,3 @@ def _result(line: Mapping[str, Any]) -> BatchResult:
         code = text(mapping(line.get("error")).get("code")) or ""
         return BatchResult(name, None, b"", _MISSING.get(code, "failed"))
     return BatchResult(name, status, orjson.dumps(response.get("body")), "failed" if status in PASSING else None)
-
-
-def _id(payload: Mapping[str, Any]) -> str:
-    identifier = text(payload.get("id"))
-    if not identifier:
-        raise NoCompletion("the endpoint answered with no id")
-    return identifier

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from evaluators.cases import Json
-from evaluators.errors import JudgeDenied
+from evaluators.errors import JudgeDenied, NoCompletion
 
 PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses with which a request may succeed later."""
+
+
+_LONGEST_NAME = 128
+
+
+def short_name(value: Any) -> str:
+    """A short name of letters, digits, `_`, `-` and `.`, fit to be shown; "" for anything else."""
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME:
+        return ""
+    plain = value.replace("_", "").replace("-", "").replace(".", "")
+    return value if plain.isascii() and plain.isalnum() else ""
+
+
+def id_in(payload: Mapping[str, Any]) -> str:
+    """The id of what a response describes.
+
+    Raises:
+        NoCompletion: it has none.
+    """
+    if not (name := short_name(payload.get("id"))):
+        raise NoCompletion("the endpoint answered with no id")
+    return name
 
 
 @dataclass(frozen=True, slots=True)
