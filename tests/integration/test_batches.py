@@ -46,6 +46,7 @@ def prepare(folder: Path, url: str, count: int, *, turns: Callable[[int], str] =
         "judge": "main",
     }
     config = {
+        "log": {"path": str(folder / "evalstream.db")},
         "judges": {"main": main | judge},
         "evaluators": {"helpful": helpful},
         "monitors": {"all": {"evaluators": ["helpful"]}},
