@@ -23,6 +23,7 @@ from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.sampling.draw import draw
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
@@ -544,3 +545,26 @@ async def test_evaluators_begin_and_cease_to_ask_together(tmp_path: Path) -> Non
             assert len(set(versions(made))) == len(set(versions(made, "also"))) == 2
             assert judge.calls == 30
         await clean(file)
+
+
+async def test_a_rate_that_is_planned_from_now_on_and_fixed_again_adds_up(tmp_path: Path) -> None:
+    """Of the turns between, those are judged whose draw is below the first rate, and a later audit finds them all."""
+    async with serve_judge() as url:
+        file = ConfigFile(tmp_path, url)
+        file.change(
+            lambda each: each["monitors"]["all"].update(evaluators=["answers", {"name": "short", "sample": 1.0}])
+        )
+        async with running(load(file.path), {"evaluate"}, path=file.path) as service:
+            await put(service, range(20))
+            await until(service, answers=20, short=20)
+            file.change(lambda each: each["monitors"]["all"].update(sample="auto", standard_error=0.2))
+            await look(service)
+            drawn = sum(draw("evalstream", f"c{n}") < 0.1 for n in range(100, 300))
+            await put(service, range(100, 300))
+            made = await until(service, answers=20 + drawn, short=220)
+            assert {each.sampling.probability for each in made if each.evaluator == "answers"} == {1.0, 0.1}
+            file.change(lambda each: each["monitors"]["all"].update(sample=1.0))
+            await look(service)
+            await put(service, range(400, 420))
+            await until(service, answers=40 + drawn, short=240)
+    await clean(file)

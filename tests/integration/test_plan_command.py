@@ -136,6 +136,19 @@ def test_a_plan_reaches_the_error_for_less_than_the_present_and_its_lines_can_be
     assert again["present"]["usd_per_day"] == pytest.approx(helpful["proposed"]["usd_per_day"])
 
 
+def test_where_the_rate_is_planned_already_the_present_one_is_that_of_the_newest_evaluation(tmp_path: Path) -> None:
+    document = configuration(tmp_path)
+    document["monitors"]["all"] |= {"sample": "auto", "standard_error": 0.01}
+    path = write(tmp_path, document)
+    fill(path, list(evaluations()))
+    said = run(path, "--error", "0.02")
+    assert "  present:  sample 0.25, boost error 4" in said
+    assert "sample: auto holds the rate for an error of 0.01; what it has planned is `present`" in said
+    pasted = yaml.safe_load(said[said.index("\nmonitors:") :])
+    assert list(pasted["monitors"]["all"]) == ["boost"], "rates are not to be pasted"
+    assert 0.0 < pasted["evaluators"]["helpful"]["audit"]["share"] <= 1.0
+
+
 def test_people_are_planned_for_where_a_label_has_a_price(tmp_path: Path) -> None:
     path, made = write(tmp_path, configuration(tmp_path)), list(evaluations())
     fill(path, made, list(labels(made)))

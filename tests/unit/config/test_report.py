@@ -50,3 +50,18 @@ def test_a_judge_without_a_key_is_noticed_before_it_refuses(judge: dict[str, Any
     )
     [line] = [line for line in report(config) if line.startswith("judge")]
     assert line.endswith("; no api_key") is said
+
+
+def test_a_planned_rate_is_named_with_its_error_and_calls_are_those_of_all() -> None:
+    config = check(
+        {
+            "judges": {"main": {"model": "m"}},
+            "evaluators": {"good": {"kind": "g_eval", "evaluation_steps": ["?"], "evaluation_params": ["input"]}},
+            "monitors": {"all": {"evaluators": ["good"], "sample": "auto", "standard_error": 0.03}},
+        },
+        "test",
+    )
+    lines = list(report(config))
+    [line] = [line for line in lines if line.startswith("monitor")]
+    assert "a day's mean needs for a standard error of 0.03; what follows is for all of them, the most" in line
+    assert any("1,000 judge calls per 1,000 matching turns" in line for line in lines)
