@@ -209,9 +209,14 @@ def _merge(call: ToolCall, tool_result: ChatMessage | None, span: ToolCall | Non
     call_arguments = call.arguments
     if call_arguments in (None, {}, "") and span is not None and span.arguments is not None:
         call_arguments = span.arguments
+    marked = tool_result.text[:_LONGEST_ERROR] or "error" if tool_result is not None and tool_result.failed else None
     return replace(
         call,
         result=result if result is not None else call.result,
         arguments=call_arguments,
-        error=call.error or (span.error if span is not None else None),
+        error=call.error or (span.error if span is not None else None) or marked,
     )
+
+
+_LONGEST_ERROR = 2000
+"""Characters of why a tool failed, where only its result says it."""

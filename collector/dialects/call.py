@@ -31,6 +31,7 @@ class ChatMessage(NamedTuple):
     `role` is system, user, assistant, tool, or the dialect's own word. A tool's result is a message of its own, of role
     tool: `tool_call_id` is the call it answers, `name` the tool, and `result` the value before it became text.
     `finish_reason` is `stop`, `tool`, `length`, `filter`, or None if unknown. `attachments` are its pictures and files.
+    `failed` is set of a tool's result that is marked as an error.
     """
 
     role: str
@@ -41,6 +42,7 @@ class ChatMessage(NamedTuple):
     result: Json = None
     finish_reason: str | None = None
     attachments: tuple[Attachment, ...] = ()
+    failed: bool = False
 
 
 class Passage(NamedTuple):

@@ -243,15 +243,22 @@ def _find_result(item: JsonObject) -> Json:
 def make_tool_result(call: JsonObject, value: Json) -> ChatMessage:
     """Make the message of a tool result; `call` has the ids and names of call and tool, `value` is the result."""
     typed_value = as_dict(value)
+    failed = any(call.get(key) is True for key in _ERROR_FLAGS) or call.get("status") == "error"
     if typed_value.keys() == {"type", "value"}:  # the AI SDK's typed output
         value = typed_value["value"]
+        failed = failed or typed_value["type"] in _ERROR_OUTPUTS
     dumped = isinstance(value, str) and value.startswith(_DUMPED_BLOCKS)
     text = _join_blocks(decode(value) if dumped else value)
     if text is not None:
         value = text
     call_id = find_text(call, "tool_use_id", "toolCallId", "call_id", "tool_call_id", "toolUseId", "id", "ref")
     name = find_text(call, "name", "toolName", "tool_name")
-    return ChatMessage("tool", as_text(value), (), call_id, name, value, None, _find_attachments(value))
+    return ChatMessage("tool", as_text(value), (), call_id, name, value, None, _find_attachments(value), failed)
+
+
+_ERROR_FLAGS = ("is_error", "isError")
+"""Marks of a failed tool beside its result: Anthropic's, MCP's. LangChain and Bedrock write a status."""
+_ERROR_OUTPUTS = ("error-text", "error-json")
 
 
 def _find_attachments(value: Json) -> tuple[Attachment, ...]:
