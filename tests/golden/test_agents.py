@@ -63,6 +63,11 @@ def test_tools_that_were_offered_are_read(folder: str) -> None:
     assert all("Wind forecast for a place." in (each.description or "") for each in offered)
 
 
+def healed(call: ToolCall) -> ToolCall:
+    """The call as if it had succeeded: Claude Code's had no such tool."""
+    return call if call.error is None else replace(call, error=None, result={"wind_ms": 11})
+
+
 def with_error(turn: Turn) -> Turn:
     first, *rest = turn.tools_called
     return replace(turn, tools_called=(replace(first, result={"error": "no such place"}), *rest))
@@ -195,6 +200,7 @@ async def test_a_planted_fault_is_found_and_the_clean_twin_is_none(kind: str, fo
     fields, plant = FAULTS[kind]
     evaluator = load_evaluators()[kind](name=kind, **fields)
     turn = replace(agent_turn(folder), actual_output="The wind is from the west tomorrow, and it is not very strong.")
+    turn = replace(turn, tools_called=tuple(healed(each) for each in turn.tools_called))
     assert (await evaluator.evaluate(turn, NoJudge())).value == 1.0
     assert (await evaluator.evaluate(plant(turn), NoJudge())).value < 1.0
 
