@@ -11,7 +11,7 @@ import orjson
 import pytest
 from planned_traffic import EVALUATION, JOB, monitor
 
-from collector.commands.plan.past_figures import PricedEvaluation, figures_of
+from collector.commands.plan.past_figures import PricedEvaluation, figures_of, with_second_phase
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide
 from collector.evaluate.budget.rates import UNPLANNED
@@ -108,6 +108,47 @@ def test_what_is_learnt_is_what_a_plan_makes_of_the_same_past() -> None:
     for rates in ((0.05, 0.05), (0.2, 0.6), (1.0, 1.0)):
         assert day.error(rates) == pytest.approx(planned.error(rates), rel=0.03)
     assert sum(day.subjects) == pytest.approx(sum(planned.subjects), rel=0.05)
+
+
+def test_products_of_strata_by_hand() -> None:
+    """A conversation has a turn that was judged with 1/4, and an error with 1/2: both are seen with 1/4."""
+    figures = LearnedFigures("v", ("all", "error"), 0.0)
+    figures.learn("c", Sampling(probability=0.25), 0.5, None, 0.0)
+    figures.learn("c", Sampling(probability=0.5, stratum="error"), 1.0, None, 0.0)
+    sums = dict(figures.sums)
+    assert sums["nn"] == [4.0, 4.0, 4.0, 2.0]
+    assert sums["yy"] == [4.0 * 0.25, 4.0 * 0.5, 4.0 * 0.5, 2.0]
+    assert sums["ny"] == [4.0 * 0.5, 4.0, 4.0 * 0.5, 2.0]
+    figures.fade(DAY)
+    day = day_of([figures], None)
+    assert day is not None
+    scale = day.subjects[0] / 4.0
+    assert day.products[0][1] == pytest.approx(0.25 * 4.0 * scale), "the largest variance, before 200 scores"
+
+
+def test_what_audits_leave_unexplained_is_what_a_plan_makes_of_them() -> None:
+    chance, figures = random.Random(8), LearnedFigures("v", ("all",), 0.0)
+    past: list[PricedEvaluation] = []
+    for index in range(3000):
+        score = chance.random()
+        audit = AuditScore(min(1.0, max(0.0, 0.6 * score + chance.gauss(0.2, 0.15))), 0.5)
+        drawn = audit if index % 2 else None
+        figures.learn(f"c{index}", Sampling(probability=0.25), score, drawn, 0.0)
+        past.append(
+            PricedEvaluation(
+                time=DAY * index / 3000, conversation=f"c{index}", stratum="all", weight=Weight(4.0, 4.0), score=score,
+                usd=0.01 if drawn is None else 0.02, audit=drawn, was_audited=drawn is not None,
+            )
+        )  # fmt: skip
+    figures.fade(1.0)
+    day, planned = day_of([figures], 0.5, 1.0 / DAY), figures_of(past, ("all",))
+    whole = with_second_phase(planned.day, planned.pairs, 0.01)
+    assert day is not None
+    assert whole is not None
+    for share in (0.1, 0.5):
+        assert day.error((0.3,), share) == pytest.approx(whole.error((0.3,), share), rel=0.01)
+    assert day.second is not None
+    assert day.second.correlation == pytest.approx(0.75, abs=0.05)
 
 
 def test_halves_of_a_past_add_up_and_what_is_saved_is_what_is_known() -> None:
