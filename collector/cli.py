@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -212,18 +213,24 @@ def check(
     against: Annotated[
         Path | None, typer.Option(help="Print what the file would change of this one.", dir_okay=False)
     ] = None,
+    traces: Annotated[
+        list[Path] | None, typer.Option(metavar="<path>", help="Say what of these traces nobody reads, and the cure.")
+    ] = None,
 ) -> None:
     """Validate a configuration and print its plan.
 
     The plan says what is received, sampled, evaluated and exported, what alerts detect, which capacity the traffic
     needs, which topics, groups and permissions Kafka must have and who is in the groups, and, if the service runs on
-    this machine, its traffic so far. With --diff or --against it says what the file would change instead.
+    this machine, its traffic so far. Of traces in receive.files or --traces it says which text nobody reads, by which
+    setting or mapping it is read, and which ids never repeat. With --diff or --against it says what the file would
+    change instead.
     """
     from collector.commands.check import report
     from collector.commands.kafka_plan import kafka_lines
     from collector.commands.plan_json import plan_json
     from collector.commands.retention import retention_lines
     from collector.commands.traffic import counts_of, traffic
+    from collector.commands.unread_traces import trace_lines
 
     checked = _load_for_traffic(config)
     if diff or against is not None:
@@ -232,7 +239,8 @@ def check(
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return
-    for line in (*report(checked), *kafka_lines(checked), *traffic(checked), *retention_lines(checked)):
+    parts = (report(checked), kafka_lines(checked), traffic(checked), retention_lines(checked))
+    for line in chain(*parts, trace_lines(checked, traces or ())):
         print(fitting(line, _terminal_width()))
 
 

@@ -326,9 +326,15 @@ def records_of(request: ExportLogsServiceRequest) -> list[LogRecord]:
     return records
 
 
+_PLACE = "event "
+"""Begins the names that Rust's tracing gives events: their place in the source, which moves with each release."""
+
+
 def _record(message: LogRecordMessage, scope: str, resource: Attributes) -> LogRecord:
     attributes = attributes_of(message.attributes)
-    name = message.event_name or attributes.get("event.name") or attributes.get("event_name")
+    name = message.event_name
+    if not name or name.startswith(_PLACE):
+        name = attributes.get("event.name") or attributes.get("event_name") or name
     return LogRecord(
         message.trace_id.hex(),
         message.span_id.hex() or None,

@@ -182,6 +182,14 @@ class TestReading:
         assert (record.event_name, record.span_id, record.scope) == ("gen_ai.choice", "0000000000000001", "lib")
         assert record.body == {"message": {"content": "hi"}}
 
+    def test_a_name_that_is_a_place_in_the_source_gives_way(self) -> None:
+        place = "event src/session.rs:120"
+        named = Trace().record(1, place, "x", {"event.name": "acme.prompt"})
+        [record] = records_of(request_from_protobuf(named.pieces()[0].value, "logs"))
+        assert record.event_name == "acme.prompt"
+        [record] = records_of(request_from_protobuf(Trace().record(1, place, "x").pieces()[0].value, "logs"))
+        assert record.event_name == place
+
     @pytest.mark.parametrize("key", ["event.name", "event_name"])
     def test_older_senders_name_a_record_in_an_attribute(self, key: str) -> None:
         record = records_of(Trace().record(1, "", None, {key: "gen_ai.choice"}).logs)[0]
