@@ -36,9 +36,10 @@ def find_program_fields(draft: TurnDraft, question: str | None, answer: str | No
     The outputs are the answer itself where it is a form, else those of the enclosing span if one of them is the answer;
     the inputs are those of the enclosing span if one of them is the question, or if its outputs have names.
     """
-    if not answer:
+    enclosing_span = draft.enclosing_span
+    if not answer or (enclosing_span is None and answer[0] != "{"):
         return {}
-    attributes: Attributes = draft.enclosing_span.span.attributes if draft.enclosing_span is not None else {}
+    attributes: Attributes = enclosing_span.span.attributes if enclosing_span is not None else {}
     outputs = _parse_object(answer) or _having(_find_object(attributes, _OUTPUTS), answer)
     inputs = _find_object(attributes, _INPUTS)
     if not outputs:

@@ -48,8 +48,10 @@ def find_tools_offered(draft: TurnDraft) -> tuple[ToolDefinition, ...]:
     spans = [each.span for call in draft.calls for each in call.parsed_spans]
     spans += [draft.enclosing_span.span] if draft.enclosing_span is not None else []
     offered = find_tool_definitions([span.attributes for span in spans])
+    if not (offered and draft.answer and draft.answer.startswith("{")):
+        return offered
     forms = _find_forms([each for call in draft.calls for each in call.pending_tool_calls], draft.answer)
-    return tuple(each for each in offered if each.name not in forms) if forms else offered
+    return tuple(each for each in offered if each.name not in forms)
 
 
 def _with_error(parsed_span: ParsedSpan, tool: ToolCall) -> ToolCall:

@@ -105,7 +105,8 @@ def _parse_input(span: Span) -> Content:
     raw = span.attributes.get("input.value")
     if messages and _lacks_tool_results(messages, span.attributes):
         messages = _parse_with_tool_results(raw) or messages
-    if messages and any(map(_lacks_words, messages)):
+    empty = [each for each in messages or () if not each.text]
+    if messages and any(map(_lacks_words, empty)):
         messages = _parse_with_words(raw, messages) or messages
     if span.attributes.get("llm.provider") == "google":
         messages = _parse_automatic_calling(span.attributes.get("output.value")) or messages
@@ -241,12 +242,12 @@ def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
     if message.get("tool_call_id") and message["role"] == "user":  # Anthropic's way of writing a tool result
         message["role"] = "tool"
     content = message.get("content")
-    if isinstance(content, str) and is_list_of_parts(content):
+    if isinstance(content, str) and content[:1] == "[" and is_list_of_parts(content):
         message["content"] = decode(content)
-    answers = [decode(value) for key, value in group.items() if key.startswith("function.")]
-    if answers:  # AutoGen
-        return {"role": "tool", "content": answers}
     if nested:
+        answers = [decode(value) for key, value in group.items() if key.startswith("function.")]
+        if answers:  # AutoGen
+            return {"role": "tool", "content": answers}
         contents = [_to_content_part(each) for each in group_indexed(group, "message.contents.")]
         if contents:
             message["content"] = contents
