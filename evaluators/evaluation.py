@@ -28,6 +28,8 @@ from evaluators.results import Failure, JudgeStamp, Outcome, Score, Skipped, Usa
 
 logger = logging.getLogger(__name__)
 
+AUDIT_TIMEOUT = "audit_timeout"
+"""Why there is no audit's score where its judge did not answer in time."""
 _LONGEST_MESSAGE = 500
 _LONGEST_EXPLANATION = 4000
 
@@ -115,9 +117,17 @@ async def evaluate_audited(
     first = await evaluate(evaluator, case, judge.judge, now=now, skip_unseen=skip_unseen)
     if not isinstance(first.outcome, Score) or not judge.audits(evaluator, case):
         return first
-    second = await evaluate(judge.evaluator or evaluator, audited_case, judge.auditor, now=now, skip_unseen=skip_unseen)
+
+    async def make() -> Result:
+        auditor = judge.evaluator or evaluator
+        return await evaluate(auditor, audited_case, judge.auditor, now=now, skip_unseen=skip_unseen)
+
+    second = await judge.in_time(make)
     audit: dict[str, Json] = {"probability": judge.share, "model": judge.auditor.model}
     audit["version"] = judge.audit_version(evaluator)
+    if second is None:
+        audit["reason"] = AUDIT_TIMEOUT
+        return replace(first, outcome=replace(first.outcome, details={**first.outcome.details, "audit": audit}))
     match second.outcome:
         case Score():
             audit["score"] = second.outcome.value

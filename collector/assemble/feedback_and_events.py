@@ -9,16 +9,7 @@ from collector.assemble.collect_trace import ApplicationEvent
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
 from collector.assemble.turns import AssembledTurn
-from collector.records.feedback import (
-    DEFAULT_NAME,
-    LONGEST_COMMENT,
-    LONGEST_LABEL,
-    LONGEST_NAME,
-    FeedbackEntry,
-    cut,
-    digest_of,
-    usable_value,
-)
+from collector.records.feedback import FeedbackEntry, cut, digest_of, stated
 from collector.records.ready_made import LONGEST_ID
 from evaluators.cases import Feedback
 from evaluators.records import to_dict
@@ -91,21 +82,12 @@ def add_feedback(
 def entry_of(listed: TraceFeedback, tenant: str) -> FeedbackEntry | None:
     """The entry for the labels log, the same however often the trace is read; None if nothing is said.
 
-    `tenant` is the sender's, "" without a name. A trace may say that a person says so, but not that an expert does.
+    `tenant` is the sender's, "" without a name.
     """
-    feedback = listed.feedback
-    entry = FeedbackEntry(
-        feedback_id="",
-        name=cut(feedback.name, LONGEST_NAME) or DEFAULT_NAME,
-        value=usable_value(feedback.value),
-        label=cut(feedback.label, LONGEST_LABEL),
-        comment=cut(feedback.comment, LONGEST_COMMENT),
-        source="user" if feedback.source in (None, "user") else "code",
-        trace_id=listed.trace_id,
-        tenant=tenant,
-    )
-    if entry.value is None and not (entry.label or entry.comment):
+    entry = stated(listed.feedback, tenant)
+    if entry is None:
         return None
+    entry = replace(entry, trace_id=listed.trace_id)
     digest = digest_of(tenant, {**to_dict(entry), "span_id": listed.span_id})
     return replace(entry, feedback_id=digest, response_id=cut(listed.response_id, LONGEST_ID), spans=listed.spans)
 

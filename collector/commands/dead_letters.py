@@ -146,7 +146,7 @@ async def _redrive(
         return f"its value was not stored; send it again from its source, and to store values from now on: {_STORE}"
     try:
         records = (
-            _received(letter, record, logs.turns, redactor, own, stored_media)
+            await _received(letter, record, logs, redactor, own, stored_media)
             if letter.stage == "receive"
             else [record]
         )
@@ -169,15 +169,18 @@ async def _redrive(
     return None
 
 
-def _received(
-    letter: DeadLetter, record: Record, turns: Log, redactor: Redactor | None, own: OwnItems, stored_media: int
+async def _received(
+    letter: DeadLetter, record: Record, logs: Logs, redactor: Redactor | None, own: OwnItems, stored_media: int
 ) -> Sequence[Record]:
     if letter.signal == "turns":
         place = message_location(letter.source, letter.partition, letter.position)
         at = partial(ArrivalTimes().next, letter.at)
-        return parse_turns(record.value, place, at=at, redactor=redactor, stored_media=stored_media).records
+        parsed = parse_turns(record.value, place, at=at, redactor=redactor, stored_media=stored_media)
+        if parsed.feedback:
+            await logs.labels.append(parsed.feedback)
+        return parsed.records
     if letter.signal == "references":
-        return parse_references(record.value, turns, tenant=None, redactor=redactor).records
+        return parse_references(record.value, logs.turns, tenant=None, redactor=redactor).records
     if letter.signal == "feedback":
         return parse_feedback(record.value, ALL_FEEDBACK, tenant=None, redactor=redactor).records
     return parse(record.value, letter.signal or "traces", redactor=redactor, own=own, stored_media=stored_media).records

@@ -8,8 +8,10 @@ from typing import Any
 from pydantic import Field
 
 from collector.config.section import Section
+from collector.durations import Seconds
 from collector.wording import unknown
 from evaluators.evaluator import Evaluator
+from evaluators.judges.audited import PATIENCE
 
 
 class AuditSettings(Section):
@@ -25,6 +27,13 @@ class AuditSettings(Section):
     evaluator: str | None = Field(
         default=None,
         description="Another evaluator with a judge that does the audit, where this one asks none, or others things.",
+    )
+    patience: Seconds = Field(
+        default=PATIENCE,
+        gt=0.0,
+        le=3600.0,
+        description="How long a score waits for its audit. Then it goes without, and only one audit at a time is tried "
+        "until one ends in time.",
     )
     share: float = Field(
         default=0.05, gt=0.0, le=1.0, description="Share of what this evaluator scores that is judged again."

@@ -234,6 +234,8 @@ class _Reader:
         batch = self._batch_of(parsed)
         batch.add(request.place, parsed.records)
         if isinstance(parsed, ParsedTurns):
+            if self._labels is not None:
+                self._labels.add(request.place, parsed.feedback)
             self._known.add(parsed.repeatable, self.requests)
             self._known.forget(self.requests)
 
@@ -271,6 +273,7 @@ class _Reader:
                 known=known,
                 redactor=self._redactor,
                 stored_media=self._stored_media,
+                comments=self._feedback.comments,
             )
         except NotReadymade as error:
             raise BadInput(f"no OTLP request (resourceSpans, resourceLogs), and {error}") from None

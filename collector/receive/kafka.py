@@ -66,7 +66,7 @@ class KafkaReceiver:
 
     `log` is the spans log, for turns and references the turns log, for feedback the labels log. `max_items` bounds the
     items of one message: more are dead-lettered, like what cannot be read. `where` returns the topic and its partition
-    for a record's partition.
+    for a record's partition. Feedback in ready-made turns goes into the `labels` log, if there is one.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class KafkaReceiver:
         clock: Callable[[], float] = time.time,
         stored_media: int = 0,
         feedback: FeedbackRules = ALL_FEEDBACK,
+        labels: Log | None = None,
     ) -> None:
         self._stored_media = stored_media
         log_name, unit = _UNITS.get(signal, ("spans", "trace"))
@@ -104,6 +105,7 @@ class KafkaReceiver:
         self._topic = topic
         self._clock = clock
         self._feedback = feedback
+        self._labels = labels
         telemetry.counter(
             RECEIVE_ITEMS, "kafka", signal, "accepted"
         )  # at 0 from the start: Prometheus sees no rise to 1 of a new series
@@ -132,7 +134,10 @@ class KafkaReceiver:
                 except BadInput as error:
                     await self._report_unreadable(message, error)
         try:
-            await self._append([record for _, each in parsed for record in each.records])
+            await self._append(self._log, [record for _, each in parsed for record in each.records])
+            if self._labels is not None:
+                turns = [each for _, each in parsed if isinstance(each, ParsedTurns)]
+                await self._append(self._labels, [record for each in turns for record in each.feedback])
         except RecordTooLarge:
             await self._ingest_singly([message for message, _ in parsed], fold)
             return
@@ -162,6 +167,7 @@ class KafkaReceiver:
             max_items=self._max_items,
             redactor=self._redactor,
             stored_media=self._stored_media,
+            comments=self._feedback.comments,
         )
 
     def _read_references(self, message: StoredRecord) -> ParsedReferences:
@@ -185,9 +191,9 @@ class KafkaReceiver:
             stored_media=self._stored_media,
         )
 
-    async def _append(self, records: list[Record]) -> None:
+    async def _append(self, log: Log, records: list[Record]) -> None:
         if records:
-            await self._backoff.repeat(lambda: self._log.append(records), LogUnavailable, action=self._action)
+            await self._backoff.repeat(lambda: log.append(records), LogUnavailable, action=self._action)
 
     async def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
         self._telemetry.drop("receive", "unreadable_message")

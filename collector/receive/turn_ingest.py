@@ -20,6 +20,7 @@ from collector.otlp.inline_media import omit_from_json
 from collector.otlp.item_count import has_more_objects_than
 from collector.receive.rejection import NotRedacted
 from collector.records.attachments import within_limits
+from collector.records.feedback import entries_of_turn, feedback_record, without_comment
 from collector.records.ready_made import Incoming, comes_again, documents_in, turns_in
 from collector.records.tenants import in_tenant
 from collector.records.turns import turn_outcome, turn_record
@@ -104,7 +105,8 @@ class ParsedTurns:
     """The records of documents. `repeatable` are the ids of turns that may be published again.
 
     `duplicates` is how many were skipped because they had arrived before; `outcomes` counts the others by
-    `turn_outcome`. `ended_at` (s since the epoch) is the last end that any of them names.
+    `turn_outcome`. `ended_at` (s since the epoch) is the last end that any of them names. `feedback` are records for
+    the labels log: what all of the turns, new or not, say that people said of them.
     """
 
     records: list[Record]
@@ -113,6 +115,7 @@ class ParsedTurns:
     outcomes: Counter[tuple[str, str]]
     ended_at: float | None = None
     omitted_media: int = 0
+    feedback: tuple[Record, ...] = ()
 
     @property
     def accepted(self) -> int:
@@ -142,11 +145,13 @@ def parse_turns(
     max_items: int | None = None,
     redactor: Redactor | None = None,
     stored_media: int = 0,
+    comments: bool = True,
 ) -> ParsedTurns:
     """Parse a JSON document, an array of them or one a line: all of it, or nothing.
 
     `location` must be the same each time the document comes from there; `at` returns the time for a turn that has none.
-    Turns that are `known` are skipped. Pictures and the like of more than `stored_media` bytes become hash and size.
+    Turns that are `known` are skipped, but for their feedback: a chat that comes again may bring some. Its comments are
+    left out without `comments`. Pictures and the like of more than `stored_media` bytes become hash and size.
 
     Raises:
         TooLarge: it holds more than `max_items` turns, or too many bytes.
@@ -158,6 +163,7 @@ def parse_turns(
     body, omitted = omit_from_json(body, stored_media)
     records: list[Record] = []
     repeatable: list[str] = []
+    feedback: list[Record] = []
     outcomes: Counter[tuple[str, str]] = Counter()
     duplicates = size = 0
     ended_at: float | None = None
@@ -167,6 +173,9 @@ def parse_turns(
             turn = replace(turn, attachments=within_limits(turn.attachments, stored_media))
         if is_repeatable:
             repeatable.append(turn.turn_id)
+        feedback += (
+            feedback_record(entry if comments else without_comment(entry)) for entry in entries_of_turn(turn, "")
+        )
         if known(turn.turn_id):
             duplicates += 1
             continue
@@ -178,7 +187,7 @@ def parse_turns(
         size += len(record.value)
         if size > MOST_BYTES or (max_items is not None and len(records) > max_items):
             raise TooLarge(_TOO_MUCH if size > MOST_BYTES else f"the message holds more than {max_items} turns")
-    return ParsedTurns(records, repeatable, duplicates, outcomes, ended_at, omitted)
+    return ParsedTurns(records, repeatable, duplicates, outcomes, ended_at, omitted, tuple(feedback))
 
 
 _TOO_MUCH = (

@@ -8,7 +8,7 @@ came again since, a third one says, a wait later, that it is over.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
@@ -21,7 +21,8 @@ from collector.records.json import record_of
 from collector.records.ready_made import LONGEST_ID
 from collector.records.tenants import id_in_tenant
 from collector.wording import suggestion
-from evaluators.records import to_json
+from evaluators.cases import Feedback, Turn
+from evaluators.records import to_dict, to_json
 from evaluators.results import Sampling
 
 FEEDBACK_HEADERS: Headers = (("feedback", b"1"),)
@@ -204,6 +205,32 @@ def _id(name: str, value: object, tenant: str | None) -> str:
     if name in _LOWER:
         return value.lower()
     return id_in_tenant(value, tenant) if tenant is not None and name in ("turn_id", "conversation_id") else value
+
+
+def stated(feedback: Feedback, tenant: str) -> FeedbackEntry | None:
+    """An entry of what a turn says that somebody said of it, still without ids; None if nothing is said.
+
+    A turn may say that a person says so, but not that an expert does.
+    """
+    entry = FeedbackEntry(
+        feedback_id="",
+        name=cut(feedback.name, LONGEST_NAME) or DEFAULT_NAME,
+        value=usable_value(feedback.value),
+        label=cut(feedback.label, LONGEST_LABEL),
+        comment=cut(feedback.comment, LONGEST_COMMENT),
+        source="user" if feedback.source in (None, "user") else "code",
+        tenant=tenant,
+    )
+    return None if entry.value is None and not (entry.label or entry.comment) else entry
+
+
+def entries_of_turn(turn: Turn, tenant: str) -> Iterator[FeedbackEntry]:
+    """The entries of a ready-made turn's feedback, the same however often it comes."""
+    for each in turn.feedback:
+        entry = stated(each, tenant)
+        if entry is not None:
+            about = replace(entry, turn_id=turn.turn_id)
+            yield replace(about, feedback_id=digest_of(tenant, to_dict(about)))
 
 
 def feedback_record(entry: FeedbackEntry) -> Record:

@@ -126,7 +126,7 @@ def _audited(configured: Configured, judge: Judge, config: Config, judges: Mappi
     if audit is None:
         return judge
     by, name = _auditor(audit, config)
-    return Audited(judge, judges[name], audit.share, by)
+    return Audited(judge, judges[name], audit.share, by, patience=audit.patience)
 
 
 def _auditor(audit: AuditSettings, config: Config) -> tuple[Evaluator[Any] | None, str]:

@@ -136,7 +136,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
                 ", ".join(topics), kind, log, process.telemetry, encoding=settings.encoding,
                 on_unreadable=dead_letters.take_async, where=source.where,
                 redactor=process.resources.redactors.everybody, own=process.own, stored_media=_stored_media(process),
-                feedback=_rules(process),
+                feedback=_rules(process), labels=logs.labels,
             )  # fmt: skip
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from evaluators.cases import Conversation, Turn
 from evaluators.errors import JudgeRejected
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version, subject_id_of
 from evaluators.judge import Judge, Prompt, R, Verdict
+
+PATIENCE = 60.0
+"""Seconds that a score waits for its audit."""
+AuditResult = TypeVar("AuditResult")
 
 
 class Audited:
@@ -19,17 +25,51 @@ class Audited:
     a mean over all cases can be corrected to what the second one would have said of them all. The audit may be by
     another `evaluator`, for instance where the first one asks nobody.
 
+    A score waits `patience` seconds for its audit, and goes without it then. From then on one audit at a time is tried,
+    until one ends in time: an auditor that is unavailable delays nobody else's score.
+
     Raises:
         ValueError: the share is not in (0, 1], or the other evaluator judges another scope.
     """
 
-    def __init__(self, judge: Judge, auditor: Judge, share: float, evaluator: Evaluator[Any] | None = None) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        auditor: Judge,
+        share: float,
+        evaluator: Evaluator[Any] | None = None,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
         if not 0.0 < share <= 1.0:
             raise ValueError(f"the share of audits lies in (0, 1], not {share!r}")
         self.judge = judge
         self.auditor = auditor
         self.share = share
         self.evaluator = evaluator
+        self._patience = patience
+        self._is_late = False
+        """Whether the last audit did not end in time."""
+        self._tried = False
+        """Whether one is tried nevertheless."""
+
+    async def in_time(self, audit: Callable[[], Awaitable[AuditResult]]) -> AuditResult | None:
+        """The result of an audit; None if it does not end in time, or none does just now."""
+        is_trial = self._is_late
+        if is_trial and self._tried:
+            return None
+        self._tried = self._tried or is_trial
+        try:
+            async with asyncio.timeout(self._patience):
+                result = await audit()
+        except TimeoutError:
+            self._is_late = True
+            return None
+        else:
+            self._is_late = False
+            return result
+        finally:
+            self._tried = self._tried and not is_trial
 
     @property
     def model(self) -> str:

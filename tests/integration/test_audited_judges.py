@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -31,7 +32,7 @@ from collector.page.score_series import Bin
 from collector.page.settings import PageSettings
 from collector.page.sources import Sources
 from collector.page.view import EvaluatorView, View
-from collector.records.audits import audit_of
+from collector.records.audits import audit_of, audit_outcome
 from collector.records.json import evaluation_from_json, evaluation_to_json
 from collector.service.plan_builder import audit_version_in, build_plan, evaluator_version_in, expected_usd
 from collector.telemetry.registry import Telemetry
@@ -276,3 +277,49 @@ def test_the_page_shows_the_audited_mean_and_keeps_it_in_its_history() -> None:
 
 def api_of(view: View) -> PageApi:
     return PageApi(view, PageSettings(), Sources())
+
+
+class Unavailable:
+    """A judge that does not answer until it is back."""
+
+    model = "large"
+
+    def __init__(self) -> None:
+        self.back = asyncio.Event()
+        self.waiting = self.most = self.asked = 0
+        self._then = rated(2, "large")
+
+    async def ask(self, prompt: Any, reply: Any, **options: Any) -> Any:
+        self.asked += 1
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        try:
+            await self.back.wait()
+        finally:
+            self.waiting -= 1
+        return await self._then.ask(prompt, reply, **options)
+
+
+async def test_an_outage_of_the_dear_judge_costs_audits_and_never_cheap_verdicts() -> None:
+    """Four slots, an audit of everything: the first four wait a moment, the others do not, and audits come again."""
+    dear = Unavailable()
+    judge = Audited(rated(8, "small"), dear, 1.0, patience=0.2)
+    slots = asyncio.Semaphore(4)
+
+    async def judged(number: int) -> Any:
+        async with slots:
+            return await evaluate(helpful(), a_turn(turn_id=f"{number:032x}"), judge)
+
+    async with asyncio.timeout(20):
+        results = await asyncio.gather(*(judged(number) for number in range(100)))
+    assert [each.outcome.value for each in results] == [pytest.approx(0.8)] * 100
+    assert {each.outcome.details["audit"]["reason"] for each in results} == {"audit_timeout"}
+    assert all(each.usage.calls == 1 for each in results)
+    assert dear.most <= 4
+    assert dear.waiting == 0, "what nobody waits for is not asked any more"
+    assert dear.asked < 40, "one at a time is tried"
+    dear.back.set()
+    again = [await judged(number) for number in range(100, 110)]
+    assert all(each.outcome.details["audit"]["score"] == pytest.approx(0.2) for each in again)
+    evaluation = replace(scored(), details=dict(results[0].outcome.details))
+    assert (audit_of(evaluation), audit_outcome(evaluation)) == (None, "audit_timeout")

@@ -17,10 +17,12 @@ from collector.backoff import Backoff
 from collector.errors import BadInput
 from collector.logs.log import TICK, LogUnavailable, StoredRecord
 from collector.logs.memory import MemoryLog
+from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.rejection import NotRedacted
 from collector.receive.turn_ingest import ArrivalTimes, RecentTurns, parse_turns
+from collector.records.feedback import parse_feedback_entry
 from collector.records.json import turn_from_json
 from collector.redact.patterns import find
 from collector.redact.redactor import Redactor
@@ -362,3 +364,32 @@ async def test_a_turn_of_a_file_too_large_for_the_log_is_named(tmp_path: Path, c
     turns, count, _, _ = await read(tmp_path, PickyLog(limit=1000))
     assert (len(turns), count.unreadable) == (1, 1)
     assert "a.jsonl:2 is skipped: the turn is larger than the turns log accepts" in caplog.text
+
+
+async def test_feedback_of_ready_made_turns_goes_into_the_labels_log_the_same_each_time() -> None:
+    labels = MemoryLog("labels", partitions=1)
+    source = Source(FailingLog(), labels=labels)
+    said = [{"name": "thumbs", "value": True}, {"name": "stars", "value": 4, "comment": "Nice.", "source": "expert"}]
+    asked = TURN | {"turn_id": "t1", "conversation_id": "c"}
+    grown = {"conversation_id": "c", "turns": [asked | {"feedback": said}, TURN | {"turn_id": "t2"}]}
+    await source.deliver(message(grown))
+    await source.deliver(message(grown), message(asked, 1))
+    entries = [parse_feedback_entry(each.value) for each in await stored(labels)]
+    assert len(entries) == 4, "delivered again: the join knows it again"
+    assert len({each.feedback_id for each in entries}) == 2
+    thumbs, stars = entries[:2]
+    assert (thumbs.name, thumbs.value, thumbs.turn_id, thumbs.source) == ("thumbs", True, "t1", "user")
+    assert (stars.comment, stars.source) == ("Nice.", "code"), "a turn says of nobody that they are an expert"
+
+
+async def test_a_chat_that_comes_again_may_bring_feedback_of_a_turn_that_is_known() -> None:
+    labels = MemoryLog("labels", partitions=1)
+    source = Source(FailingLog(), labels=labels, feedback=FeedbackRules(comments=False))
+    turn = TURN | {"turn_id": "t1"}
+    async with source.receiver.open_fold(0, None) as fold:
+        await fold.deliver([message({"conversation_id": "c", "turns": [turn]}, 0)])
+        later = turn | {"feedback": [{"name": "thumbs", "value": False, "comment": "No."}]}
+        await fold.deliver([message({"conversation_id": "c", "turns": [later]}, 1)])
+    assert len(await source.turns()) == len({each.turn_id for each in await source.turns()})
+    (entry,) = [parse_feedback_entry(each.value) for each in await stored(labels)]
+    assert (entry.turn_id, entry.value, entry.comment) == ("t1", False, None)
