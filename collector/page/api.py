@@ -113,6 +113,9 @@ class PageApi:
                 "evaluator": judged.evaluator,
                 "monitor": judged.monitor,
                 "scope": judged.scope,
+                "asks": watched.asks
+                if (watched := self.view.evaluators.get((judged.monitor, judged.evaluator)))
+                else "",
                 "subject": {"turn_id": judged.subject.turn_id, "conversation_id": judged.subject.conversation_id},
                 "conversation": self._conversation(judged),
             }

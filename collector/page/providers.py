@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
@@ -14,7 +15,12 @@ from collector.page.sources import AlertView, BudgetView, DropView, Sources, Tra
 from collector.page.view import EvaluatorView, View
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_STATE, DROPS, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
+from evaluators.evaluator import Evaluator
 from evaluators.judges.audited import Audited
+
+_WORDS = ("criteria", "evaluation_steps", "question", "guidelines", "prompt", "description")
+"""Fields in which configurations say what an evaluator judges by."""
+_LONGEST = 2000
 
 
 def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
@@ -28,7 +34,19 @@ def evaluator_views(plan: Plan) -> Iterator[EvaluatorView]:
                 threshold=each.evaluator.threshold,
                 lower_is_better=each.evaluator.direction == "lower_is_better",
                 audit_version=each.judge.audit_version(each.evaluator) if isinstance(each.judge, Audited) else None,
+                asks=criteria_of(each.evaluator),
             )
+
+
+def criteria_of(evaluator: Evaluator[Any]) -> str:
+    """What an evaluator judges by, as people read it: the configuration's own words, else what its kind is about."""
+    for name in _WORDS:
+        value: object = getattr(evaluator, name, None)
+        if isinstance(value, str) and value:
+            return value[:_LONGEST]
+        if isinstance(value, list | tuple) and value:
+            return " ".join(map(str, cast("Sequence[object]", value)))[:_LONGEST]
+    return (type(evaluator).__doc__ or "").strip().partition("\n")[0]
 
 
 def page_sources(telemetry: Telemetry) -> Sources:

@@ -32,6 +32,8 @@ class EvaluatorView:
     lower_is_better: bool = False
     audit_version: str | None = None
     """The version of who audits it; None if nobody does."""
+    asks: str = ""
+    """What it judges by, in words."""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,9 @@ from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.alerting.rules.series import DROP_EVIDENCE, DROP_THRESHOLD, PASS_OBJECTIVE, SCORE_TARGET
 from collector.telemetry.series import (
+    FEEDBACK_VERDICTS,
+    FEEDBACK_W,
+    FEEDBACK_WY,
     LABEL_WEIGHT,
     RELEASE_BOUND,
     RELEASE_DIFFERENCE,
@@ -54,6 +57,7 @@ def quality() -> boards.Dashboard:
         "Has it dropped?": [_evidence()],
         "Verdicts": _verdicts(),
         "Labels": [_labels()],
+        "What do users say?": _feedback(),
         "Where is it bad?": _where(),
         "Did a release change it?": [_releases()],
     }
@@ -173,6 +177,33 @@ def _labels() -> object:
         Query(f"{chosen} / on (evaluator) group_left () ({whole} > 0)", "{{evaluator}}: {{label}}"),
         stacked=False,
     )
+
+
+def _feedback() -> list[object]:
+    by, where = "monitor, feedback, source", '{monitor=~"$monitor"}'
+    weight, good = (increase(each, by, where, "$window") for each in (FEEDBACK_W, FEEDBACK_WY))
+    return [
+        lines(
+            Look(
+                "Feedback",
+                "The mean of those who gave some, on 0..1. They are not the users: compare it with itself only. Alerts"
+                " compare a day with the week before.",
+                low=0,
+                high=1,
+                width=16,
+            ),
+            Query(f"{good} / ({weight} > 0)", "{{monitor}} {{feedback}} ({{source}})"),
+        ),
+        lines(
+            Look(
+                "Pieces of feedback",
+                "Joined feedback by its verdict: good from the middle of its scale on, none for words alone.",
+                low=0,
+                width=8,
+            ),
+            Query(increase(FEEDBACK_VERDICTS, "feedback, verdict", where, "$window"), "{{feedback}}: {{verdict}}"),
+        ),
+    ]
 
 
 def _where() -> list[object]:

@@ -22,6 +22,7 @@ from collector.telemetry.series import (
     JUDGE_MODEL_CHANGES,
     LABEL_OVERFLOW,
     LAST_SUCCESS,
+    PEOPLE_AGREEMENT,
     SCORE,
     TURNS,
 )
@@ -33,6 +34,7 @@ PAIR = "monitor, evaluator"
 LEGEND = "{{monitor}} {{evaluator}}"
 MATCHED = '{monitor=~"$monitor",outcome=~"sampled|sampled_out"}'
 SAMPLED = '{monitor=~"$monitor",outcome="sampled"}'
+DRAWN = '{evaluator=~"($evaluator)(:audit)?",statistic="kappa"}'
 KAPPA = 'statistic="cohen_kappa"'
 WANTED = SEGMENTS.replace("}", ',outcome=~"scored|failed"}')
 FAILED = SEGMENTS.replace("}", ',outcome="failed"}')
@@ -186,6 +188,17 @@ def _agreement() -> list[object]:
                 Query(f"max by ({by}) ({AGREEMENT_BOUND.name}{_with(where, bound)})", "{{evaluator}} {{statistic}}")
                 for bound in ('bound="low"', 'bound="high"')
             ),
+        ),
+        lines(
+            Look(
+                "Agreement by drawn labels",
+                "Kappa with the ends of its 95 % interval, weighted, by labels of the queue alone: what"
+                " alerts.min_agreement asks for. Of an audit's judge it is the series of the audits.",
+                low=-0.2,
+                high=1,
+                width=20,
+            ),
+            Query(f"max by (evaluator, bound) ({PEOPLE_AGREEMENT.name}{DRAWN})", "{{evaluator}} {{bound}}"),
         ),
         number(
             Look(

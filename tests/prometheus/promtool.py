@@ -16,6 +16,7 @@ from streams import Stream, values
 from collector.alerting.rules import drops
 from collector.alerting.rules.formats import prometheus, text
 from collector.alerting.rules.generate import rules_of
+from collector.alerting.rules.model import RuleSet
 from collector.alerting.rules.scores import COUNTERS
 from collector.config.loading import Config, check
 
@@ -109,13 +110,13 @@ def firing(minute: int, alert: str, *labels: Mapping[str, str]) -> dict[str, Any
     return {"minute": minute, "alert": alert, "labels": [dict(each) for each in labels]}
 
 
-def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]]) -> None:
+def run(folder: Path, config: Config, cases: Sequence[Mapping[str, Any]], *, made: RuleSet | None = None) -> None:
     """Run cases of `inputs`, `alerts` (see `firing`) and `values` (expression, minute, expected samples).
 
     Alerts are compared through the series ALERTS, which holds their labels without their texts.
     """
     rules = folder / "rules.yml"
-    rules.write_text(text(prometheus(rules_of(config))))
+    rules.write_text(text(prometheus(made or rules_of(config))))
     tests: list[dict[str, Any]] = []
     for case in cases:
         expressions: list[dict[str, Any]] = list(case.get("values", []))

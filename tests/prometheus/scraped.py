@@ -72,7 +72,7 @@ BY_HAND = {
     "consumer": ("assemble", "evaluate"),
     "period": ("hour", "day"),
     "origin": ("matched", "resumed"),
-    "statistic": ("cohen_kappa", "spearman"),
+    "statistic": ("cohen_kappa", "spearman", "kappa"),
     "bound": ("low", "high"),
 }
 """What labels are in series that are not fed by the exporter; any other label is `some`."""
@@ -244,7 +244,7 @@ def _subject(number: int, each: int) -> dict[str, Any]:
 def _touch_all(telemetry: Telemetry, amount: float) -> None:
     for each in all_series():
         fed = each.labels[:2] == ("evaluator", "evaluator_version") and not re.search(
-            "golden|agreement|release", each.name
+            "golden|agreement|release|people", each.name
         )
         if not fed:  # by the exporter
             for labels in itertools.product(*(BY_HAND.get(label, ("some",)) for label in each.labels)):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from collector.alerting.rules import series
 from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
+from collector.alerting.rules.feedback import feedback_group
 from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleGroup, RuleSet, Timing
 from collector.alerting.rules.process import process_group
 from collector.alerting.rules.releases import release_group
@@ -70,6 +71,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         delta_group(timing, by, drops),
         service_group([each for each in configured if not each.is_derived], alerts, timing, limited=_limited(config)),
         release_group(_compared(config), alerts, timing),
+        feedback_group(alerts, timing),
     )
     by_segment = _by_segment(config)
     return RuleSet(

@@ -39,7 +39,7 @@ function show({ item: found, progress }) {
     : "No answer is labelled by two people yet.";
   status("");
   byId("item").replaceChildren(...(item
-    ? [h("p", { class: "of" }, `${item.evaluator} · ${item.monitor} · one ${item.scope}`), talk(item.conversation, item.subject)]
+    ? [h("p", { class: "of" }, `${item.evaluator} · ${item.monitor} · one ${item.scope}`), ...(item.asks ? [h("p", { class: "asks" }, item.asks)] : []), talk(item.conversation, item.subject)]
     : [h("p", { class: "nothing" }, "Nothing is left for you.")]));
   buttons();
   document.body.dataset.ready = "yes";

@@ -7,11 +7,12 @@ from evaluation_samples import START, scored
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, Budget
 from collector.evaluate.plan import Monitor, Plan
-from collector.page.providers import budget_views, judge_alerts, page_sources, usage_from_view
+from collector.page.providers import budget_views, criteria_of, judge_alerts, page_sources, usage_from_view
 from collector.page.sources import BudgetView, DropView, TrafficView
 from collector.page.view import View
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_STATE, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
+from evaluators import ExactMatch, GEval
 
 
 def test_tells_what_the_process_has_counted():
@@ -71,3 +72,10 @@ def test_where_others_judge_what_was_spent_is_seen_in_the_evaluations():
         BudgetUsage("helpdesk", DAY, 10.0, 0.5),
         BudgetUsage(ALL_MONITORS, DAY, 20.0, 0.75),
     ]
+
+
+def test_what_an_evaluator_judges_by_is_the_configurations_word_or_its_kinds() -> None:
+    wanted = {"name": "x", "evaluation_params": ["actual_output"]}
+    assert criteria_of(GEval(**wanted, criteria="Does it help?")) == "Does it help?"
+    assert criteria_of(GEval(**wanted, evaluation_steps=["Read.", "Rate."])) == "Read. Rate."
+    assert criteria_of(ExactMatch(name="exact")) == "1 if the answer equals the expected output, else 0."
