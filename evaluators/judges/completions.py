@@ -11,25 +11,35 @@ import orjson
 from evaluators.errors import NoCompletion
 from evaluators.judge import Token
 from evaluators.judges.error_mapping import error_inside, to_judge_error
-from evaluators.judges.large_json import load_large
+from evaluators.judges.large_json import read_large
 from evaluators.results import Usage
 
 _NEVER = -9999.0  # what servers report for a token that could not have been
 
 
 class LazyTokens(Sequence[Token]):
-    """The tokens of an answer, made when they are looked at: of hundreds, only those of the score ever are."""
+    """The tokens of an answer, made when they are looked at: of hundreds, only those of the score ever are.
 
-    def __init__(self, entries: list[Any]) -> None:
+    Until then each is JSON once more: one object instead of sixty, through all of which a garbage collection would go.
+    """
+
+    def __init__(self, texts: Sequence[str], entries: Sequence[bytes]) -> None:
+        self.texts = texts
+        """What the tokens spell, one by one, without making them."""
         self._entries = entries
+
+    @classmethod
+    def of(cls, entries: Sequence[Any]) -> LazyTokens:
+        """The tokens of a parsed list."""
+        try:
+            texts = [each["token"] for each in entries]
+            "".join(texts)
+        except (KeyError, TypeError):  # some are not as they should be
+            texts = [_text(_mapping(each).get("token")) or "" for each in entries]
+        return cls(texts, [*map(orjson.dumps, entries)])
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """What the tokens spell, one by one, without making them."""
-        return [_text(_mapping(entry).get("token")) or "" for entry in self._entries]
 
     @overload
     def __getitem__(self, index: int) -> Token: ...
@@ -37,8 +47,8 @@ class LazyTokens(Sequence[Token]):
     def __getitem__(self, index: slice) -> Sequence[Token]: ...
     def __getitem__(self, index: int | slice) -> Token | Sequence[Token]:
         if isinstance(index, slice):
-            return LazyTokens(self._entries[index])
-        return _token(self._entries[index])
+            return LazyTokens(self.texts[index], self._entries[index])
+        return _token(orjson.loads(self._entries[index]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +78,12 @@ def completion_of(body: bytes) -> Completion:
         NoCompletion: it is not a chat completion, for instance a page of a proxy.
         JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
+    return read_large(body, _completion)
+
+
+def _completion(body: bytes) -> Completion:
     try:
-        payload = load_large(body)
+        payload: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
         raise NoCompletion("the endpoint answered with something that is not JSON") from None
     payload = _mapping(payload)
@@ -101,7 +115,7 @@ def _choice(choice: dict[str, Any]) -> Choice:
         text=_content(message.get("content")),
         finish_reason=_text(choice.get("finish_reason")),
         refused=bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter",
-        tokens=LazyTokens(cast("list[Any]", entries)) if isinstance(entries, list) else (),
+        tokens=LazyTokens.of(cast("list[Any]", entries)) if isinstance(entries, list) else (),
     )
 
 

@@ -11,6 +11,7 @@ from evaluators.judges.apis.payload import mapping, object_in, objects, text, us
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
 from evaluators.judges.completions import Choice, Completion, LazyTokens
+from evaluators.judges.large_json import read_large
 from evaluators.judges.requests import Chat, Request
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -58,6 +59,10 @@ def completion(content: bytes) -> Completion:
         NoCompletion: it is no response of this kind, or holds no message.
         JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
+    return read_large(content, _completion)
+
+
+def _completion(content: bytes) -> Completion:
     payload = object_in(content, "output")
     messages = [each for each in objects(payload.get("output")) if each.get("type") == "message"]
     parts = [part for each in messages for part in objects(each.get("content"))]
@@ -79,7 +84,7 @@ def completion(content: bytes) -> Completion:
 
 
 def _tokens(entries: Any) -> LazyTokens | tuple[()]:
-    return LazyTokens(cast("list[Any]", entries)) if isinstance(entries, list) and entries else ()
+    return LazyTokens.of(cast("list[Any]", entries)) if isinstance(entries, list) and entries else ()
 
 
 def _abilities(features: Capabilities) -> Capabilities:

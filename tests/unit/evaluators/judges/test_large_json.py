@@ -3,7 +3,8 @@ import gc
 import orjson
 import pytest
 
-from evaluators.judges.large_json import load_large
+from evaluators.judges.completions import completion_of
+from evaluators.judges.large_json import read_large
 
 
 def collections_during(load) -> int:
@@ -23,18 +24,36 @@ def collections_during(load) -> int:
 
 
 def test_garbage_is_collected_behind_a_body_and_not_in_it():
-    assert collections_during(load_large) <= 1
+    assert collections_during(lambda body: read_large(body, orjson.loads)) <= 1
     assert collections_during(orjson.loads) > 5
     assert gc.isenabled()
 
 
 def test_collection_goes_on_after_a_body_that_is_no_json_and_stays_off_where_it_was():
     with pytest.raises(orjson.JSONDecodeError):
-        load_large(b"<html>")
+        read_large(b"<html>", orjson.loads)
     assert gc.isenabled()
     gc.disable()
     try:
-        assert load_large(b"1") == 1
+        assert read_large(b"1", orjson.loads) == 1
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_completion_leaves_nothing_that_a_collection_would_go_through():
+    """Of 5,000 tokens with twenty alternatives: the texts, and the tokens as JSON until they are looked at."""
+    top = [{"token": f"w{n}", "logprob": -4.0 - n, "bytes": [119, n]} for n in range(20)]
+    entries = [{"token": f"t{n}", "logprob": -0.5, "top_logprobs": top} for n in range(5000)]
+    choice = {"message": {"content": "x"}, "logprobs": {"content": entries}}
+    body = orjson.dumps({"choices": [choice]})
+    gc.collect()
+    before = len(gc.get_objects())
+    [made] = completion_of(body).choices
+    assert len(gc.get_objects()) - before < 100
+    assert (len(made.tokens), made.tokens.texts[4999]) == (5000, "t4999")
+    token = made.tokens[-1]
+    assert (token.text, token.logprob) == ("t4999", -0.5)
+    assert token.alternatives[:2] == (("w0", -4.0), ("w1", -5.0))
+    assert [each.text for each in made.tokens[1:3]] == ["t1", "t2"]
+    assert made.tokens[1:3].texts == ["t1", "t2"]
