@@ -42,6 +42,7 @@ COMMANDS = {
         "cases",
         "replay",
         "calibrate",
+        "align",
         "judges",
         "labels",
         "diagnose",
@@ -1159,6 +1160,65 @@ def calibrate(
     print(printed(result, options), end="")
     if result.certificate is not None and not result.certificate.certified:
         raise typer.Exit(1)
+
+
+@app.command()
+def align(
+    evaluator: Annotated[str, typer.Argument(help="The evaluator to improve.", metavar="EVALUATOR")],
+    labels: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSONL: human with a turn or conversation, or with evaluation_id; the page's labels by default.",
+            readable=False,
+        ),
+    ] = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+    proposer: Annotated[
+        str | None, typer.Option(help="The judge that proposes changes; the evaluator's own by default.")
+    ] = None,
+    candidates: Annotated[int, typer.Option(min=1, max=20, help="Changes that are tried at most.")] = 4,
+    holdout: Annotated[
+        float,
+        typer.Option(
+            "--held-out", min=0.1, max=0.9, help="Share of conversations for the test, from which nothing is learnt."
+        ),
+    ] = 0.5,
+    random: Annotated[bool, typer.Option(help="What is labelled was drawn with equal chances.")] = False,
+    max_usd: MaxUsd = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Evaluations at once.")] = 8,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file for the new definition; EVALUATOR_aligned.yaml beside the configuration.",
+            readable=False,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Improve an evaluator by people's labels.
+
+    A model proposes a clause, a rubric or examples out of the labels that the evaluator disagrees with. The best one on
+    one part of the labels is tested on the other, once, and written as a new definition beside the old one if it surely
+    agrees more with people. Status 1 if it does not, or at the spending limit.
+    """
+    from collector.commands.align.align import AlignOptions
+    from collector.commands.align.align import align as align_evaluator
+
+    options = AlignOptions(
+        evaluator=evaluator,
+        labels=labels,
+        proposer=proposer,
+        candidates=candidates,
+        holdout=holdout,
+        random=random,
+        max_usd=max_usd,
+        concurrency=concurrency,
+        output=output,
+        json=json,
+    )
+    raise typer.Exit(align_evaluator(_load(config), options))
 
 
 label_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -83,7 +83,7 @@ def _part(labels: Sequence[VerdictPair]) -> tuple[float, float]:
     return rate, upper_limit(rate * number, number)
 
 
-def upper_limit(failures: float, number: float) -> float:
+def upper_limit(failures: float, number: float, confidence: float = CONFIDENCE) -> float:
     """The upper limit of a rate by so many failures of a number, neither of which needs to be whole."""
     if failures >= number - _ENOUGH:
         return 1.0
@@ -92,7 +92,7 @@ def upper_limit(failures: float, number: float) -> float:
         middle = (low + high) / 2
         if high - low < _ENOUGH:
             break
-        if incomplete_beta(failures + 1.0, number - failures, middle) < CONFIDENCE:
+        if incomplete_beta(failures + 1.0, number - failures, middle) < confidence:
             low = middle
         else:
             high = middle

@@ -41,6 +41,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy" / "docs").glob("*.md"))]
 LANGUAGES = {"sh", "yaml", "json", "python", "promql", "toml", "sql"}
 COVERED_ELSEWHERE = {
+    "align": "integration/test_align_command.py",
     "cases": "integration/test_cases_command.py",
     "compare": "integration/test_compare_command.py",
     "demo": "test_demo.py",

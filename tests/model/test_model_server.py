@@ -6,12 +6,17 @@ import math
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 from model_server import model_server
+from planted_policy import planted_labels
 
+from collector.commands.align.align import AlignOptions, align
+from collector.config.loading import load
 from evaluators.catalogue import make_example
 from evaluators.errors import JudgeDenied
 from evaluators.evaluation import evaluate
@@ -133,3 +138,31 @@ async def test_every_evaluator_ends_in_a_score_or_in_a_failure_with_its_name(ser
         assert outcome.type in FAILURES, outcome
     else:
         assert 0.0 <= outcome.value <= 1.0
+
+
+@pytest.mark.long
+def test_an_alignment_ends_in_a_gain_or_in_one_sentence(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model of this size is a poor judge and a worse proposer; the command says so, and writes nothing untested."""
+    judge = {"model": "smollm2", "base_url": server, "api_key": "k", "max_tokens": MAX_TOKENS, "concurrency": 1}
+    settings = {
+        "log": {"kind": "memory"},
+        "judges": {"main": judge},
+        "evaluators": {
+            "helpful": {"kind": "prompt", "prompt": "Is {{actual_output}} polite?", "reason": "none", "scale": [1, 5]}
+        },
+        "monitors": {"all": {"evaluators": ["helpful"]}},
+    }
+    (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(settings))
+    labels = planted_labels(tmp_path / "labels.jsonl", 48)
+    status = align(load(tmp_path / "evalstream.yaml"), AlignOptions(evaluator="helpful", labels=labels))
+    talk = capsys.readouterr()
+    assert "Traceback" not in talk.err
+    written = tmp_path / "helpful_aligned.yaml"
+    if status == 0:
+        assert written.exists()
+    else:
+        assert status == 1
+        assert "evalstream: no better helpful: " in talk.err
+        assert not written.exists()

