@@ -171,6 +171,21 @@ def test_an_evaluator_that_agrees_is_left_alone(tmp_path: Path) -> None:
     assert "not even a perfect one would have gained for sure; label more" in result.stderr
 
 
+def test_an_evaluator_of_conversations_may_gain_by_a_rubric(tmp_path: Path) -> None:
+    evaluators = {"helpful": {"kind": "conversational_g_eval", "evaluation_steps": ["Is it polite?"], "judge": "main"}}
+    rubric = [
+        {"lowest": 0, "highest": 4, "outcome": f"{CLAUSE} So does a rude one."},
+        {"lowest": 5, "highest": 10, "outcome": "It is polite."},
+    ]
+    planted_config(tmp_path, evaluators=evaluators, proposals=(USELESS, {"change": "rubric", "rubric": rubric}))
+    path = Path(labels_of(tmp_path))
+    rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    turns = [[{"input": each["input"], "actual_output": each["actual_output"]}] for each in rows]
+    lines = [{"turns": each, "human": row["human"]} for each, row in zip(turns, rows, strict=True)]
+    path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
+    assert "Gained. rubric: 2 levels" in run(tmp_path, str(path), "--proposer", "strong").stdout
+
+
 def test_contradictions_are_named_and_texts_are_not(tmp_path: Path) -> None:
     planted_config(tmp_path)
     path = Path(labels_of(tmp_path))

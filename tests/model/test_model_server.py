@@ -13,7 +13,7 @@ import orjson
 import pytest
 import yaml
 from model_server import model_server
-from planted_policy import planted_labels
+from planted_policy import planted_config, planted_labels
 
 from collector.commands.align.align import AlignOptions, align
 from collector.config.loading import load
@@ -140,29 +140,20 @@ async def test_every_evaluator_ends_in_a_score_or_in_a_failure_with_its_name(ser
         assert 0.0 <= outcome.value <= 1.0
 
 
-@pytest.mark.long
-def test_an_alignment_ends_in_a_gain_or_in_one_sentence(
+@pytest.mark.nightly
+def test_a_proposer_of_this_size_ends_in_a_gain_or_in_one_sentence(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model of this size is a poor judge and a worse proposer; the command says so, and writes nothing untested."""
-    judge = {"model": "smollm2", "base_url": server, "api_key": "k", "max_tokens": MAX_TOKENS, "concurrency": 1}
-    settings = {
-        "log": {"kind": "memory"},
-        "judges": {"main": judge},
-        "evaluators": {
-            "helpful": {"kind": "prompt", "prompt": "Is {{actual_output}} polite?", "reason": "none", "scale": [1, 5]}
-        },
-        "monitors": {"all": {"evaluators": ["helpful"]}},
-    }
-    (tmp_path / "evalstream.yaml").write_text(yaml.safe_dump(settings))
-    labels = planted_labels(tmp_path / "labels.jsonl", 48)
-    status = align(load(tmp_path / "evalstream.yaml"), AlignOptions(evaluator="helpful", labels=labels))
+    """A real model that is too small to find the clause; a planted judge judges, so that only the proposal takes long."""
+    path = planted_config(tmp_path)
+    settings = yaml.safe_load(path.read_text())
+    patient = {"timeout": 400, "deadline": 400}
+    settings["judges"]["small"] = {"model": "smollm2", "base_url": server, "api_key": "k", **patient}
+    path.write_text(yaml.safe_dump(settings))
+    labels = planted_labels(tmp_path / "labels.jsonl")
+    status = align(load(path), AlignOptions(evaluator="helpful", labels=labels, proposer="small"))
     talk = capsys.readouterr()
+    assert status in {0, 1}
     assert "Traceback" not in talk.err
-    written = tmp_path / "helpful_aligned.yaml"
-    if status == 0:
-        assert written.exists()
-    else:
-        assert status == 1
-        assert "evalstream: no better helpful: " in talk.err
-        assert not written.exists()
+    assert (tmp_path / "helpful_aligned.yaml").exists() is (status == 0)
+    assert talk.err.count("evalstream: no better helpful: ") == status
