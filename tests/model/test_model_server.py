@@ -147,7 +147,7 @@ def test_a_proposer_of_this_size_ends_in_a_gain_or_in_one_sentence(
     """A real model that is too small to find the clause; a planted judge judges, so that only the proposal takes long."""
     path = planted_config(tmp_path)
     settings = yaml.safe_load(path.read_text())
-    patient = {"timeout": 400, "deadline": 400}
+    patient = {"timeout": 200, "deadline": 200}
     settings["judges"]["small"] = {"model": "smollm2", "base_url": server, "api_key": "k", **patient}
     path.write_text(yaml.safe_dump(settings))
     labels = planted_labels(tmp_path / "labels.jsonl")
