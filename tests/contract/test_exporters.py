@@ -53,7 +53,7 @@ class World:
         wanted = plugins.load(plugins.EXPORTERS, name).Settings.model_fields
         address = {"endpoint": self.platform.endpoint} if "endpoint" in wanted else {}
         for each in {"project", "project_id"} & set(wanted):
-            address[each] = "shop/desk"
+            address[each] = "shop/desk" if wanted[each].is_required() else wanted[each].default
         return address | {each: value for each, value in secrets.items() if each in wanted}
 
     async def seen(self, name: str) -> object:
