@@ -103,11 +103,15 @@ async def test_a_score_is_the_mean_by_the_servers_own_probabilities(server: str)
 
 
 async def test_a_reason_that_is_cut_off_still_ends_in_a_score(server: str) -> None:
+    """It rambles in two of three: each question has a key of its own, so no two are alike."""
     rambling = HELPFUL.model_copy(update={"max_tokens": 48})
     async with small_judge(server) as judge:
-        outcome = (await evaluate(rambling, a_turn(), judge)).outcome
-    assert isinstance(outcome, Score), outcome
-    assert outcome.method == "verdict_alone"
+        for _ in range(10):
+            outcome = (await evaluate(rambling, a_turn(), judge)).outcome
+            assert isinstance(outcome, Score), outcome
+            if outcome.method == "verdict_alone":
+                return
+    pytest.fail("no reason was cut off")
 
 
 async def test_a_model_that_makes_no_decisions_says_so(server: str) -> None:

@@ -15,6 +15,7 @@ from kafka.errors import (
     CoordinatorNotAvailableError,
     KafkaError,
     NoError,
+    NotCoordinatorError,
     TopicAlreadyExistsError,
 )
 from kafka.protocol.consumer import OffsetSpec
@@ -140,7 +141,7 @@ def committed_by(admin: Any, groups: Sequence[str]) -> dict[str, dict[TopicParti
     while groups:
         try:
             return admin.list_group_offsets(list(groups))
-        except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError):
+        except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError):
             if time.monotonic() >= give_up_at:
                 raise
             time.sleep(0.1)
