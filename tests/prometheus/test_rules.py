@@ -183,6 +183,7 @@ def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_p
     run(tmp_path, configured(), [case])
 
 
+@pytest.mark.long
 def test_what_was_begun_without_scores_is_stale_and_where_nothing_was_it_is_not(tmp_path: Path):
     stream = Stream(2.0, seed=2).run(120)
     stream.totals += [stream.totals[-1]] * 120
@@ -283,6 +284,7 @@ def test_a_configuration_that_is_refused_or_not_taken_is_noticed(tmp_path: Path)
     run(tmp_path, configured(), cases)
 
 
+@pytest.mark.long
 def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Path):
     """A tenth is judged, at weight 10; recorded as 20 the weights stand for twice the traffic."""
     sampled = Stream(1.0, weight=10.0, seed=4).run(400)
@@ -303,6 +305,7 @@ def test_weights_twice_too_large_are_noticed_and_right_ones_are_not(tmp_path: Pa
     run(tmp_path, configured(sample=0.1), cases)
 
 
+@pytest.mark.long
 def test_a_conversation_that_outweighs_all_others_is_noticed(tmp_path: Path):
     """Two conversations of 150 turns; and a sixth of the weight of others that is left out."""
     crowd, loops = Stream(1.0, seed=4).run(400), Stream(0.1, turns=150, seed=10).run(20)
@@ -321,6 +324,7 @@ def test_a_conversation_that_outweighs_all_others_is_noticed(tmp_path: Path):
     run(tmp_path, configured(), cases)
 
 
+@pytest.mark.long
 def test_weights_of_conversations_are_held_against_the_conversations_there_were(tmp_path: Path):
     """A fifth of 10 conversations a minute is judged as a whole; at weight 5 that is right, at weight 10 it is not."""
     config = check(
@@ -450,7 +454,9 @@ def warned(minutes: int, per_minute: float) -> dict[str, list[dict[str, str]]]:
     }
 
 
-@pytest.mark.parametrize("warning", ["EvalstreamUnscored", "EvalstreamJudgeShift"])
+@pytest.mark.parametrize(
+    "warning", [pytest.param("EvalstreamUnscored", marks=pytest.mark.long), "EvalstreamJudgeShift"]
+)
 def test_a_warning_silences_what_it_explains_and_no_more(tmp_path: Path, warning: str):
     """A mean 0.05 below its target is explained by 6 % that is unscored, or by a judge that is 0.06 stricter. A mean
     that falls to 0.3 is not: it pages."""
