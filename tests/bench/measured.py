@@ -22,7 +22,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Figure:
     """A measured figure: the median of `repeats` in `unit`. `floor` and `ratio` where something is measured beside it.
 
-    `aim` is a bound on the ratio, or on the value where there is no floor; None for no aim.
+    `aim` is a bound on the ratio, or on the value where there is no floor; None for no aim. It is the most that is
+    allowed, or the least with `at_least`.
     """
 
     group: str
@@ -32,6 +33,7 @@ class Figure:
     floor: float | None = None
     ratio: float | None = None
     aim: float | None = None
+    at_least: bool = False
     note: str = ""
     value: float = field(init=False)
 
@@ -42,7 +44,9 @@ class Figure:
     def reached(self) -> bool | None:
         """Whether the aim is; None without one."""
         measured = self.value if self.ratio is None else self.ratio
-        return None if self.aim is None else measured <= self.aim
+        if self.aim is None:
+            return None
+        return measured >= self.aim if self.at_least else measured <= self.aim
 
     def show(self) -> None:
         """Give it to who runs the benchmark."""

@@ -122,7 +122,7 @@ def missed_aims(figures: Sequence[Figure]) -> str:
     if not missed:
         return f"{len(aims)} aims, all reached"
     return "\n".join(
-        (f"{len(aims)} aims, {len(missed)} missed:", *(f"  {line_of(each)}, aim {each.aim:g}" for each in missed))
+        (f"{len(aims)} aims, {len(missed)} missed:", *(f"  {line_of(each)}, aim {aim_of(each)}" for each in missed))
     )
 
 
@@ -222,6 +222,10 @@ def shown(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def aim_of(figure: Figure) -> str:
+    return f"{'≥' if figure.at_least else '≤'} {figure.aim:g}"
+
+
 def line_of(figure: Figure) -> str:
     beside = f", floor {shown(figure.floor)}, {figure.ratio:.2f} times" if figure.floor and figure.ratio else ""
     return f"{figure.group}: {figure.name}: {shown(figure.value)} {figure.unit}{beside}"
@@ -263,7 +267,7 @@ def row(figure: Figure) -> str:
     spread = f" ({shown(min(figure.repeats))} to {shown(max(figure.repeats))})" if len(figure.repeats) > 1 else ""
     floor = "" if figure.floor is None else shown(figure.floor)
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-    aim = "" if figure.aim is None else f"≤ {figure.aim:g}: {'reached' if figure.reached else '**missed**'}"
+    aim = "" if figure.aim is None else f"{aim_of(figure)}: {'reached' if figure.reached else '**missed**'}"
     return (
         f"| {figure.name} | {shown(figure.value)} {figure.unit}{spread} | {floor} | {ratio} | {aim} | {figure.note} |"
     )

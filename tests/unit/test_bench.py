@@ -28,12 +28,21 @@ def test_the_benchmarks_run() -> None:
 @pytest.mark.parametrize(
     ("script", "status", "said"),
     [
-        ("print(FIGURE)", 0, "1 aims, 1 missed:\n  ingest: spans: 9 µs, aim 4"),
+        ("print(FIGURE)", 0, "1 aims, 1 missed:\n  ingest: spans: 9 µs, aim ≤ 4"),
+        ("print(FIGURE.replace('}', ', \"at_least\": true}'))", 0, "1 aims, all reached"),
+        ("print(FIGURE.replace('4.0', '9.5').replace('}', ', \"at_least\": true}'))", 0, "9 µs, aim ≥ 9.5"),
         ("print(FIGURE.replace('4.0', '9.0'))", 0, "1 aims, all reached"),
         ('print(\'{"left_out": "Kafka: no Java"}\')', 0, "left out: Kafka: no Java"),
         ("print(FIGURE)\nraise ValueError('broken')", 1, "ValueError: broken"),
     ],
-    ids=["a missed aim", "a reached aim", "a missing tool", "a script that fails"],
+    ids=[
+        "a missed aim",
+        "a reached lower bound",
+        "a missed lower bound",
+        "a reached aim",
+        "a missing tool",
+        "a script that fails",
+    ],
 )
 def test_it_ends_with_1_only_when_a_script_failed(tmp_path: Path, script: str, status: int, said: str) -> None:
     figure = {"group": "ingest", "name": "spans", "unit": "µs", "repeats": [9.0], "aim": 4.0, "value": 9.0}
