@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
-import orjson
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from collector.errors import BadInput
+from evaluators.texts.exact_json import parse_json
 
 M = TypeVar("M", bound=Message)
 Convert = Callable[[Any, int], Any]
@@ -47,13 +47,13 @@ class _Wrong(Exception):
 
 
 def load_document(data: bytes) -> object:
-    """Parse JSON.
+    """Parse JSON; half a character becomes U+FFFD, for exporters cut long texts by UTF-16's units.
 
     Raises:
         BadInput: it is not JSON.
     """
     try:
-        return orjson.loads(data)
+        return parse_json(data)
     except ValueError:  # orjson limits the depth itself
         raise BadInput("not a JSON document") from None
 

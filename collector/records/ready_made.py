@@ -21,9 +21,10 @@ from typing import Any, Literal, TypeAlias, cast
 from collector.dialects.call import ChatMessage
 from collector.dialects.messages import parse_messages, split_system_prompt
 from collector.errors import BadInput
-from collector.otlp.decode import MAX_DEPTH, Signal
+from collector.otlp.decode import Signal
 from collector.records.attachments import MOST_ATTACHMENTS
 from collector.records.json import record_of
+from collector.records.nesting import refuse_depth
 from collector.records.whole_conversation import with_conversation_fields
 from collector.wording import suggestion
 from evaluators.cases import Attachment, AttachmentPlace, Conversation, Json, Message, ToolCall, Turn
@@ -163,7 +164,7 @@ def _turn(document: Mapping[str, Any]) -> Turn:
     _refuse_unknown(document, _TURN_KEYS, "turn")
     named = document.get("turn_id")
     turn = record_of({**document, "turn_id": "" if named is None else named}, Turn)
-    _refuse_depth(_free_values(turn))
+    refuse_depth(document)
     return replace(
         turn,
         conversation_id=turn.conversation_id or None,
@@ -186,32 +187,6 @@ def _utc(when: datetime | None) -> datetime | None:
         return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     except OverflowError:
         raise BadInput("started_at or ended_at is out of range in UTC") from None
-
-
-def _free_values(turn: Turn) -> Iterator[Json]:
-    """What may be any JSON."""
-    yield turn.attributes
-    calls = (*turn.tools_called, *(turn.expected_tools or ()))
-    for call in (*calls, *(call for message in turn.history for call in message.tool_calls)):
-        yield call.arguments
-        yield call.result
-
-
-def _refuse_depth(values: Iterable[Json]) -> None:
-    """What is nested deeper can be read here, but not by everybody who reads it after us."""
-    for value in values:
-        if _deeper(value, MAX_DEPTH):
-            raise BadInput(f"attributes or a tool's arguments or result are nested deeper than {MAX_DEPTH}")
-
-
-def _deeper(value: Json, depth: int) -> bool:
-    if isinstance(value, Mapping):
-        inner = cast("Iterable[Json]", value.values())
-    elif isinstance(value, (list, tuple)):
-        inner = cast("Iterable[Json]", value)
-    else:
-        return False
-    return depth <= 0 or any(_deeper(each, depth - 1) for each in inner)
 
 
 def _refuse_unknown(document: Mapping[str, Any], known: set[str], what: str) -> None:
@@ -244,8 +219,8 @@ def _chat(document: Mapping[str, Any], place: str) -> Iterator[Turn]:
     system, messages = split_system_prompt(parse_messages(document["messages"]).messages)
     if not messages:
         raise BadInput("messages must be an array of objects with role and content")
-    _refuse_depth(value for each in messages for call in each.tool_calls for value in (call.arguments, each.result))
-    _refuse_depth(each.result for each in messages)
+    for each in messages:
+        refuse_depth({"result": each.result, "arguments": [call.arguments for call in each.tool_calls]})
     conversation = _chat_id(document) or _hash(("chat", place, messages[0].text))
     about = {key: document[key] for key in ("user_id", "model", "service", "attributes") if key in document}
     history = tuple(map(_message, messages))
@@ -279,7 +254,7 @@ def _with(turn: Turn, fields: Mapping[str, Any]) -> Turn:
     if not fields:
         return turn
     checked = record_of({"turn_id": "", **fields}, Turn)
-    _refuse_depth([checked.attributes])
+    refuse_depth(fields)
     return replace(turn, **{key: getattr(checked, key) for key in fields})
 
 

@@ -12,6 +12,7 @@ import orjson
 from collector.errors import BadInput
 from collector.logs.log import Headers, Log, Record, StoredRecord
 from collector.records.json import record_of
+from collector.records.nesting import refuse_depth
 from collector.records.ready_made import LONGEST_ID
 from collector.records.tenants import id_in_tenant
 from collector.wording import suggestion
@@ -93,6 +94,7 @@ def reference_of(document: object, *, tenant: str | None) -> Reference:
     for name in IDS:
         if name in named_fields:
             named_fields[name] = _id(name, named_fields[name], tenant)
+    refuse_depth(named_fields)
     digest = hashlib.sha256(orjson.dumps([tenant, named_fields], option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
     return record_of({**named_fields, "reference_id": digest, "tenant": tenant}, Reference)
 

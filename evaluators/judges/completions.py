@@ -13,6 +13,7 @@ from evaluators.judge import Token
 from evaluators.judges.error_mapping import error_inside, to_judge_error
 from evaluators.judges.large_json import read_large
 from evaluators.results import Usage
+from evaluators.texts.exact_json import parse_json
 
 _NEVER = -9999.0  # what servers report for a token that could not have been
 
@@ -83,8 +84,8 @@ def completion_of(body: bytes) -> Completion:
 
 def _completion(body: bytes) -> Completion:
     try:
-        payload: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        payload: Any = parse_json(body)
+    except ValueError:
         raise NoCompletion("the endpoint answered with something that is not JSON") from None
     payload = _mapping(payload)
     choices = payload.get("choices")

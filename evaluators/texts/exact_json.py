@@ -1,8 +1,14 @@
-"""JSON without rounding: orjson makes a float of a whole number that needs more than 64 bits, and ids become equal."""
+"""JSON as others write it.
+
+Without rounding: orjson makes a float of a whole number that needs more than 64 bits, and ids become equal. And with
+halves of characters: where a text is cut by UTF-16's units, as JavaScript does, half an emoji may be left at its end,
+which orjson refuses together with all around it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 
 import orjson
 
@@ -13,6 +19,11 @@ _MASK = bytes(ord("0") if each in _DIGITS else ord(" ") for each in range(256))
 _LONG = b"0" * 19
 """Digits of the shortest number that may need more than 63 bits."""
 
+_SURROGATE = re.compile(
+    rb"(?<!\\)((?:\\\\)*+)\\u[dD](?:[89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
+)
+"""An escaped half of a character, behind escaped backslashes; the second group is the half that makes it whole."""
+
 
 def parse_exactly(text: str | bytes) -> Json:
     """Parse JSON; a whole number that needs more than 64 bits becomes the text of its digits.
@@ -20,14 +31,33 @@ def parse_exactly(text: str | bytes) -> Json:
     Raises:
         ValueError: it is no JSON.
     """
-    value = orjson.loads(text)
-    data = text.encode() if isinstance(text, str) else text
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    value = parse_json(data)
     if len(data) < len(_LONG) or _LONG not in data.translate(_MASK):
         return value
     try:
-        return json.loads(text, parse_int=_whole_number)
+        return json.loads(_without_halves(data), parse_int=_whole_number)
     except (RecursionError, ValueError):
         return value
+
+
+def parse_json(data: bytes) -> Json:
+    """Parse JSON; an escaped half of a character becomes U+FFFD.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        return orjson.loads(data)
+    except ValueError:
+        whole = _without_halves(data)
+        if whole == data:
+            raise
+    return orjson.loads(whole)
+
+
+def _without_halves(data: bytes) -> bytes:
+    return _SURROGATE.sub(lambda escape: escape[0] if escape[2] else escape[1] + rb"\ufffd", data)
 
 
 def _whole_number(digits: str) -> int | str:

@@ -93,8 +93,10 @@ class Documents:
 
     def fitting(self, name: str) -> Any:
         match name:
-            case "attributes":
-                return {self.text(): self.text()}
+            case "attributes" | "program_fields":
+                return {self.text(): self.deep() if self.chance.random() < 0.05 else self.text()}
+            case "tools_offered":
+                return [{"name": "f", "parameters": self.deep() if self.chance.random() < 0.05 else {}}]
             case "history":
                 return [self.message()]
             case "usage":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -74,7 +75,7 @@ async def serving(world: World) -> AsyncIterator[Running]:
 async def post(url: str, *documents: Any, token: str = "") -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with aiohttp.ClientSession() as session:
-        body = orjson.dumps(documents[0] if len(documents) == 1 else list(documents))
+        body = json.dumps(documents[0] if len(documents) == 1 else list(documents)).encode()
         async with session.post(f"{url}/v1/references", data=body, headers=headers) as response:
             return response.status, await response.json(content_type=None)
 
@@ -160,6 +161,13 @@ async def test_a_tenants_reference_joins_its_own_turns_alone(world: World) -> No
     assert exact.subject.turn_id == "evalstream.tenant/team-a/t0"
 
 
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -170,6 +178,7 @@ async def test_a_tenants_reference_joins_its_own_turns_alone(world: World) -> No
         ({"turn_id": "t0", "expected_output": 7}, "expected_output"),
         ({"turn_id": "t0", "outcomes": {"x": [1]}}, "outcomes: a value is a number"),
         ("t0", "not a reference: an object is needed"),
+        ({"turn_id": "t0", "expected_tools": [{"name": "f", "arguments": nested(70)}]}, "nested deeper than 64"),
     ],
 )
 async def test_what_is_no_reference_is_refused_whole(document: Any, message: str, world: World) -> None:

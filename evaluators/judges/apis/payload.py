@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-import orjson
-
 from evaluators.errors import NoCompletion
 from evaluators.judges.error_mapping import error_inside, to_judge_error
 from evaluators.results import Usage
+from evaluators.texts.exact_json import parse_json
 
 
 def object_in(body: bytes, answers: str) -> dict[str, Any]:
@@ -21,8 +20,8 @@ def object_in(body: bytes, answers: str) -> dict[str, Any]:
         JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
     try:
-        payload = mapping(orjson.loads(body))
-    except orjson.JSONDecodeError:
+        payload = mapping(parse_json(body))
+    except ValueError:
         raise NoCompletion("the endpoint answered with something that is not JSON") from None
     if not payload.get(answers):
         if payload.get("error") or payload.get("type") == "error":

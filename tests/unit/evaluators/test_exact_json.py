@@ -1,4 +1,4 @@
-"""Whole numbers of more than 64 bits keep their digits, wherever JSON of others is read."""
+"""JSON of others: whole numbers of more than 64 bits keep their digits, and half a character refuses nothing."""
 
 from __future__ import annotations
 
@@ -39,6 +39,23 @@ def test_digits_survive(text: str, value: object) -> None:
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_exactly(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'["cut \ud83d"]', ["cut \ufffd"]),
+        (r'["\uDE00 begun", "\ud83d\ude00"]', ["\ufffd begun", "\U0001f600"]),
+        (r'["\ud83d\ud83d\ude00"]', ["\ufffd\U0001f600"]),
+        (r'["\\ud83d \\\ud83d \ud83d"]', [r"\ud83d" + " \\\ufffd \ufffd"]),
+        (r'{"\ud83d": ' + LONG + "}", {"\ufffd": LONG}),
+    ],
+    ids=["end", "beginning", "before a whole one", "escaped backslashes", "beside a long number"],
+)
+def test_half_a_character_is_replaced(text: str, value: object) -> None:
+    assert parse_exactly(text) == value
+    assert parse_exactly(text.encode()) == value
+    assert decode(text) == value
 
 
 def test_arguments_of_tools_are_read_and_written_as_they_came(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from collector.errors import BadInput
 from collector.records.json import turn_from_json, turn_to_json
 from collector.records.ready_made import comes_again, documents_in, turns_in
+from collector.records.references import references_in
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Turn
 
@@ -143,6 +144,8 @@ def nested(depth: int) -> Any:
         ({"input": "Hi", "history": [{"role": "user", "tool_calls": [{"name": "x", "arguments": nested(70)}]}]}, "nested"),
         ({"messages": said("Hi", "Hello"), "id": ["c"]}, "id must be a string"),
         ({"messages": said("Hi", "Hello"), "attributes": {"a": nested(70)}}, "nested deeper"),
+        ({"input": "Hi", "program_fields": {"a": nested(70)}}, "nested deeper"),
+        ({"input": "Hi", "tools_offered": [{"name": "x", "parameters": nested(70)}]}, "nested deeper"),
         ({"turns": []}, "conversation_id must be a string"),
         ({"conversation_id": "c", "turns": {}}, "turns must be an array"),
         ({"conversation_id": "c", "turns": [1]}, "turns.0 must be an object"),
@@ -163,3 +166,10 @@ def test_what_is_said_of_a_conversation_goes_with_its_turns() -> None:
     assert conversation_fields(turns) == {"chatbot_role": "A clerk.", "scenario": "Two late trains."}
     with pytest.raises(BadInput, match="scenario: a text is needed"):
         list(turns_in(document | {"scenario": 5}))
+
+
+@pytest.mark.parametrize("depth", [70, 300])
+def test_a_reference_that_nests_deeper_is_refused(depth: int) -> None:
+    reference = {"turn_id": "t", "expected_tools": [{"name": "f", "arguments": nested(depth)}]}
+    with pytest.raises(BadInput, match="a value is nested deeper than 64"):
+        references_in([reference], tenant=None)

@@ -71,6 +71,11 @@ def test_content_in_odd_shapes(choice, text):
     assert completion_of(completion(**choice)).choices[0].text == text
 
 
+def test_an_answer_that_was_cut_within_a_character_is_one():
+    body = rb'{"choices": [{"message": {"content": "5, cut \ud83d"}}]}'
+    assert completion_of(body).choices[0].text == "5, cut \ufffd"
+
+
 @pytest.mark.parametrize("choice", [{"message": {"refusal": "no"}}, {"finish_reason": "content_filter"}])
 def test_refusals(choice):
     assert completion_of(completion(**choice)).choices[0].refused
