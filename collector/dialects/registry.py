@@ -34,6 +34,7 @@ class Dialects:
         self._known: dict[str, int] = {}
         for index, each in enumerate(self.all):
             self._register(each, 1 << index)
+        self._scope_beginnings = tuple(beginning for beginning, _ in self._scopes)
         self.records: frozenset[str] = frozenset(self._records)
         """The kinds of log records that any dialect reads: names of events, or of the classes that log them."""
         self.own_records: frozenset[str] = frozenset(name for each in self.all for name in each.own_records)
@@ -69,7 +70,7 @@ class Dialects:
                 mask |= known[key]
             except KeyError:
                 mask |= self._learn(key)
-        if scope:
+        if scope and scope.startswith(self._scope_beginnings):
             mask |= self._match_scope(scope)
         for name in events:
             mask |= self._events.get(name, 0)

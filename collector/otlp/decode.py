@@ -133,20 +133,22 @@ def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
         if len(groups) == 1 and not without:
             whole = encoded if encoded is not None else request.SerializeToString()
             return Split([(next(iter(groups)).hex(), whole)], items, 0)
-        return Split(_pieces(groups, request.ByteSize()), items, without)
+        return Split(_pieces(groups, request), items, without)
     except (EncodeError, ValueError):
         raise BadInput("the request is nested too deeply") from None
 
 
-def _pieces(groups: Mapping[bytes, list[_Part]], size: int) -> list[tuple[str, bytes]]:
-    """The pieces of a request of `size` bytes. Each repeats its resource, so many small ones may hold a large one."""
-    most = max(_SPLIT_BYTES, _SPLIT_FACTOR * size)
+def _pieces(groups: Mapping[bytes, list[_Part]], request: Request) -> list[tuple[str, bytes]]:
+    """The pieces of a request. Each repeats its resource, so many small ones may hold a large one."""
+    most = _SPLIT_BYTES
     writer = _Writer()
     pieces: list[tuple[str, bytes]] = []
     total = 0
     for trace_id, parts in groups.items():
         piece = writer.request(parts)
         total += len(piece)
+        if total > most:  # only then is it asked for the request's size, which takes as long as to write it
+            most = max(_SPLIT_BYTES, _SPLIT_FACTOR * request.ByteSize())
         if total > most:
             raise TooLarge(
                 f"the request's traces, each with its resource, come to more than {most >> 20} MiB; "
@@ -230,16 +232,22 @@ Wanted = Callable[[list[str], str, SpanMessage], int]
 
 
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Json]:
-    """Decode attributes. One tight loop, since most of the time of reading a span goes here."""
+    """Decode attributes."""
+    some = list(pairs)
+    return _decode([pair.key for pair in some], some)
+
+
+def _decode(keys: Iterable[str], pairs: Iterable[KeyValue]) -> dict[str, Json]:
+    """Decode attributes whose keys are read already. A tight loop: most of the time of reading a span goes here."""
     decoded: dict[str, Json] = {}
-    for pair in pairs:
+    for key, pair in zip(keys, pairs, strict=True):
         value = pair.value
         text = value.string_value
         if text:
-            decoded[pair.key] = text
+            decoded[key] = text
         else:
             kind = value.WhichOneof("value")
-            decoded[pair.key] = _SIMPLE[kind](value) if kind in _SIMPLE else _nested(value, kind, MAX_DEPTH)
+            decoded[key] = _SIMPLE[kind](value) if kind in _SIMPLE else _nested(value, kind, MAX_DEPTH)
     return decoded
 
 
@@ -280,7 +288,7 @@ def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -
     for resource, scope in scopes_of(request):
         name = scope.scope.name
         about = _about(resource.resource)
-        spans.extend(_span(each, name, about, wanted) for each in scope.spans)
+        spans += [_span(each, name, about, wanted) for each in scope.spans]
     return spans
 
 
@@ -290,7 +298,8 @@ def _about(resource: Resource) -> Attributes:
 
 def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted | None) -> Span:
     pairs = list(message.attributes)  # each access makes an object for each of them
-    evidence = wanted([pair.key for pair in pairs], scope, message) if wanted is not None else 1
+    keys = [pair.key for pair in pairs]
+    evidence = wanted(keys, scope, message) if wanted is not None else 1
     status = message.status
     return Span(
         message.trace_id.hex(),
@@ -301,7 +310,7 @@ def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted
         message.end_time_unix_nano,
         status.code == _ERROR,
         status.message,
-        attributes_of(pairs) if evidence else NOTHING,
+        _decode(keys, pairs) if evidence else NOTHING,
         _events(message) if evidence and message.events else (),
         tuple([(link.trace_id.hex(), link.span_id.hex()) for link in message.links]) if message.links else (),
         scope,
