@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from evaluators.cases import Json
-from evaluators.texts.exact_json import parse_exactly
+from evaluators.texts.exact_json import make_exact, parse_exactly, parse_json
 
 MAX_NESTING = 100
 """Deepest document that is decoded; a deeper one stays text."""
@@ -37,15 +37,28 @@ class Document(NamedTuple):
 
 def parse_document(text: str) -> Document | None:
     """Parse a text that should be a JSON array or object; None if it is neither, nor the beginning of one."""
-    start = text[:64].lstrip()[:1]
-    if start not in {"[", "{"}:
+    return document_of(text, load(text))
+
+
+def load(text: str) -> Json:
+    """The first half of `parse_document`: an array or object, not yet checked for depth and long numbers, or None."""
+    try:
+        return parse_json(text) if _is_begun(text) else None
+    except ValueError:
+        return None
+
+
+def document_of(text: str, loaded: Json) -> Document | None:
+    """The second half of `parse_document`, given what `load` made of the text."""
+    if loaded is None and not _is_begun(text):
         return None
     if text.count("[") + text.count("{") > MAX_NESTING and _measure_nesting(text) > MAX_NESTING:
         return None
-    try:
-        return Document(parse_exactly(text))
-    except ValueError:
-        return _parse_leniently(text)
+    return Document(make_exact(loaded, text)) if loaded is not None else _parse_leniently(text)
+
+
+def _is_begun(text: str) -> bool:
+    return text[:64].lstrip()[:1] in {"[", "{"}
 
 
 def decode(value: Json) -> Json:

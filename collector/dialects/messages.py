@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage, parse_finish_reason
-from collector.dialects.decode import as_dict, as_list, parse_document, parse_printed_fields, parse_repr
+from collector.dialects.decode import as_dict, as_list, document_of, load, parse_printed_fields, parse_repr
 from collector.dialects.media import find_beside
 from collector.dialects.parts import (
     HIDDEN_TYPES,
@@ -63,7 +63,11 @@ def parse_messages(value: Json, role: str = "user") -> ChatTranscript:
     messages: list[ChatMessage] = []
     if not isinstance(value, str):
         return ChatTranscript(tuple(messages)) if _add_messages(value, role, messages, MAX_DEPTH) else NO_MESSAGES
-    document = parse_document(value)
+    loaded = load(value)
+    plain = _parse_all_plain(as_list(loaded)) if loaded else None
+    if plain:
+        return ChatTranscript(plain)
+    document = document_of(value, loaded)
     if document is not None:
         known = _add_messages(document.value, role, messages, MAX_DEPTH)
         if not document.whole:
@@ -154,6 +158,39 @@ def _add_list(items: list[Any], role: str, messages: list[ChatMessage], depth: i
 
 _PLAIN_KEYS = frozenset({"role", "parts", "content", "name", "finish_reason"})
 _PLAIN_ROLES: Mapping[str, str] = {"user": "user", "assistant": "assistant", "system": "system"}
+
+
+def _parse_all_plain(items: list[JsonObject]) -> tuple[ChatMessage, ...] | None:
+    """Parse messages of one text each and nothing else, as nearly all lists have; None if one has any other value.
+
+    As nothing in them is a number or nested, they need not be checked for either.
+    """
+    messages: list[ChatMessage] = []
+    for item in items:
+        if type(item) is not dict:
+            return None
+        role, text = item.get("role"), item.get("content")
+        if text is None:
+            text = _find_sole_text(item.get("parts"))
+        finish = item.get("finish_reason") if len(item) == _WITH_FINISH else None
+        if type(role) is not str or role not in _PLAIN_ROLES or type(text) is not str:
+            return None
+        if len(item) != _WITHOUT_FINISH and type(finish) is not str:
+            return None
+        messages.append(ChatMessage(role, text, (), None, None, None, parse_finish_reason(finish) if finish else None))
+    return tuple(messages)
+
+
+_WITHOUT_FINISH, _WITH_FINISH = 2, 3
+"""Keys of a message (or a part) with nothing but its kind and a text, and of one with a finish reason, too."""
+
+
+def _find_sole_text(parts: list[JsonObject] | None) -> Json:
+    if type(parts) is list and len(parts) == 1:
+        part = parts[0]
+        if type(part) is dict and len(part) == _WITHOUT_FINISH and part.get("type") == "text":
+            return part.get("content")
+    return None
 
 
 def _parse_plain(item: Any) -> ChatMessage | None:

@@ -31,8 +31,12 @@ def parse_exactly(text: str | bytes) -> Json:
     Raises:
         ValueError: it is no JSON.
     """
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    value = parse_json(data)
+    return make_exact(parse_json(text), text)
+
+
+def make_exact(value: Json, text: str | bytes) -> Json:
+    """What `parse_exactly` returns, given what `parse_json` made of the text."""
+    data = _encode(text)
     if len(data) < len(_LONG) or _LONG not in data.translate(_MASK):
         return value
     try:
@@ -41,12 +45,17 @@ def parse_exactly(text: str | bytes) -> Json:
         return value
 
 
-def parse_json(data: bytes) -> Json:
+def _encode(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+
+
+def parse_json(text: str | bytes) -> Json:
     """Parse JSON; an escaped half of a character becomes U+FFFD.
 
     Raises:
         ValueError: it is no JSON.
     """
+    data = _encode(text)
     try:
         return orjson.loads(data)
     except ValueError:
