@@ -42,6 +42,8 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
 
     Those of the turn's own messages come first, then those of the history, the latest first.
     """
+    if not _has_any(draft):
+        return NONE
     attachments = _distinct(_of_calls(draft))
     if draft.enclosing_span is not None:
         places = {each.place for each in attachments}
@@ -54,6 +56,18 @@ def collect_attachments(draft: TurnDraft, limits: MediaLimits = NOTHING_STORED) 
     ordered = [each for each in attachments if each.place != "history"]
     ordered += reversed([each for each in attachments if each.place == "history"])
     return CollectedAttachments(within_limits(ordered, limits.stored_bytes), max(0, len(ordered) - MOST_ATTACHMENTS))
+
+
+def _has_any(draft: TurnDraft) -> bool:
+    """Whether any message has one: nearly all have none."""
+    calls = [each.call for each in draft.calls]
+    calls += [draft.enclosing_span.call] if draft.enclosing_span is not None else []
+    for call in calls:
+        for messages in (call.input, call.output):
+            for each in messages or ():
+                if each.attachments:
+                    return True
+    return False
 
 
 def _of_calls(draft: TurnDraft) -> Iterator[Attachment]:

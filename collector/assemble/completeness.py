@@ -133,8 +133,8 @@ def _is_cut(texts: Iterable[str | None], spans: list[Span]) -> bool:
 
     It was if it is exactly as long as a cut document on the same span, and no attribute there is longer.
     """
-    lengths = {len(text) for text in texts if text is not None and len(text) >= _SHORTEST_LIMIT}
-    for span in spans:
+    lengths = [len(text) for text in texts if text is not None and len(text) >= _SHORTEST_LIMIT]
+    for span in spans if lengths else ():
         values = [value for value in span.attributes.values() if isinstance(value, str)]
         longest = max(map(len, values), default=0)
         if longest in lengths and any(_is_unfinished(value) for value in values if len(value) == longest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from collector.assemble.read_spans import ParsedSpan
 from collector.assemble.tree import SpanTree
@@ -23,8 +23,7 @@ def normalize_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(NamedTuple):
     """A model call, merged from all spans that carry it.
 
     `span` is the one with the most content. `question` is the last user message before the call, at `question_index`
@@ -44,7 +43,7 @@ class ModelCall:
     @property
     def span_ids(self) -> tuple[str, ...]:
         """The ids of all its spans, the one with the most content first."""
-        return tuple(each.span.span_id for each in self.parsed_spans)
+        return tuple([each.span.span_id for each in self.parsed_spans])
 
     @property
     def is_step(self) -> bool:
@@ -84,8 +83,8 @@ def _add_recorded_requests(calls: list[ModelCall]) -> list[ModelCall]:
         request = next(filter(None, (_find_request(messages, later.call.input) for later in calls[index + 1 :])), None)
         if request is not None:
             call = each.call._replace(output=(request,), output_incomplete=None)
-            calls[index] = replace(
-                each, call=call, answer=find_answer(call.output), pending_tool_calls=request.tool_calls
+            calls[index] = each._replace(
+                call=call, answer=find_answer(call.output), pending_tool_calls=request.tool_calls
             )
     return calls
 
@@ -102,12 +101,12 @@ def _is_call(group: Sequence[ParsedSpan], wrapping_ids: set[str]) -> bool:
     """Whether it is a model call: some libraries mark preparations and nested helpers as model spans."""
     if len(group) == 1 and group[0].span.span_id in wrapping_ids:
         return False
-    return any(each.span.dropped_attributes or _has_ended(each.call) for each in group)
+    return bool([each for each in group if each.span.dropped_attributes or _has_ended(each.call)])
 
 
 def _has_ended(call: Call) -> bool:
     outcomes = (call.output, call.error, call.usage, call.output_incomplete, call.finish_reason, call.response_id)
-    return any(outcome is not None for outcome in outcomes)
+    return outcomes != (None,) * len(outcomes)
 
 
 class _Groups:

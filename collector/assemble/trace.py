@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -83,7 +82,9 @@ class Assembler:
         turns = add_events(turns, trace.events, tree)
         if self.agent_runs:
             turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree)]
-        spans = Counter(each.call.dialect for each in parsed_spans)
+        spans: dict[str, int] = {}
+        for each in parsed_spans:
+            spans[each.call.dialect] = spans.get(each.call.dialect, 0) + 1
         assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
 

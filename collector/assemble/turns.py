@@ -283,7 +283,7 @@ def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
 
 
 def _to_datetime(nanoseconds: int) -> datetime | None:
-    return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
+    return _EPOCH + timedelta(0, nanoseconds // 10**9, nanoseconds // 1000 % 10**6) if nanoseconds > 0 else None
 
 
 def _as_name(text: str | None) -> str | None:

@@ -27,7 +27,7 @@ def is_masked(value: Json) -> bool:
     if not isinstance(value, str) or len(value) > LONGEST_MASK:
         return False
     stripped = value.strip()
-    return stripped in MASKS or _SCRUBBED.fullmatch(stripped) is not None
+    return stripped in MASKS or (stripped.startswith("[") and _SCRUBBED.fullmatch(stripped) is not None)
 
 
 _OBJECT = re.compile(r"<[\w.<>]{1,200}(?: object)?(?: [\w.<>]{1,200})? at 0x[0-9a-fA-F]+>")
@@ -152,7 +152,7 @@ def group_indexed(attributes: Attributes, beginning: str) -> list[dict[str, Json
 
 def find_redaction(*values: Json) -> Incomplete | None:
     """Return `redacted` if one of the values is a mask."""
-    return "redacted" if any(is_masked(value) for value in values) else None
+    return "redacted" if any(map(is_masked, values)) else None
 
 
 def parse_passages(value: Json) -> tuple[Passage, ...]:

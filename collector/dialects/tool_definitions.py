@@ -40,6 +40,7 @@ _WITH_LISTS = (
     ("traceloop.entity.input", ("tools",)),  # SageMaker
     ("gen_ai.prompt", ("tools",)),  # LangSmith
 )
+_NAMES = frozenset((*_LISTS, *(name for name, _ in _WITH_LISTS)))
 _INDEXED = ("llm.tools.", "llm.request.functions.")
 """Beginnings of names with a number: OpenInference, OpenLLMetry."""
 _PARAMETERS = (
@@ -60,6 +61,8 @@ def find_tool_definitions(spans: Iterable[Mapping[str, Any]]) -> tuple[ToolDefin
     unique: dict[str, ToolDefinition] = {}
     seen: set[tuple[str, str]] = set()
     for attributes in spans:
+        if _NAMES.isdisjoint(attributes) and not [name for name in attributes if name.startswith(_INDEXED)]:
+            continue
         for definition in _definitions(attributes, seen):
             known = unique.get(definition.name)
             unique[definition.name] = definition if known is None else _completed(known, definition)
