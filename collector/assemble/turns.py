@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from collector.assemble.application_attributes import (
     NO_VALUES,
@@ -27,7 +28,10 @@ from collector.dialects.call import Call, ChatMessage
 from collector.dialects.messages import split_system_prompt
 from collector.otlp.span import Span
 from collector.records.attributes import LONGEST_LABEL, plain_value
+from collector.records.quick_records import quick
 from evaluators.cases import Json, Message, TokenCount, Turn
+
+_make_turn, _make_message = quick(Turn), quick(Message)
 
 _NO_IDS: ConversationAndUser = (None, None)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,7 +87,7 @@ class TurnBuilder:
         conversation, user = self._find_identity(draft, span)
         declared = self._find_declared(draft, span) if self._inherited else NO_VALUES
         media = collect_attachments(draft, self._media)
-        turn = Turn(
+        turn = _make_turn(
             turn_id=self._identify(span, draft, question, answer),
             conversation_id=conversation,
             trace_id=span.trace_id,
@@ -245,8 +249,9 @@ def _find_main_span(draft: TurnDraft) -> tuple[Span, Call]:
 
 def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
     """Split the messages before the question into system prompt and history, from the call with most of them."""
-    fullest = max(draft.calls, key=lambda call: call.question_index, default=None)
-    systems = [call.call.system for call in draft.calls if call.call.system]
+    calls = draft.calls
+    fullest = max(calls, key=_QUESTION_INDEX) if len(calls) > 1 else calls[0] if calls else None
+    systems = [call.call.system for call in calls if call.call.system]
     messages: Sequence[ChatMessage] = (fullest.call.input or ())[: max(fullest.question_index, 0)] if fullest else ()
     enclosing_call = draft.enclosing_span.call if draft.enclosing_span else None
     if enclosing_call is not None:
@@ -254,7 +259,10 @@ def _split_history(draft: TurnDraft) -> tuple[str | None, tuple[Message, ...]]:
         if not messages:
             messages = _cut_at_question(enclosing_call.input or ())
     system, rest = split_system_prompt(messages)
-    return (systems[0] if systems else system), tuple(map(_to_message, rest))
+    return (systems[0] if systems else system), tuple([_to_message(each) for each in rest])
+
+
+_QUESTION_INDEX = attrgetter("question_index")
 
 
 def _cut_at_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
@@ -264,13 +272,13 @@ def _cut_at_question(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
 
 def _to_message(message: ChatMessage) -> Message:
     if message.tool_calls or message.tool_call_id:
-        return Message(
+        return _make_message(
             role=message.role,
             content=message.text,
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
         )
-    return Message(role=message.role, content=message.text)
+    return _make_message(role=message.role, content=message.text)
 
 
 def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
