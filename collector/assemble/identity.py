@@ -158,6 +158,7 @@ class IdentityLookup:
 
     An application's own attribute names, in the same notation, are tried before the usual ones; ignored names never.
     `configured` finds only by the application's own names, which win wherever in a trace they are; None without any.
+    `set_aside` finds only the ids of `made_up` attributes, for traces without any other; None without any.
     """
 
     def __init__(
@@ -166,8 +167,11 @@ class IdentityLookup:
         user: Sequence[str] = (),
         ignore: Sequence[str] = (),
         *,
+        made_up: Sequence[str] = (),
         usual: bool = True,
     ) -> None:
+        self.set_aside = IdentityLookup(made_up, usual=False) if made_up else None
+        ignore = (*ignore, *made_up)
         usual_conversation, usual_user = (CONVERSATION_KEYS, USER_KEYS) if usual else ((), ())
         self._conversation = _AttributeRanking((*conversation, *usual_conversation), _CONVERSATION, ignore)
         self._user = _AttributeRanking((*user, *usual_user), _USER, ignore)
@@ -186,7 +190,9 @@ class IdentityLookup:
     def concerns(self, keys: Iterable[str]) -> bool:
         """Whether one of these attribute names may have a conversation's or a user's id."""
         known = self._known
-        return any((known[key] if key in known else self._rank(key)) is not None for key in keys)
+        return any((known[key] if key in known else self._rank(key)) is not None for key in keys) or (
+            self.set_aside is not None and self.set_aside.concerns(keys)
+        )
 
     def find(self, attributes: Mapping[str, Json]) -> ConversationAndUser:
         """Find the conversation's and the user's id in these attributes."""

@@ -14,7 +14,7 @@ from collector.assemble.feedback_and_events import entry_of
 from collector.assemble.open_traces import CloseReason, OpenTrace, OpenTraces, TraceLimits
 from collector.assemble.trace import Assembler, Assembly
 from collector.assemble.turns import AssembledTurn
-from collector.assemble.unread.watch import UnreadTextWatch
+from collector.assemble.unread.watch import ConversationIdWatch, UnreadTextWatch
 from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.durable_append import append_until_durable
@@ -66,6 +66,7 @@ class AssembleStage:
         self._guard = guard or Guard()
         self._labels = labels
         self._comments = comments
+        self._ids = ConversationIdWatch(assembler, self._telemetry)
         self._folds: dict[int, AssembleFold] = {}
 
     @property
@@ -90,6 +91,7 @@ class AssembleStage:
             on_bad_record=self._on_bad_record,
             partition=partition,
             traces=traces,
+            ids=self._ids,
             fatal_trace=self._guard.error("trace"),
             judged_spans=self._judged_spans,
             labels=self._labels,
@@ -122,6 +124,7 @@ class AssembleFold:
         on_bad_record: Callable[[StoredRecord, BadInput], None],
         partition: int,
         traces: GuardedPlace,
+        ids: ConversationIdWatch,
         fatal_trace: BadInput,
         judged_spans: Log | None = None,
         labels: Log | None,
@@ -142,6 +145,7 @@ class AssembleFold:
         self._stored = _unchanged if comments else without_comment
         self._feedback: list[Record] = []
         self._unread = UnreadTextWatch(assembler, telemetry)
+        self._ids = ids
 
     @property
     def open_traces(self) -> int:
@@ -250,8 +254,8 @@ class AssembleFold:
         last = trace.unread_closings.pop()
         self._read_earlier_closings(trace)
         assembly = self._assemble(trace, last)
-        if not any(_is_read(each.turn) for each in assembly.turns) and not self._traces.is_fatal(trace.position):
-            self._look_for_unread_text(trace, last)
+        if not self._traces.is_fatal(trace.position):
+            self._examine(trace, last, assembly)
         earlier = frozenset(trace.turn_ids)
         new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
         new_feedback = list(_find_new_feedback(assembly, trace))
@@ -264,12 +268,18 @@ class AssembleFold:
             self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
         return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
 
-    def _look_for_unread_text(self, trace: OpenTrace, pieces: int) -> None:
+    def _examine(self, trace: OpenTrace, pieces: int, assembly: Assembly) -> None:
+        is_read = any(_is_read(each.turn) for each in assembly.turns)
+        if is_read:
+            self._ids.see(trace.trace_id, (each.turn for each in assembly.turns))
+        watch = self._ids if is_read else self._unread
+        if not watch.is_due(trace.last_at) or (is_read and tenant_in_key(trace.trace_id)):
+            return  # a tenant's ids are others in its turns
         try:
             with self._traces.taking(trace.position):
-                self._unread.look(trace.pieces[:pieces], trace.last_at)
+                watch.look(trace.trace_id, trace.pieces[:pieces], trace.last_at)
         except Exception as error:  # noqa: BLE001 - what only explains a trace must not stop the partition
-            logger.error("a trace is not examined for unread text: %s", type(error).__name__)  # noqa: TRY400
+            logger.error("a trace is not examined for what the configuration lacks: %s", type(error).__name__)  # noqa: TRY400
 
     def _count(self, spans: Mapping[str, int], late_feedback: int, turns: Iterable[Turn]) -> None:
         for dialect, number in spans.items():

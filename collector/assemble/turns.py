@@ -71,7 +71,7 @@ class TurnBuilder:
         self._ordinals: dict[tuple[str, ...], int] = {}
         self._ids: dict[str, ConversationAndUser] = {}
         self._trace_identity: ConversationAndUser | None = None
-        self._trace_configured: ConversationAndUser | None = None
+        self._trace_ids: dict[IdentityLookup, ConversationAndUser] = {}
         self._interrupted: bool | None = None
 
     def build(self, draft: TurnDraft, passages: tuple[str, ...]) -> AssembledTurn:
@@ -147,7 +147,7 @@ class TurnBuilder:
         """
         conversation = user = made_up = None
         if self._identity.configured is not None:
-            conversation, user = self._find_configured(self._identity.configured, draft, span)
+            conversation, user = self._find_by(self._identity.configured, draft, span)
         for source, scope in self._iterate_nearest_sources(draft, span):
             if isinstance(source, Call):
                 ids: ConversationAndUser = (parse_identifier(source.conversation_id), parse_identifier(source.user_id))
@@ -160,17 +160,21 @@ class TurnBuilder:
                 return conversation, user
         for ids in (self._find_trace_identity(), self._identity.find(span.resource)):
             conversation, user = conversation or ids[0], user or ids[1]
+        if not (conversation or made_up) and self._identity.set_aside is not None:
+            made_up, _ = self._find_by(self._identity.set_aside, draft, span)
         return conversation or made_up, user
 
-    def _find_configured(self, lookup: IdentityLookup, draft: TurnDraft, span: Span) -> ConversationAndUser:
+    def _find_by(self, lookup: IdentityLookup, draft: TurnDraft, span: Span) -> ConversationAndUser:
         conversation = user = None
         for source, _ in self._iterate_nearest_sources(draft, span):
             if not isinstance(source, Call):
                 ids = lookup.find(source.attributes)
                 conversation, user = conversation or ids[0], user or ids[1]
-        if self._trace_configured is None:
-            self._trace_configured = _find_only([lookup.find(each.attributes) for each in self._tree.spans.values()])
-        for ids in (self._trace_configured, lookup.find(span.resource)):
+        in_trace = self._trace_ids.get(lookup)
+        if in_trace is None:
+            in_trace = _find_only([lookup.find(each.attributes) for each in self._tree.spans.values()])
+            self._trace_ids[lookup] = in_trace
+        for ids in (in_trace, lookup.find(span.resource)):
             conversation, user = conversation or ids[0], user or ids[1]
         return conversation, user
 

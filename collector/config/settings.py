@@ -164,6 +164,18 @@ class IdentitySettings(Section):
     ignore: list[str] = Field(
         default_factory=list, description="Attributes to ignore, like a session.id that is a browser's."
     )
+    made_up: list[str] = Field(
+        default_factory=list,
+        description="Attributes under which a library writes a new id for each run, like gen_ai.conversation.id where "
+        "histories come from a database: they name a conversation only where the trace has no other id.",
+    )
+
+    @model_validator(mode="after")
+    def _each_in_one_list(self) -> Self:
+        both = sorted({*self.made_up} & {*self.conversation, *self.ignore})
+        if both:
+            raise ValueError(f"{both[0]} is in made_up and in another list; leave it in one of them")
+        return self
 
 
 class LinkSettings(Section):

@@ -22,7 +22,7 @@ from evaluators.cases import Turn
 def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSettings] = NO_DIALECTS) -> Assembler:
     """The assembler with every dialect that is installed, and those of the configuration before them."""
     where = settings.identity
-    identity = IdentityLookup(where.conversation, where.user, where.ignore)
+    identity = IdentityLookup(where.conversation, where.user, where.ignore, made_up=where.made_up)
     application = ApplicationAttributes(settings.declared_attributes)
     media = MediaLimits(settings.attachments.stored_bytes)
     return Assembler(

@@ -527,6 +527,13 @@ UNREAD_TEXT = Series(
     "(one a second at most).",
     ("scope",),
 )
+UNREPEATED_IDS = Series(
+    "evalstream_unrepeated_conversation_ids_total",
+    "counter",
+    "Services whose ids under this attribute name another conversation in each trace while another attribute's "
+    "repeat; the log says which setting helps.",
+    ("attribute",),
+)
 TRACES_CLOSED = Series(
     "evalstream_traces_closed_total",
     "counter",

@@ -1,20 +1,29 @@
-"""Unread text in a running service: counted by scope, in one trace a second at most."""
+"""Unread text and ids that never repeat in a running service, in one trace a second at most."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 
 from collector.assemble.collect_trace import TracePiece
 from collector.assemble.trace import Assembler
+from collector.assemble.unread.conversation_ids import ConversationIdStatistics, ids_of
 from collector.assemble.unread.examination import read_trace, unread_texts
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import UNREAD_TEXT
+from collector.telemetry.series import UNREAD_TEXT, UNREPEATED_IDS
+from evaluators.cases import Turn
+
+logger = logging.getLogger(__name__)
 
 _INTERVAL = 1.0
 """Seconds between traces that are examined, on the log's clock: examining takes longer than assembling."""
 _MAX_SCOPES, _OTHER_SCOPES = 20, "other"
 _LONGEST_SCOPE = 100
 _MAX_BYTES = 1 << 20
+_MAX_PAIRS = 20
+_MAX_VALUES = 10_000
+_EVERY = 20
+"""Traces between two looks at the statistics."""
 
 
 class UnreadTextWatch:
@@ -26,9 +35,13 @@ class UnreadTextWatch:
         self._next = 0.0
         self._scopes: set[str] = set()
 
-    def look(self, pieces: Sequence[TracePiece], now: float) -> None:
+    def is_due(self, now: float) -> bool:
+        """Whether a trace is looked at now."""
+        return now >= self._next
+
+    def look(self, _trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
         """Count the spans of a trace whose text nobody reads. `now` is the log's time, in seconds."""
-        if now < self._next or sum(len(each.value) for each in pieces) > _MAX_BYTES:
+        if not self.is_due(now) or sum(len(each.value) for each in pieces) > _MAX_BYTES:
             return
         self._next = now + _INTERVAL
         texts = unread_texts([read_trace(pieces)], self._assembler)[1]
@@ -44,3 +57,56 @@ class UnreadTextWatch:
             self._scopes.add(name)
             return name
         return _OTHER_SCOPES
+
+
+class ConversationIdWatch:
+    """Notices ids that never repeat while another one does, and says so once for each service and attribute.
+
+    It says, and changes nothing: what repeats may be a browser or a user, and what the traffic until now was like is
+    not known to the process that takes over, which would put the same turns into other conversations.
+    """
+
+    def __init__(self, assembler: Assembler, telemetry: Telemetry) -> None:
+        self._identity = assembler.identity
+        self._telemetry = telemetry
+        self._next = 0.0
+        self._looks = 0
+        self._statistics = ConversationIdStatistics(_MAX_PAIRS, sampled=True)
+        self._first_traces: dict[str, str] = {}
+        self._reported: set[tuple[str, str]] = set()
+
+    def see(self, trace_id: str, turns: Iterable[Turn]) -> None:
+        """Note which of the ids that are in the statistics the turns of a trace repeat; of all traces, for it is cheap.
+
+        Without that a sample would hardly ever have two traces of a conversation, and blame its id.
+        """
+        for turn in turns:
+            first = self._first_traces.get(turn.conversation_id or "")
+            if first is not None and first != trace_id:
+                self._statistics.repeat(turn.conversation_id or "")
+
+    def is_due(self, now: float) -> bool:
+        """Whether a trace is looked at now."""
+        return now >= self._next
+
+    def look(self, trace_id: str, pieces: Sequence[TracePiece], now: float) -> None:
+        """Take a trace into the statistics. `now` is the log's time, in seconds."""
+        if not self.is_due(now) or sum(len(each.value) for each in pieces) > _MAX_BYTES:
+            return
+        self._next = now + _INTERVAL
+        service, ids = ids_of(read_trace(pieces), self._identity)
+        again = {name for name, value in ids.items() if self._first_traces.get(value) == trace_id}
+        self._statistics.add(service, {name: value for name, value in ids.items() if name not in again})
+        for value in ids.values():
+            if len(self._first_traces) < _MAX_VALUES:
+                self._first_traces.setdefault(value, trace_id)
+        self._looks += 1
+        if self._looks % _EVERY == 0:
+            self._report()
+
+    def _report(self) -> None:
+        for each in self._statistics.find():
+            if (each.service, each.attribute) not in self._reported:
+                self._reported.add((each.service, each.attribute))
+                self._telemetry.counter(UNREPEATED_IDS, each.attribute[:_LONGEST_SCOPE]).inc()
+                logger.warning("%s", each.sentence())

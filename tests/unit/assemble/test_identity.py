@@ -34,6 +34,8 @@ def conversation_of(attributes: dict[str, Any], assembler: Assembler = ASSEMBLER
         ({"conversation": ["session_id"]}, {"session_id": "c", "gen_ai.conversation.id": "usual"}, "c"),
         ({"ignore": ["session.id"]}, {"session.id": "a browser's", "thread_id": "c"}, "c"),
         ({"ignore": ["session.id"]}, {"session.id": "a browser's"}, None),
+        ({"made_up": ["gen_ai.conversation.id"]}, {"gen_ai.conversation.id": "run", "thread_id": "c"}, "c"),
+        ({"made_up": ["gen_ai.conversation.id"]}, {"gen_ai.conversation.id": "run"}, "run"),
         ({"ignore": ["metadata.session_id"]}, {"metadata.session_id": "x", "metadata.chat_id": "c"}, "c"),
     ],
 )
@@ -52,6 +54,19 @@ def traced(
     trace = Trace().span(0, "POST /chat", root, took=5).span(1, "chat m", held, parent=0, scope=scope)
     [turn] = trace.turns(build_assembler(AssembleSettings.model_validate({"identity": said or {}})))
     return turn.conversation_id
+
+
+def test_an_id_that_is_set_aside_gives_way_wherever_the_other_is() -> None:
+    ids = {"gen_ai.conversation.id": "run-1"}
+    said = {"made_up": ["gen_ai.conversation.id"]}
+    assert traced({"session.id": "s"}, ids) == "run-1"
+    assert traced({"session.id": "s"}, ids, said=said) == "s"
+    assert traced({}, ids, said=said) == "run-1"
+
+
+def test_an_id_is_in_one_list() -> None:
+    with pytest.raises(ValueError, match=r"session\.id is in made_up and in another list"):
+        AssembleSettings.model_validate({"identity": {"made_up": ["session.id"], "ignore": ["session.id"]}})
 
 
 MADE_UP = "019aa6a1-97ae-7d60-9a0d-3a1f5a4fd2a7"
