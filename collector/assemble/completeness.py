@@ -11,7 +11,7 @@ from collector.dialects.call import Call
 from collector.dialects.decode import parse_document
 from collector.dialects.program_fields import is_scaffolding
 from collector.otlp.span import Span
-from evaluators.cases import Incomplete, Json
+from evaluators.cases import Incomplete
 
 _SHORTEST_LIMIT = 32
 """Characters; no sender limits its attributes to fewer, so a shorter text is complete."""
@@ -135,15 +135,11 @@ def _is_cut(texts: Iterable[str | None], spans: list[Span]) -> bool:
     """
     lengths = [len(text) for text in texts if text is not None and len(text) >= _SHORTEST_LIMIT]
     for span in spans if lengths else ():
-        values = span.attributes.values()
-        longest = max([len(value) for value in values if isinstance(value, str)], default=0)
-        if longest in lengths and any(map(_is_unfinished, [value for value in values if _has_length(value, longest)])):
+        values = [value for value in span.attributes.values() if isinstance(value, str)]
+        longest = max(map(len, values), default=0)
+        if longest in lengths and any(_is_unfinished(value) for value in values if len(value) == longest):
             return True
     return False
-
-
-def _has_length(value: Json, length: int) -> bool:
-    return isinstance(value, str) and len(value) == length
 
 
 def _is_unfinished(value: str) -> bool:

@@ -141,12 +141,16 @@ def group_indexed(attributes: Attributes, beginning: str) -> list[dict[str, Json
     Indexes may have gaps, since a limit on the number of attributes drops some.
     """
     groups: dict[int, dict[str, Json]] = {}
+    by_text: dict[str, dict[str, Json]] = {}
     size = len(beginning)
     for key, value in attributes.items():
         if key.startswith(beginning):
             index, _, rest = key[size:].partition(".")
-            if index.isascii() and index.isdigit() and len(index) <= 9:
-                groups.setdefault(int(index), {})[rest] = value
+            group = by_text.get(index)
+            if group is None:
+                is_index = index.isascii() and index.isdigit() and len(index) <= 9
+                group = by_text[index] = groups.setdefault(int(index), {}) if is_index else {}
+            group[rest] = value
     return [groups[index] for index in sorted(groups)]
 
 

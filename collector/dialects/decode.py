@@ -37,28 +37,27 @@ class Document(NamedTuple):
 
 def parse_document(text: str) -> Document | None:
     """Parse a text that should be a JSON array or object; None if it is neither, nor the beginning of one."""
-    return document_of(text, load(text))
+    return document_of(text, load(text)) if begins_document(text) else None
+
+
+def begins_document(text: str) -> bool:
+    """Whether a text begins like a JSON array or object."""
+    return text[:64].lstrip()[:1] in {"[", "{"}
 
 
 def load(text: str) -> Json:
-    """The first half of `parse_document`: an array or object, not yet checked for depth and long numbers, or None."""
+    """The first half of `parse_document`: the value, not yet checked for depth and long numbers; None if it is cut."""
     try:
-        return parse_json(text) if _is_begun(text) else None
+        return parse_json(text)
     except ValueError:
         return None
 
 
 def document_of(text: str, loaded: Json) -> Document | None:
     """The second half of `parse_document`, given what `load` made of the text."""
-    if loaded is None and not _is_begun(text):
-        return None
     if text.count("[") + text.count("{") > MAX_NESTING and _measure_nesting(text) > MAX_NESTING:
         return None
     return Document(make_exact(loaded, text)) if loaded is not None else _parse_leniently(text)
-
-
-def _is_begun(text: str) -> bool:
-    return text[:64].lstrip()[:1] in {"[", "{"}
 
 
 def decode(value: Json) -> Json:

@@ -8,7 +8,7 @@ from typing import Any
 from collector.dialects.attributes import find_text, group_indexed
 from collector.dialects.call import ChatMessage
 from collector.dialects.decode import as_dict, as_list, decode, decode_json, parse_printed_fields
-from collector.dialects.messages import parse_messages
+from collector.dialects.messages import parse_messages, parse_plain_messages
 from collector.dialects.parts import PART_TYPES
 from collector.otlp.span import Attributes
 from evaluators.cases import Json
@@ -24,11 +24,15 @@ def parse_indexed_messages(
 
     `encoded` means that contents are JSON of texts or blocks, whatever they look like. Thoughts are left out.
     """
-    messages: list[ChatMessage] = []
-    for group in group_indexed(attributes, beginning):
-        if group.get("role") != "thinking":
-            messages += parse_messages([_parse_group(group, role, encoded=encoded)]).messages
-    return tuple(messages)
+    groups = [
+        _parse_group(group, role, encoded=encoded)
+        for group in group_indexed(attributes, beginning)
+        if group.get("role") != "thinking"
+    ]
+    plain = parse_plain_messages(groups)
+    if plain is not None:
+        return plain
+    return tuple([message for group in groups for message in parse_messages([group]).messages])
 
 
 def _parse_group(group: dict[str, Json], role: str, *, encoded: bool) -> dict[str, Any]:

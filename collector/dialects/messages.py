@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage, parse_finish_reason
-from collector.dialects.decode import as_dict, as_list, document_of, load, parse_printed_fields, parse_repr
+from collector.dialects.decode import (
+    as_dict,
+    as_list,
+    begins_document,
+    document_of,
+    load,
+    parse_printed_fields,
+    parse_repr,
+)
 from collector.dialects.media import find_beside
 from collector.dialects.parts import (
     HIDDEN_TYPES,
@@ -63,8 +71,10 @@ def parse_messages(value: Json, role: str = "user") -> ChatTranscript:
     messages: list[ChatMessage] = []
     if not isinstance(value, str):
         return ChatTranscript(tuple(messages)) if _add_messages(value, role, messages, MAX_DEPTH) else NO_MESSAGES
+    if not begins_document(value):
+        return ChatTranscript((ChatMessage(role, value),), None, is_structured=False)
     loaded = load(value)
-    plain = _parse_all_plain(as_list(loaded)) if loaded else None
+    plain = parse_plain_messages(as_list(loaded))
     if plain:
         return ChatTranscript(plain)
     document = document_of(value, loaded)
@@ -160,7 +170,7 @@ _PLAIN_KEYS = frozenset({"role", "parts", "content", "name", "finish_reason"})
 _PLAIN_ROLES: Mapping[str, str] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
-def _parse_all_plain(items: list[JsonObject]) -> tuple[ChatMessage, ...] | None:
+def parse_plain_messages(items: list[JsonObject]) -> tuple[ChatMessage, ...] | None:
     """Parse messages of one text each and nothing else, as nearly all lists have; None if one has any other value.
 
     As nothing in them is a number or nested, they need not be checked for either.

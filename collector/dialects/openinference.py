@@ -21,7 +21,7 @@ from collector.dialects.call import Call, ChatMessage, Kind, Passage, as_message
 from collector.dialects.decode import as_dict, as_list, decode, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
-from collector.dialects.messages import parse_messages, parse_printed
+from collector.dialects.messages import parse_messages, parse_plain_messages, parse_printed
 from collector.dialects.parts import parse_arguments
 from collector.dialects.program_fields import is_list_of_parts
 from collector.otlp.span import Attributes, LogRecord, Span
@@ -220,16 +220,22 @@ def _parse_raw(raw: Json, role: str, fallback: tuple[ChatMessage, ...] | None, *
 
 
 def _parse_indexed(attributes: Attributes, beginning: str) -> tuple[ChatMessage, ...] | None:
-    groups = group_indexed(attributes, beginning)
-    if not groups:
-        return None
-    return as_messages(
-        [message for group in groups for message in parse_messages([_to_openai_message(group)]).messages]
-    )
+    groups = [_to_openai_message(group) for group in group_indexed(attributes, beginning)]
+    plain = parse_plain_messages(groups)
+    if plain is None:
+        return as_messages([message for group in groups for message in parse_messages([group]).messages])
+    return as_messages(plain)
+
+
+_PLAIN_KEYS = 2
+"""Keys of a message with a role and a text, as nearly all are."""
 
 
 def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
     """Convert `message.role`, `message.contents.0.message_content.text`, … to one message as OpenAI writes it."""
+    text = group.get("message.content")
+    if len(group) == _PLAIN_KEYS and "message.role" in group and isinstance(text, str) and text[:1] != "[":
+        return {"role": group["message.role"], "content": text}
     message: dict[str, Any] = {}
     nested = False
     for key, value in group.items():
@@ -431,12 +437,12 @@ def _find_variables(attributes: Attributes) -> dict[str, str]:
 _FEEDBACK = tuple(
     (f"{level}{group}s.", f"{group}.") for level in ("", "trace.", "session.") for group in ("annotation", "evaluation")
 )
-_FEEDBACK_BEGINNINGS = tuple(beginning for beginning, _ in _FEEDBACK)
 
 
 def _parse_feedback(attributes: Attributes) -> tuple[Feedback, ...]:
     feedback: list[Feedback] = []
-    if not any(key.startswith(_FEEDBACK_BEGINNINGS) for key in attributes):
+    names = " ".join(attributes)
+    if "annotations." not in names and "evaluations." not in names:
         return ()
     for beginning, prefix in _FEEDBACK:
         for group in group_indexed(attributes, beginning):
