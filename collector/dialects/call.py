@@ -92,7 +92,7 @@ class Call(NamedTuple):
     sources: Mapping[str, str] = _EMPTY
 
 
-_MERGED = tuple(name for name in Call._fields if name not in {"dialect", "kind", "sources"})
+_MERGED = tuple((index, name) for index, name in enumerate(Call._fields) if name not in {"dialect", "kind", "sources"})
 
 
 def merge(calls: Sequence[Call]) -> Call:
@@ -105,12 +105,16 @@ def merge(calls: Sequence[Call]) -> Call:
         return first
     changes: dict[str, Any] = {}
     sources = dict(first.sources)
-    for name in _MERGED:
-        provider = next((call for call in calls if _has_value(getattr(call, name))), first)
-        if provider is not first:
-            changes[name] = getattr(provider, name)
-            if name in provider.sources:
-                sources[name] = provider.sources[name]
+    others = calls[1:]
+    for index, name in _MERGED:
+        if _has_value(first[index]):
+            continue
+        for call in others:
+            if _has_value(call[index]):
+                changes[name] = call[index]
+                if name in call.sources:
+                    sources[name] = call.sources[name]
+                break
     for side in ("input", "output"):
         complete = [call for call in calls if getattr(call, side) and not getattr(call, f"{side}_incomplete")]
         best = next(

@@ -106,12 +106,12 @@ def _is_known(name: str, value: Json, seen: set[tuple[str, str]]) -> bool:
 
 def _indexed(attributes: Mapping[str, Any]) -> Iterator[ToolDefinition]:
     parts: dict[tuple[str, str], dict[str, Json]] = {}
-    for name, value in attributes.items():
+    for name in [name for name in attributes if name.startswith(_INDEXED)]:
         for prefix in _INDEXED:
             if name.startswith(prefix):
                 number, _, rest = name.removeprefix(prefix).partition(".")
                 if number.isdecimal() and len(number) <= 4:
-                    parts.setdefault((prefix, number), {})[rest] = value
+                    parts.setdefault((prefix, number), {})[rest] = attributes[name]
     for _, fields in sorted(parts.items(), key=lambda item: (item[0][0], int(item[0][1]))):
         schema = next((fields[key] for key in ("tool.json_schema", "json_schema") if key in fields), None)
         yield from _of_value(fields if schema is None else decode(schema))
