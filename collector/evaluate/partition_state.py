@@ -25,6 +25,7 @@ from collector.evaluate.recovery.replay_point import ReplayPoint
 from collector.evaluate.references.join import ReferenceJoin
 from collector.evaluate.retry.request import BackfillRequest, PastRequest, is_retry_request, parse_request
 from collector.evaluate.sampling.population import Population
+from collector.evaluate.sampling.strata import EVERYTHING
 from collector.evaluate.transfer.transfer_records import (
     CONVERSATION_HEADERS,
     START_HEADERS,
@@ -36,8 +37,8 @@ from collector.evaluate.transfer.transfer_records import (
     parse_start,
 )
 from collector.logs.log import StoredRecord
-from collector.records.attributes import with_declared
-from collector.records.json import turn_from_json
+from collector.records.attributes import declared_attributes
+from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Json, Turn
@@ -209,13 +210,14 @@ class PartitionState:
         ):
             return []
         try:
-            turn = turn_from_json(record.value)
+            turn = RecordedTurn(record.value)
         except BadInput as error:
             self.on_bad_record(record, error)
             return []
-        turn = with_declared(turn, self._plan.attributes) if self._plan.attributes else turn
+        if self._plan.attributes:
+            turn.add_attributes(declared_attributes(turn.attributes, self._plan.attributes))
         happened_at = min(_event_time(turn, record.timestamp), record.timestamp)
-        jobs = list(self._advance(happened_at, record.offset))
+        jobs = self._advance(happened_at, record.offset)
         matching = [monitor for monitor in self._plan.monitors if monitor.matches(turn)]
         if not matching:
             self.outcomes.count_turn("", "unmatched")
@@ -244,15 +246,18 @@ class PartitionState:
         if end is not None:
             self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, end)
 
-    def _advance(self, time: float, offset: int) -> Iterator[Job]:
-        self.time = max(self.time, time)
+    def _advance(self, time: float, offset: int) -> list[Job]:
+        time = self.time = max(self.time, time)
         for name, population in self._populations.items():
-            if idle := population.take_idle(self.time):
+            if idle := population.take_idle(time):
                 self.outcomes.count_idle(name, idle)
+        jobs: list[Job] = []
         for monitor in self._plan.monitors:
-            if monitor.name in self.conversations:
-                for result in self.conversations[monitor.name].advance(self.time, offset):
-                    yield from self._conversation_jobs(monitor, result, offset)
+            sessions = self.conversations.get(monitor.name)
+            if sessions is not None and (due_at := sessions.due_at) is not None and due_at <= time:
+                for result in sessions.advance(time, offset):
+                    jobs += self._conversation_jobs(monitor, result, offset)
+        return jobs
 
     def _apply_reference(self, record: StoredRecord, replay_point: ReplayPoint) -> Iterator[Job]:
         if not self.references.is_used:
@@ -277,14 +282,14 @@ class PartitionState:
             population.observe(key, self.time)
 
     async def _process_turn(
-        self, monitor: Monitor, turn: Turn, happened_at: float, replay_point: ReplayPoint
+        self, monitor: Monitor, turn: RecordedTurn, happened_at: float, replay_point: ReplayPoint
     ) -> list[Job]:
         """The jobs that a turn leads to for a monitor that it matches."""
         key = conversation_key(turn)
         self._observe(monitor, key)
         if self._plan.trust.ignores(turn):
             self.outcomes.count_ignored_upstream(monitor.name)
-        boost, stratum = await _stratum(monitor, turn)
+        boost, stratum = await _stratum(monitor, turn) if monitor.strata.boosts else (1.0, EVERYTHING)
         jobs: list[Job] = []
         selected = False
         for each in monitor.of_scope("turn"):
@@ -293,8 +298,8 @@ class PartitionState:
                 self._count_due(monitor, each, "sampled_out")
                 continue
             selected = True
-            if self.references.awaits(job, turn):
-                jobs += self._due_now(self.references.admit(job, turn))
+            if monitor.reference_wait is not None and self.references.awaits(job, turn.turn):
+                jobs += self._due_now(self.references.admit(job, turn.turn))
             else:
                 jobs += self._due_now([job])
         outcome, more = self._add_to_window(monitor, turn, key, happened_at, boost, stratum, replay_point)
@@ -308,7 +313,7 @@ class PartitionState:
         self,
         monitor: Monitor,
         each: Assignment,
-        turn: Turn,
+        turn: RecordedTurn,
         key: str,
         boost: float,
         stratum: str,
@@ -325,7 +330,7 @@ class PartitionState:
             evaluation_id=each.evaluation_id(turn.turn_id, fallback=fallback),
             monitor=monitor,
             assignment=each,
-            case=lambda: turn,
+            case=lambda: turn.turn,
             replay_point=replay_point,
             trigger_offset=replay_point.offset,
             triggered_at=self._timestamp,
@@ -455,7 +460,7 @@ class PartitionState:
     def _add_to_window(
         self,
         monitor: Monitor,
-        turn: Turn,
+        turn: RecordedTurn,
         key: str,
         happened_at: float,
         boost: float,
@@ -580,15 +585,15 @@ class PartitionState:
             conversations.discard(snapshot.conversation_id)
 
 
-def _event_time(turn: Turn, otherwise: float) -> float:
+def _event_time(turn: RecordedTurn, otherwise: float) -> float:
     """The time of a turn (s since the epoch); `otherwise` where it has none."""
-    moment = turn.ended_at or turn.started_at
-    return moment.timestamp() if moment is not None else otherwise
+    if turn.ended is not None:
+        return turn.ended
+    return otherwise if turn.started is None else turn.started
 
 
-async def _stratum(monitor: Monitor, turn: Turn) -> tuple[float, str]:
-    if not monitor.strata.boosts:
-        return 1.0, "all"
+async def _stratum(monitor: Monitor, recorded: RecordedTurn) -> tuple[float, str]:
+    turn = recorded.turn
     scores: dict[str, float] = {}
     for evaluator in monitor.strata.code_evaluators:
         result = await evaluate(evaluator, turn, NoJudge(), now=lambda: _NO_TIME)

@@ -15,6 +15,7 @@ from collector.evaluate.sampling.draw import draw, inclusion
 from collector.evaluate.sampling.strata import Strata
 from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.records.attributes import turn_language
+from collector.records.recorded_turn import TurnFields
 from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Scope, Turn
 from evaluators.evaluator import Evaluator
@@ -76,7 +77,7 @@ class EndRule:
     tools: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()
 
-    def is_met_by(self, turn: Turn) -> bool:
+    def is_met_by(self, turn: TurnFields) -> bool:
         """Whether the turn is the last of its conversation."""
         if self.tools and any(each.name in self.tools for each in turn.tools_called):
             return True
@@ -121,7 +122,7 @@ class Monitor:
         scopes: tuple[Scope, ...] = get_args(Scope)
         return {scope: tuple(each for each in self.assignments if each.evaluator.scope == scope) for scope in scopes}
 
-    def matches(self, turn: Turn) -> bool:
+    def matches(self, turn: TurnFields) -> bool:
         """Whether this monitor watches the turn."""
         if (turn.agent_run_of is not None) != self.agent_runs:
             return False
@@ -271,12 +272,12 @@ class Job:
         return self.assignment.fallback_name if self.fallback else self.assignment.judge_name
 
 
-def conversation_key(turn: Turn) -> str:
+def conversation_key(turn: TurnFields) -> str:
     """What ties a turn to its conversation; a turn without conversation id is a conversation of its own."""
     return turn.conversation_id or turn.trace_id or turn.turn_id
 
 
-def text_at(turn: Turn, path: str) -> str:
+def text_at(turn: TurnFields, path: str) -> str:
     """A turn's field, its `tenant` or `language`, or `attributes.<name>`, as text; "" where there is none."""
     if path == "tenant":
         return tenant_of(turn)

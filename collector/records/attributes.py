@@ -11,6 +11,7 @@ from math import isfinite
 from typing import cast
 
 from collector.dialects.attributes import is_masked
+from collector.records.recorded_turn import TurnFields
 from collector.records.tenants import tenant_of
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.texts.language import language_of
@@ -70,15 +71,21 @@ def plain_value(value: Json) -> Json:
             return None
 
 
-def with_declared(turn: Turn, declared: Mapping[str, Sequence[str]]) -> Turn:
-    """The turn with its declared attributes under their names: a ready-made one may have them under other keys."""
+def declared_attributes(attributes: Mapping[str, Json], declared: Mapping[str, Sequence[str]]) -> dict[str, Json]:
+    """Declared attributes that are not there under their names: a ready-made turn may have them under other keys."""
     changes: dict[str, Json] = {}
     for name, keys in declared.items():
-        if name not in turn.attributes:
-            values = (plain_value(turn.attributes[key]) for key in keys if key in turn.attributes)
+        if name not in attributes:
+            values = (plain_value(attributes[key]) for key in keys if key in attributes)
             value = next((each for each in values if each is not None), None)
             if value is not None:
                 changes[name] = value
+    return changes
+
+
+def with_declared(turn: Turn, declared: Mapping[str, Sequence[str]]) -> Turn:
+    """The turn with its declared attributes under their names."""
+    changes = declared_attributes(turn.attributes, declared)
     return replace(turn, attributes={**turn.attributes, **changes}) if changes else turn
 
 
@@ -99,7 +106,7 @@ def attributes_of(case: Turn | Conversation, declared: Iterable[str] = ()) -> di
     return result
 
 
-def turn_language(turn: Turn) -> str | None:
+def turn_language(turn: TurnFields) -> str | None:
     """The language of a turn's user: as declared, else by the words."""
     declared = _short(turn.attributes.get("language"))
     return str(declared) if declared is not None else language_of(_words((turn,)))
@@ -123,7 +130,7 @@ def _short(value: Json) -> Json:
     return plain[:LONGEST_LABEL] if isinstance(plain, str) else plain
 
 
-def _words(turns: Iterable[Turn]) -> str:
+def _words(turns: Iterable[TurnFields]) -> str:
     """The user's words, as many as are looked at, the latest first."""
     texts = [turn.input for turn in turns if turn.input]
     return "\n".join(text[:_LONGEST_INPUT] for text in reversed(texts[-8:]))[: 2 * _LONGEST_INPUT]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from collector.records.recorded_turn import TurnFields
 from evaluators.cases import Turn
 
 ATTRIBUTE = "evalstream.tenant"
@@ -26,7 +27,7 @@ def tenant_in_key(key: str) -> str:
     return key.partition(_SEPARATOR)[2]
 
 
-def tenant_of(turn: Turn) -> str:
+def tenant_of(turn: TurnFields) -> str:
     """The tenant of a turn; "" without one."""
     name = turn.attributes.get(ATTRIBUTE)
     return name if isinstance(name, str) else ""

@@ -83,6 +83,7 @@ from collector.records.json import (
     turn_from_json,
     turn_to_json,
 )
+from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import parse_reference, reference_of, reference_records
 from collector.service.app import running
 from collector.service.begun_topics import TopicNotes
@@ -582,12 +583,8 @@ def an_arrival(number: int, *said_before: str, **more: Any) -> IncomingTurn:
         turn_id=f"t{number}", conversation_id="visit-7", trace_id=f"{number:032x}", history=history,
         input=f"Question {number}", actual_output=f"Answer {number}", started_at=AT + timedelta(minutes=number),
     )  # fmt: skip
-    return IncomingTurn(
-        turn.turn_id,
-        pack(turn, turn.started_at.timestamp() if turn.started_at else 0.0),
-        prior_user_hashes(turn),
-        **more,
-    )
+    recorded = RecordedTurn(turn_to_json(turn))
+    return IncomingTurn(turn.turn_id, pack(recorded, recorded.started or 0.0), prior_user_hashes(recorded), **more)
 
 
 def carried() -> tuple[str, ConversationWindows]:

@@ -15,6 +15,8 @@ from collector.evaluate.conversations.keyed_sessions import KeyedSessions, Sessi
 from collector.evaluate.conversations.packed_turn import NO_HASHES, IncomingTurn, pack
 from collector.evaluate.conversations.session_window import ClosedRevision
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.records.json import turn_to_json
+from collector.records.recorded_turn import RecordedTurn
 from evaluators.cases import Turn
 
 SETTINGS = SessionWindowSettings(idle_gap=30.0, allowed_lateness=20.0, max_turns=3, max_age=200.0)
@@ -39,7 +41,7 @@ def steps_of(arrivals: list[Arrival], start: int) -> list[Step]:
         if offset < start:
             continue
         by_time = [each.closed_revision for each in sessions.advance(now, offset)]
-        turn = Turn(turn_id=f"t{number}", input="?")
+        turn = RecordedTurn(turn_to_json(Turn(turn_id=f"t{number}", input="?")))
         incoming = IncomingTurn(turn.turn_id, pack(turn, now - late), NO_HASHES, ends_conversation=ends)
         is_new = len(sessions) == 0
         _, closed = sessions.add("c", incoming, ReplayPoint(offset, before), now)

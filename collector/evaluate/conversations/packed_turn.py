@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 from zstandard import DICT_TYPE_RAWCONTENT, FRAME_HEADER, ZstdCompressionDict, ZstdCompressor, ZstdDecompressor
 
-from collector.records.json import turn_content_to_json, turn_from_json
+from collector.records.json import turn_from_json
+from collector.records.recorded_turn import RecordedTurn
 from evaluators.cases import Turn
 
 _LEVEL = 1  # leaves a third of prose, in 9 µs for 1.3 kB; zlib's lowest takes 19
@@ -64,8 +64,7 @@ def _unpacked(packed: bytes) -> bytes:
     return unpacker.decompress(packed) + unpacker.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingTurn:
+class IncomingTurn(NamedTuple):
     """A turn as it was received. `prior_user_hashes` are hashes of the user's messages in its history."""
 
     turn_id: str
@@ -80,24 +79,16 @@ class IncomingTurn:
     """The probability with which it came through samplers before us; None if unknown."""
 
 
-def pack(turn: Turn, happened_at: float) -> PackedTurn:
-    """Pack a turn that happened at `at`."""
-    start = turn.started_at.timestamp() if turn.started_at else happened_at
+def pack(turn: RecordedTurn, happened_at: float) -> PackedTurn:
+    """Pack a turn that happened at `happened_at`."""
+    start = happened_at if turn.started is None or turn.started == happened_at else turn.started
     user_hash = user_message_hash(turn.input) if turn.input else None
-    return PackedTurn(
-        happened_at if start == happened_at else start, happened_at, user_hash, _packed(turn_content_to_json(turn))
-    )
+    return PackedTurn(start, happened_at, user_hash, _packed(turn.content_to_json()))
 
 
-def prior_user_hashes(turn: Turn) -> frozenset[int]:
+def prior_user_hashes(turn: RecordedTurn) -> frozenset[int]:
     """The hashes of the user's messages in the turn's history."""
-    return frozenset(_prior_user_hashes(turn)) if turn.history else NO_HASHES
-
-
-def _prior_user_hashes(turn: Turn) -> Iterator[int]:
-    for message in turn.history:
-        if message.role == "user" and message.content:
-            yield user_message_hash(message.content)
+    return frozenset(map(user_message_hash, turn.earlier_inputs())) or NO_HASHES
 
 
 def user_message_hash(text: str) -> int:

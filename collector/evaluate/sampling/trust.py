@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collector.evaluate.sampling.draw import upstream_of
+from collector.records.recorded_turn import TurnFields
 from collector.records.tenants import tenant_of
-from evaluators.cases import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class UpstreamTrust:
     everybody: bool = False
     tenants: frozenset[str] = frozenset()
 
-    def upstream(self, turn: Turn) -> float | None:
+    def upstream(self, turn: TurnFields) -> float | None:
         """The probability with which samplers before us let a turn through; None if unknown, or not to be believed."""
         return upstream_of(turn.trace_state) if self._believes(turn) else None
 
-    def ignores(self, turn: Turn) -> bool:
+    def ignores(self, turn: TurnFields) -> bool:
         """Whether the turn names a rate below 1 that is not believed."""
         return not self._believes(turn) and (upstream_of(turn.trace_state) or 1.0) < 1.0
 
-    def _believes(self, turn: Turn) -> bool:
+    def _believes(self, turn: TurnFields) -> bool:
         return self.everybody or (bool(self.tenants) and tenant_of(turn) in self.tenants)

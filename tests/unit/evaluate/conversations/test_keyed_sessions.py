@@ -5,6 +5,8 @@ from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, pri
 from collector.evaluate.conversations.session_window import WindowResult
 from collector.evaluate.conversations.snapshot import parse_snapshot, snapshot_record
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.records.json import turn_to_json
+from collector.records.recorded_turn import RecordedTurn
 from evaluators.cases import Message, Turn
 
 ENDS = SessionWindowSettings(idle_gap=10, allowed_lateness=100)
@@ -26,7 +28,8 @@ class Seen:
         turn = Turn(
             turn_id=turn_id, input=said or turn_id, history=tuple(Message(role="user", content=h) for h in history)
         )
-        incoming = IncomingTurn(turn_id, pack(turn, at), prior_user_hashes(turn), **how)
+        recorded = RecordedTurn(turn_to_json(turn))
+        incoming = IncomingTurn(turn_id, pack(recorded, at), prior_user_hashes(recorded), **how)
         outcome, closed = self.conversations.add(
             conversation, incoming, ReplayPoint(self.position, self.time), self.time
         )

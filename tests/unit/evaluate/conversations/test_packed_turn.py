@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from collector.evaluate.conversations.packed_turn import PackedTurn, pack
+from collector.records.json import turn_to_json
+from collector.records.recorded_turn import RecordedTurn
 from evaluators.cases import Message, TokenCount, Turn
 
 TURN = Turn(
@@ -31,7 +33,7 @@ BY_ZSTD = (
 
 
 def test_a_kept_turn_is_the_turn_without_its_history() -> None:
-    packed = pack(TURN, 1e9)
+    packed = pack(RecordedTurn(turn_to_json(TURN)), 1e9)
 
     assert packed.unpack("t2", "c2") == replace(TURN, history=(), turn_id="t2", conversation_id="c2")
 
