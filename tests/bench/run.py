@@ -46,6 +46,8 @@ SCRIPTS = {
     "recovery": "recovery.py",
     "footprint": "footprint.py",
 }
+ONLY_LONG = {"stores": "stores.py"}
+"""Other platforms in servers of their own, for many minutes; for `--long`, or by name with `--only`."""
 FURTHER = {"redaction": ("redaction.py",)}
 """Scripts that print text of their own."""
 LONGER = {
@@ -55,7 +57,7 @@ LONGER = {
     "budgets": ("budget_simulation.py",),
     "drops": ("drop_detection.py", "--quick"),
 }
-ORDER = ("judge path", "ingest", "whole way", "growth", "recovery", "start-up and footprint")
+ORDER = ("judge path", "ingest", "whole way", "growth", "recovery", "start-up and footprint", "stores")
 PACKAGES = ("evalstream", "aiohttp", "httpx2", "kafka-python", "openai", "orjson", "protobuf", "pydantic", "uvloop")
 READING = """A figure is the median of its repeats, in brackets the least and the most. A ratio is to the floor of the same
 row, measured by turns in the same process: it is the median of the pairs' ratios. CPU is user and system time, which
@@ -78,13 +80,14 @@ def main() -> int:
         compare(json.loads(given.compare.read_text()), json.loads((HERE / "results.json").read_text()))
         return 0
     began = time.monotonic()
-    names = given.only or (SMOKED if given.smoke else tuple(SCRIPTS))
+    scripts = SCRIPTS | ONLY_LONG
+    names = given.only or (SMOKED if given.smoke else tuple(scripts if given.long else SCRIPTS))
     mode = [flag for flag in ("--smoke", "--long") if getattr(given, flag[2:])]
     figures: list[Figure] = []
     left_out: list[LeftOut] = []
     for name in names:
         left = None if given.long else 60 * given.minutes - (time.monotonic() - began)
-        for each in measured(SCRIPTS[name], mode, left):
+        for each in measured(scripts[name], mode, left):
             if isinstance(each, Figure):
                 figures.append(each)
                 print(line_of(each), flush=True)
@@ -131,7 +134,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--minutes", type=float, default=9.5, help="what is not measured by then is left out")
-    parser.add_argument("--only", action="append", choices=list(SCRIPTS))
+    parser.add_argument("--only", action="append", choices=[*SCRIPTS, *ONLY_LONG])
     parser.add_argument("--compare", type=Path, metavar="OLD.json")
     return parser.parse_args()
 

@@ -58,3 +58,16 @@ def test_it_ends_with_1_only_when_a_script_failed(tmp_path: Path, script: str, s
     )
     assert done.returncode == status, done.stdout + done.stderr
     assert said in done.stdout
+
+
+def test_copies_of_captured_traffic_are_other_spans_of_the_same_turns() -> None:
+    code = """
+from stores import captured, copied, count
+requests = captured()
+once, twice = ([copied(each, copy, 10**18) for copy in range(copies) for each in requests] for copies in (1, 2))
+first, second = count(once), count(twice)
+assert first[1] > 100 and second == (2 * first[0], 2 * first[1]), (first, second)
+"""
+    environment = os.environ | {"PYTHONPATH": str(RUN.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
