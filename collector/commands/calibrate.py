@@ -124,7 +124,7 @@ async def _ledger_of(config: Config, version: Version, scale: ScoreScale) -> _Le
     book = LabelIndex([version[0]] if scale.lower_is_better else [])
     scored: list[_Scored] = []
     others = 0
-    async with open_logs(config.settings.log) as logs:
+    async with open_logs(config.settings.log, create=False) as logs:
         for partition in range(logs.evaluations.partitions):
             async for record in valid_evaluations(logs.evaluations, partition):
                 if (result := _of_evaluator(record, version[0])) is not None:

@@ -60,7 +60,7 @@ async def compare(config: Config, options: CompareOptions, say: Callable[[str], 
         raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
     first = options.since.timestamp() - BEFORE * HOUR
     scores = HourlyScores(rules.attributes, options.until.timestamp() - first)
-    async with open_logs(log) as logs:
+    async with open_logs(log, create=False) as logs:
         async for each in _scores(logs.evaluations, options, first):
             scores.add(each)
     compared = releases([scores], rules, options.until.timestamp() - 1.0)

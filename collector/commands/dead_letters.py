@@ -133,7 +133,7 @@ def _unknown(ids: Sequence[str]) -> ConfigError:
 async def _letters(config: Config, wanted: LetterFilter) -> list[DeadLetter]:
     if config.settings.log.kind == "memory":
         raise ConfigError("log.kind is memory, so dead letters end with the process; set log.kind to sqlite or kafka")
-    async with open_logs(config.settings.log) as logs:
+    async with open_logs(config.settings.log, create=False) as logs:
         return [letter async for letter in letters_in(logs.dead_letters) if wanted(letter)]
 
 

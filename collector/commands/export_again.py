@@ -65,7 +65,7 @@ async def export_again(config: Config, options: ExportOptions, say: Callable[[st
     if config.settings.log.kind == "memory":
         raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     async with AsyncExitStack() as stack:
-        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        logs = await stack.enter_async_context(open_logs(config.settings.log, create=False))
         own = await own_items(await GeneratedStepsStore.open(logs.definitions))
         page = config.settings.page
         context = ExportContext(telemetry=Telemetry(), own=own, page=page.url if page is not None else None)

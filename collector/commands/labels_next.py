@@ -60,7 +60,7 @@ def next_labels(config: Config, options: LabelsNextOptions) -> LabelTasks:
 
 
 async def _next(config: Config, options: LabelsNextOptions, known: set[str]) -> LabelTasks:
-    async with open_logs(config.settings.log) as logs:
+    async with open_logs(config.settings.log, create=False) as logs:
         people = await _people(logs.labels)
         draws = {
             evaluation.evaluation_id: (evaluation, how)

@@ -71,7 +71,7 @@ async def trace_evaluation(config: Config, evaluation_id: str, say: Callable[[st
         raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
         raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log) as logs:
+    async with open_logs(log, create=False) as logs:
         traced = await _find(config, logs, evaluation_id)
     if as_json:
         say(orjson.dumps(steps(traced, config), option=orjson.OPT_INDENT_2).decode())

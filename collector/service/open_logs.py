@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collector.backoff import Backoff
@@ -67,10 +68,12 @@ async def open_logs(
     page: bool = False,
     judged_spans: bool = False,
     telemetry: Telemetry | None = None,
+    create: bool = True,
 ) -> AsyncGenerator[Logs]:
     """Open all logs, with `linking` that of unlinked turns, with `page` the history; they are closed on leaving.
 
-    With `judged_spans` that of spans and their evaluations, too.
+    With `judged_spans` that of spans and their evaluations, too. Without `create` no SQLite file comes into being:
+    where there is none, the logs are empty and in memory.
 
     With `telemetry` they are a service's: losses are counted there, and a file that cannot be written now, because the
     disk is full or another process holds it, is waited for.
@@ -78,6 +81,8 @@ async def open_logs(
     Raises:
         ConfigError: what exists does not fit the configuration, for instance a topic with another number of partitions.
     """
+    if not create and settings.kind == "sqlite" and not _exists(settings.path):
+        settings = settings.model_copy(update={"kind": "memory"})
     names = names_of(linking=linking, page=page, judged_spans=judged_spans)
     try:
         if telemetry is not None and settings.kind == "sqlite":
@@ -94,6 +99,10 @@ async def open_logs(
     finally:
         for log in logs:
             await log.close()
+
+
+def _exists(path: str) -> bool:
+    return Path(path).exists()
 
 
 async def _open(settings: LogSettings, names: Sequence[str], telemetry: Telemetry | None) -> Logs:

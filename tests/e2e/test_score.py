@@ -95,6 +95,57 @@ def test_files_that_hold_nothing(
     assert (ended.value.code, capsys.readouterr().err) == (2, f"evalstream: {said}\n")
 
 
+def names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+async def test_no_file_comes_into_being_that_nobody_named(tmp_path: Path) -> None:
+    """A score of files is not a service: a log belongs to the folder only where the configuration names one."""
+    async with serve_judge() as url:
+        prepare(tmp_path, url, 3)
+        before = names(tmp_path)
+        done = await finished(tmp_path, "turns.jsonl")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert names(tmp_path) == before
+        path = tmp_path / "evalstream.yaml"
+        given = yaml.safe_load(path.read_text())
+        del given["evaluators"]["helpful"]["evaluation_steps"]
+        given["evaluators"]["helpful"]["criteria"] = "Whether it answers."
+        path.write_text(yaml.safe_dump(given))
+        done = await finished(tmp_path, "turns.jsonl")
+        assert "evaluation steps of 1 definition, and they are not stored" in done.stderr
+        assert names(tmp_path) == before
+        path.write_text(yaml.safe_dump(given | {"log": {"path": "steps.db"}}))
+        for _ in range(2):
+            done = await finished(tmp_path, "turns.jsonl")
+            assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / "steps.db").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trace", "0" * 32],
+        ["calibrate", "helpful"],
+        ["labels", "next"],
+        ["cases", "-o", "out.jsonl"],
+        ["targets"],
+        ["dead-letters"],
+    ],
+    ids=lambda each: each[0],
+)
+def test_a_command_that_reads_makes_no_log(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(tmp_path, "http://127.0.0.1:1/v1", 1)
+    before = names(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["evalstream", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    assert names(tmp_path) == before
+
+
 async def test_a_judge_that_talks_nonsense_gives_no_score(tmp_path: Path) -> None:
     async with serve_judge(StandInJudge(Faults(prose_share=1.0))) as url:
         prepare(tmp_path, url, 3)

@@ -133,7 +133,8 @@ async def _align(config: Config, options: AlignOptions) -> AlignReport:
     name, proposer = options.evaluator, _proposer(config, options)
     configured = config.evaluators[name]
     async with AsyncExitStack() as stack:
-        logs = await stack.enter_async_context(open_logs(config.settings.log))
+        is_named = "log" in config.settings.model_fields_set
+        logs = await stack.enter_async_context(open_logs(config.settings.log, create=is_named))
         read = await labelled_cases(config, logs, configured.evaluator, options.labels, random=options.random)
         _check_scope(read, configured.evaluator, options)
         known = consistent(read.labels)

@@ -66,7 +66,7 @@ async def write_cases(config: Config, options: CasesOptions, say: Callable[[str]
             written.
     """
     _check(config, options)
-    async with open_logs(config.settings.log) as logs, _likeness(config, logs, options) as likeness:
+    async with open_logs(config.settings.log, create=False) as logs, _likeness(config, logs, options) as likeness:
         result = await _find(config, logs, options, likeness)
     if not result.cases:
         say(f"no case: {result.summary}")

@@ -75,7 +75,7 @@ async def diagnose(config: Config, options: DiagnoseOptions, say: Callable[[str]
         raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
         raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log) as logs:
+    async with open_logs(log, create=False) as logs:
         evaluations = await _read(logs.evaluations, options, names)
     attributes = {*STANDARD, *config.settings.assemble.declared_attributes}
     made = [each for name in names if (each := _diagnose(name, evaluations, options, config, attributes, len(names)))]

@@ -134,7 +134,8 @@ async def _run(
     configured = config.evaluators[name]
     # each judge is opened as that of an evaluator of its own, with the layers that it has in the service
     every = replace(config, evaluators={each: replace(configured, judge=each) for each in judges})
-    async with open_logs(config.settings.log) as logs:
+    is_named = "log" in config.settings.model_fields_set
+    async with open_logs(config.settings.log, create=is_named) as logs:
         definitions = await GeneratedStepsStore.open(logs.definitions)
         async with open_judges(every, definitions) as opened, guarded_run(config, from_logs=False) as run:
             opened_judges = {each: without_answer_cache(opened[each]) for each in judges}

@@ -73,7 +73,7 @@ async def write_parquet(config: Config, options: ParquetOptions, say: Callable[[
     _check(config, options)
     files = DayFiles(options.destination)
     left = 0
-    async with open_logs(config.settings.log) as logs:
+    async with open_logs(config.settings.log, create=False) as logs:
         tables = (
             _Table("evaluations", EVALUATION_COLUMNS, logs.evaluations, valid_evaluations, _evaluation(options)),
             _Table("labels", LABEL_COLUMNS, logs.labels, _labels, _label(options)),

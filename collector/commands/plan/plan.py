@@ -106,7 +106,7 @@ async def plan(config: Config, options: PlanOptions) -> SamplingPlan:
         raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
         raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log) as logs:
+    async with open_logs(log, create=False) as logs:
         past = await _read(logs.evaluations, options)
         labels = await _labels(logs, config) if options.usd_per_label is not None else None
     monitor = config.settings.monitors[options.monitor]

@@ -26,6 +26,7 @@ from collector.evaluate.plan import Assignment, Plan
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.judging.batches import at_batch_prices, open_batches
 from collector.judging.open_judges import open_judges
+from collector.logs.memory import MemoryLog
 from collector.records.attributes import with_declared
 from collector.service.assembly_builder import build_assembler, link_turns
 from collector.service.open_logs import open_logs
@@ -137,7 +138,8 @@ def _unlinked(paths: Sequence[str], assembler: Assembler) -> Iterator[Turn]:
 
 
 async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -> RunResult:
-    async with open_logs(config.settings.log) as logs:
+    is_named = "log" in config.settings.model_fields_set
+    async with open_logs(config.settings.log, create=is_named) as logs:
         definitions = await GeneratedStepsStore.open(logs.definitions)
         async with AsyncExitStack() as stack:
             batches = stack.enter_context(open_batches(options.batch, options.output, options.pace))
@@ -157,6 +159,8 @@ async def _score(config: Config, options: ScoreOptions, turns: Sequence[Turn]) -
             )
             if batches is not None:
                 batches.finish()
+            if definitions.added and not is_named and isinstance(logs.definitions, MemoryLog):
+                _note_generated_steps(definitions.added)
             return made
 
 
@@ -192,6 +196,15 @@ def _shortfall(summary: ScoreSummary, line: float, lower_is_better: bool) -> str
     if lower_is_better:
         return f"mean {summary.mean:.3f} is above {turned(line):g}, which is 1 less {line:g}, as lower is better"
     return f"mean {summary.mean:.3f} is below {line:g}"
+
+
+def _note_generated_steps(definitions: int) -> None:
+    """Without a log the next run asks for other steps, and its scores are comparable only to themselves."""
+    print(  # noqa: T201
+        f"evalstream: the judge wrote the evaluation steps of {plural(definitions, 'definition')}, and they are not "
+        "stored: another run has others; write evaluation_steps, or log.path, where they are stored",
+        file=sys.stderr,
+    )
 
 
 def _note_duplicates(turns: Sequence[Turn]) -> None:

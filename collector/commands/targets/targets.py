@@ -88,7 +88,7 @@ async def propose(config: Config, options: TargetsOptions, say: Callable[[str], 
         raise ConfigError("log.kind is memory, so evaluations end with the process; set log.kind to sqlite or kafka")
     if log.kind == "sqlite" and not await asyncio.to_thread(Path(log.path).exists):
         raise ConfigError(f"{log.path}: no such file; run the command where the service's log.path leads to its file")
-    async with open_logs(log) as logs:
+    async with open_logs(log, create=False) as logs:
         scores = await _read(logs.evaluations, options)
     made: list[Proposal] = []
     for each in chosen:

@@ -21,6 +21,8 @@ class GeneratedStepsStore:
         self._backoff = backoff
         self._answers: dict[str, str] = {}
         self._next_offset = 0
+        self.added = 0
+        """How many answers this process stored."""
 
     @classmethod
     async def open(cls, log: Log, *, backoff: Backoff = RETRY) -> GeneratedStepsStore:
@@ -37,6 +39,7 @@ class GeneratedStepsStore:
 
     async def save(self, key: str, text: str) -> str:
         """Store an answer; returns the one that was first, which may be another process's."""
+        self.added += 1
         await append_with_retry(self._log, Record(key.encode(), text.encode(), partition=0), backoff=self._backoff)
         await self._catch_up_with_retry()
         return self._answers[key]
