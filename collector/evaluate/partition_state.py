@@ -16,7 +16,7 @@ from collector.evaluate.budget.rates import UNPLANNED, UNREDUCED, RateReduction,
 from collector.evaluate.conversations.keyed_sessions import KeyedSessions
 from collector.evaluate.conversations.packed_turn import IncomingTurn, pack, prior_user_hashes
 from collector.evaluate.conversations.session_window import ClosedRevision, WindowResult
-from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, parse_snapshot
+from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS, ConversationSnapshot, parse_snapshot
 from collector.evaluate.evaluation_record import FALLBACK_ATTRIBUTE
 from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan, conversation_key
@@ -357,10 +357,24 @@ class PartitionState:
             if past.evaluation_id in self._retries:
                 self.outcomes.count_evaluation(*names, "duplicate")
                 return
-            self._retries[past.evaluation_id] = request.evaluation_id
-            if len(self._retries) > _RETRIES:
-                self._retries.popitem(last=False)
+            self._remember_retry(past.evaluation_id, request.evaluation_id)
+            if monitor.name in self.conversations:
+                self.conversations[monitor.name].add_retry(
+                    request.failed.subject.conversation_id, past.evaluation_id, request.evaluation_id, record.offset
+                )
         yield self._requested_job(request, monitor, each, replay_point)
+
+    def _remember_retry(self, failed: str, new: str) -> None:
+        self._retries[failed] = new
+        if len(self._retries) > _RETRIES:
+            self._retries.popitem(last=False)
+
+    def _restore(self, sessions: KeyedSessions, snapshot: ConversationSnapshot, replay_point: ReplayPoint) -> None:
+        """Replace a conversation by its snapshot. The requests of its retries may lie before what a replay reads."""
+        sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point, snapshot.retries)
+        for failed, new in snapshot.retries.items():
+            if failed not in self._retries:
+                self._remember_retry(failed, new)
 
     def _requested_job(
         self, request: PastRequest, monitor: Monitor, each: Assignment, replay_point: ReplayPoint
@@ -396,7 +410,7 @@ class PartitionState:
             elif record.headers == CONVERSATION_HEADERS:
                 snapshot = parse_conversation(record.value)
                 if (sessions := self.conversations.get(snapshot.monitor)) is not None:
-                    sessions.restore(snapshot.conversation_id, snapshot.windows, replay_point)
+                    self._restore(sessions, snapshot, replay_point)
             else:
                 yield from self._transferred_jobs(parse_job(record.value), replay_point)
         except BadInput as error:
@@ -580,7 +594,7 @@ class PartitionState:
         if conversations is None:
             return
         if valid:
-            conversations.restore(snapshot.conversation_id, snapshot.windows, replay_point)
+            self._restore(conversations, snapshot, replay_point)
         else:
             conversations.discard(snapshot.conversation_id)
 

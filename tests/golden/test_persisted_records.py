@@ -622,6 +622,14 @@ def test_a_carried_conversation_is_written_in_this_form() -> None:
     assert without_packing(record.value) == without_packing(pinned)
 
 
+def test_what_was_made_again_of_a_carried_conversation_is_carried_too() -> None:
+    name, conversation = carried()
+    conversation.retries = {"0" * 32: "1" * 32}
+    value = snapshot_record("all", name, conversation, next_offset=77, partition=5).value
+    assert orjson.loads(value)["retries"] == {"0" * 32: "1" * 32}
+    assert parse_snapshot(value).retries == conversation.retries
+
+
 def test_a_carried_conversation_is_read_from_these_bytes() -> None:
     pinned = RECORDS["carried conversation"].encode()
     found = parse_snapshot(pinned)

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, takewhile
 from typing import Literal
 
 from collector.evaluate.conversations.packed_turn import IncomingTurn
-from collector.evaluate.conversations.session_window import ConversationWindows, SessionWindow, WindowResult
+from collector.evaluate.conversations.session_window import NO_RETRIES, ConversationWindows, SessionWindow, WindowResult
 from collector.evaluate.recovery.replay_point import ReplayPoint
 
 
@@ -255,13 +255,26 @@ class KeyedSessions:
             and conversation.last_change < since
         )
 
+    def add_retry(self, conversation_id: str, failed: str, new: str, offset: int) -> None:
+        """The record at `offset` has an evaluation of the conversation made again."""
+        conversation = self._conversations.get(conversation_id)
+        if conversation is not None:
+            conversation.retries = {**conversation.retries, failed: new}
+            conversation.last_change = offset  # a snapshot from before does not know of it
+
     def discard(self, conversation_id: str) -> None:
         """A snapshot of the conversation was read and is not valid."""
         conversation = self._conversations.get(conversation_id)
         if conversation is not None:
             conversation.snapshot_pending = False
 
-    def restore(self, conversation_id: str, windows: Sequence[SessionWindow], replay_point: ReplayPoint) -> None:
+    def restore(
+        self,
+        conversation_id: str,
+        windows: Sequence[SessionWindow],
+        replay_point: ReplayPoint,
+        retries: Mapping[str, str] = NO_RETRIES,
+    ) -> None:
         """Replace a conversation by its snapshot in the record at `replay_point`: no earlier record is needed any more.
 
         Only for a valid snapshot: one whose conversation was unchanged when this record was first read.
@@ -271,7 +284,9 @@ class KeyedSessions:
             self._released.append(conversation.replay_point)
             for window in list(conversation.windows):
                 self._remove(conversation, window)
-        conversation = self._conversations[conversation_id] = ConversationWindows(replay_point, [], replay_point.offset)
+        conversation = self._conversations[conversation_id] = ConversationWindows(
+            replay_point, [], replay_point.offset, retries
+        )
         for window in windows:
             self._open(conversation, window)
 

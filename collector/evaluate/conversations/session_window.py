@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from collector.evaluate.conversations.packed_turn import NO_HASHES, IncomingTurn
 from collector.evaluate.recovery.replay_point import ReplayPoint
 from evaluators.identity import turns_digest
 
+NO_RETRIES: Mapping[str, str] = {}
 TURN_BYTES = 400
 """Memory of a turn beside its packed text: ids, numbers, a dictionary entry."""
 
@@ -174,11 +176,13 @@ class ConversationWindows:
 
     A replay from `replay_point`, that of the first window's first record, or from before, rebuilds every window. A
     replay from behind it does not: what it makes of the id means nothing until all windows are removed, or a snapshot
-    is restored. `last_change` is the offset of the last record that changed anything.
+    is restored. `last_change` is the offset of the last record that changed anything. `retries` are the ids of
+    evaluations that were made again of it, by those of the failed ones: a later revision supersedes them, too.
     """
 
     replay_point: ReplayPoint
     windows: list[SessionWindow]
     last_change: int
+    retries: Mapping[str, str] = field(default_factory=lambda: NO_RETRIES)
     snapshot_pending: bool = False
     """Whether a snapshot was written and not yet read."""

@@ -11,14 +11,20 @@ control record, which a replay follows.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import orjson
 
 from collector.errors import BadInput
 from collector.evaluate.conversations.packed_turn import PackedTurn
-from collector.evaluate.conversations.session_window import ClosedRevision, ConversationWindows, SessionWindow
+from collector.evaluate.conversations.session_window import (
+    NO_RETRIES,
+    ClosedRevision,
+    ConversationWindows,
+    SessionWindow,
+)
 from collector.logs.log import Headers, Record
 
 SNAPSHOT_HEADERS: Headers = (("carry", b"1"),)
@@ -32,6 +38,8 @@ _FIELDS = {
 """Attributes of a window by their keys in JSON, which are persisted and never change."""
 _NEEDED = "needed"
 """The key of `needed_at`, which is there where it is newer than the last turn."""
+_RETRIES = "retries"
+"""The key of the conversation's retries, which is there where there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,7 @@ class ConversationSnapshot:
     first_offset: int
     next_offset: int
     windows: tuple[SessionWindow, ...]
+    retries: Mapping[str, str] = field(default_factory=lambda: NO_RETRIES)
 
 
 def snapshot_record(
@@ -56,6 +65,8 @@ def snapshot_record(
         "since": next_offset,
         "sessions": [_to_json(each) for each in conversation.windows],
     }
+    if conversation.retries:
+        plain[_RETRIES] = conversation.retries
     return Record(conversation_id.encode(), orjson.dumps(plain), SNAPSHOT_HEADERS, partition)
 
 
@@ -88,7 +99,10 @@ def parse_snapshot(value: bytes) -> ConversationSnapshot:
         plain = cast("dict[str, Any]", orjson.loads(value))
         conversation_id = plain["conversation_id"]
         sessions = tuple(_window(conversation_id, each) for each in plain["sessions"])
-        return ConversationSnapshot(plain["monitor"], conversation_id, plain["first"], plain["since"], sessions)
+        retries = dict(plain.get(_RETRIES, NO_RETRIES))
+        return ConversationSnapshot(
+            plain["monitor"], conversation_id, plain["first"], plain["since"], sessions, retries
+        )
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BadInput(f"not a snapshot of a conversation: {type(error).__name__}") from None
 

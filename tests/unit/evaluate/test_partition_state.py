@@ -19,13 +19,16 @@ from collector.evaluate.partition_state import PartitionState
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.control_records import CONTROL_HEADERS, ControlRecord
 from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.retry.request import RetryRequest
 from collector.evaluate.sampling.strata import Boost, Strata, failed
 from collector.evaluate.sampling.trust import UpstreamTrust
 from collector.logs.log import TICK, StoredRecord
 from collector.records.json import turn_to_json
-from evaluators.cases import Message, Turn
+from evaluators.cases import Conversation, Message, Turn
 from evaluators.conversation.completeness import Completeness
+from evaluators.identity import retry_id
 from evaluators.judge import NoJudge
+from evaluators.results import ErrorDetail, Evaluation, Subject
 from evaluators.turn.exact_match import ExactMatch
 from evaluators.turn.g_eval import GEval
 
@@ -80,8 +83,14 @@ def watching(*assignments: Assignment, **changes: Any) -> Monitor:
 class State(PartitionState):
     """A state that begins at offset 5, counts, and remembers demands and bad records."""
 
-    def __init__(self, *monitors: Monitor, controls: tuple[ControlRecord, ...] = (), **plan: Any) -> None:
-        super().__init__(Plan(monitors, **plan), ReplayPoint(5, 100.0), controls)
+    def __init__(
+        self,
+        *monitors: Monitor,
+        controls: tuple[ControlRecord, ...] = (),
+        start: ReplayPoint = ReplayPoint(5, 100.0),  # noqa: B008 - immutable
+        **plan: Any,
+    ) -> None:
+        super().__init__(Plan(monitors, **plan), start, controls)
         self.outcomes = self.counts = Counts()
         self.demands: list[tuple[str, float]] = []
         self.bad: list[int] = []
@@ -303,6 +312,53 @@ def test_a_conversation_needs_no_record_before_a_valid_snapshot_and_goes_on_with
             assert state.validate_snapshots([record]) == {}, "decided before"
         asyncio.run(state.apply(record))
         assert [job.replay_point.offset for job in state.tick(500.0)] == [oldest]
+
+
+def close_and_retry(state: State) -> None:
+    """A conversation closes, and the request that its failed evaluation is made again comes."""
+    state.receive(turn(), 110.0)
+    (job,) = state.tick(175.0)
+    failed = Evaluation(
+        evaluation_id=job.evaluation_id, evaluator="solved", evaluator_version=SOLVED.version, scope="conversation",
+        monitor="m", subject=Subject(conversation_id="c"), outcome="failed", error=ErrorDetail(type="e", message=""),
+        started_at=at(176.0), ended_at=at(176.0),
+    )  # fmt: skip
+    request = RetryRequest(failed, Conversation(conversation_id="c", turns=(turn(),))).to_record(0)
+    record = StoredRecord(0, state.next_offset, 177.0, request.key, request.value, request.headers)
+    (again,) = asyncio.run(state.apply(record))
+    assert again.evaluation_id == retry_id(job.evaluation_id)
+
+
+def snapshot_of(state: State) -> StoredRecord:
+    ((key, windows),) = state.conversations["m"].needing_snapshot(state.next_offset, state.time, 1)
+    written = snapshot_record("m", key, windows, state.next_offset, 0)
+    return StoredRecord(0, state.next_offset, 178.0, written.key, written.value, SNAPSHOT_HEADERS)
+
+
+def test_what_was_made_again_is_superseded_after_a_restart_that_begins_behind_its_request() -> None:
+    """Else both count: the new revision supersedes the failed evaluation alone, and not the one in its place."""
+    state = State(watching(WHOLE))
+    close_and_retry(state)
+    record = snapshot_of(state)
+    assert state.validate_snapshots([record]) == {record.offset: True}
+    valid = ControlRecord(offset=record.offset, snapshot_validity={record.offset: True})
+    state.apply_control(valid)
+    restarted = State(watching(WHOLE), start=ReplayPoint(record.offset, state.time), controls=(valid,))
+    for each in (state, restarted):
+        asyncio.run(each.apply(record))
+    late = [(each.receive(turn(2), 180.0), each.tick(500.0))[1] for each in (state, restarted)]
+    assert [[job.supersedes for job in jobs] for jobs in late] == [[job.supersedes for job in late[0]]] * 2
+    (job,) = late[1]
+    assert job.supersedes == (failed := job.supersedes[0], retry_id(failed))
+
+
+def test_a_snapshot_from_before_a_retry_is_not_valid() -> None:
+    before, state = State(watching(WHOLE)), State(watching(WHOLE))
+    close_and_retry(state)
+    before.receive(turn(), 110.0)
+    before.tick(175.0)
+    record = replace(snapshot_of(before), offset=state.next_offset)
+    assert state.validate_snapshots([record]) == {}, "not valid, which is what is taken of one that nobody decided"
 
 
 def test_evaluators_without_a_judge_are_not_in_need_of_one() -> None:
