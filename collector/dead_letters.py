@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import orjson
@@ -92,6 +92,7 @@ class DeadLetter:
     `source` is the log or topics it came from. `position` is the offset there; the stored JSON has this name. `value`
     and `key` are base64, None if they are not stored. `at` is when the log appended the record, in seconds since the
     epoch. `reason` is one sentence without the content. `signal` is what a message of a source topic holds.
+    `piece` is the record's number, from 0, among those that shared the one at `position`.
     """
 
     letter_id: str
@@ -109,6 +110,7 @@ class DeadLetter:
     headers: tuple[tuple[str, str], ...] = ()
     signal: Incoming | None = None
     state: State = "dead"
+    piece: int = 0
 
 
 _ADAPTER = TypeAdapter(DeadLetter)
@@ -120,6 +122,8 @@ def letter_of(
 ) -> DeadLetter:
     """The dead letter of a record. With `keep`, all of the record is in it."""
     where = f"{stage}\x1f{source}\x1f{record.partition}\x1f{record.offset}"
+    if record.piece:
+        where += f"\x1f{record.piece}"
     headers = dict(record.headers)
     attempts = headers.pop(_ATTEMPTS, b"0")
     return DeadLetter(
@@ -128,6 +132,7 @@ def letter_of(
         source=source,
         partition=record.partition,
         position=record.offset,
+        piece=record.piece,
         at=record.timestamp,
         reason=str(error)[:_LONGEST],
         kind=type(error).__name__,
@@ -150,8 +155,10 @@ def record_of(letter: DeadLetter) -> Record | None:
 
 
 def letter_to_json(letter: DeadLetter) -> bytes:
-    """One line of JSON, without the line end."""
-    return orjson.dumps(letter)
+    """One line of JSON, without the line end; `piece` only where several records had shared one."""
+    if letter.piece:
+        return orjson.dumps(letter)
+    return orjson.dumps({each.name: getattr(letter, each.name) for each in fields(letter) if each.name != "piece"})
 
 
 async def letters_in(log: Log) -> AsyncIterator[DeadLetter]:
@@ -279,7 +286,7 @@ class DeadLetterWriter:
         )
         where = replace(record, partition=partition)
         letter = letter_of(self._stage, source, where, error, keep=keep, signal=self._signal)
-        self._unwritten.setdefault(record.partition, {})[record.offset] = letter
+        self._unwritten.setdefault(record.partition, {})[record.number] = letter
 
     async def take_async(self, record: StoredRecord, error: BadInput) -> None:
         """The same as `take`, for callers that await it."""
@@ -326,7 +333,7 @@ class DeadLetterWriter:
             await self._write(list(letters.values()))
         for record in records:
             if not record.is_tick:
-                rate.add(record.offset in letters)
+                rate.add(record.number in letters)
                 if rate.exceeded:
                     raise self._too_many(rate.exceeded, letters)
 

@@ -18,7 +18,7 @@ from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
 
 class TracePiece(NamedTuple):
-    """A serialized Export…ServiceRequest with parts of one trace only, and the offset of its record, if it has one."""
+    """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one."""
 
     signal: Signal
     value: bytes

@@ -13,7 +13,7 @@ from collector.logs.log import StoredRecord
 
 @dataclass(frozen=True, slots=True)
 class OpenPieces:
-    """The offsets of records that are still needed.
+    """The numbers of records that are still needed (`StoredRecord.number`).
 
     `closed` are pieces of traces whose turns have been made of them: late pieces are assembled with these. `open` are
     pieces of which no turns have been made.
@@ -35,7 +35,7 @@ def open_pieces(records: Iterable[StoredRecord], limits: TraceLimits) -> OpenPie
             piece = parse_piece(record)
         except BadInput:
             continue  # it was dead-lettered
-        for _ in traces.add((record.key or b"").decode("ascii"), piece, record.offset, record.timestamp):
+        for _ in traces.add((record.key or b"").decode("ascii"), piece, record.number, record.timestamp):
             pass
     closed: set[int] = set()
     opened: set[int] = set()

@@ -19,7 +19,7 @@ from collector.errors import BadInput
 from collector.link.turn_router import RoutedRecord, TurnRouter
 from collector.logs.durable_append import append_until_durable
 from collector.logs.journal.guard import Guard, GuardedPlace
-from collector.logs.log import Committed, Log, Record, RecordTooLarge, StoredRecord
+from collector.logs.log import Committed, Log, Record, RecordTooLarge, StoredRecord, place_of_number
 from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records
@@ -165,7 +165,8 @@ class AssembleFold:
     @property
     def low_watermark(self) -> int | None:
         """The oldest record of a trace that is open or lingers."""
-        return self._open.low_watermark
+        number = self._open.low_watermark
+        return None if number is None else place_of_number(number)[0]
 
     async def replay(self, records: Sequence[StoredRecord]) -> None:
         """Rebuild the open traces. Those closed meanwhile are only assembled if late pieces of them arrive."""
@@ -247,7 +248,7 @@ class AssembleFold:
         except BadInput as error:
             on_bad(record, error)
             return
-        yield from self._open.add((record.key or b"").decode("ascii"), piece, record.offset, record.timestamp)
+        yield from self._open.add((record.key or b"").decode("ascii"), piece, record.number, record.timestamp)
 
     def _close(self, trace: OpenTrace) -> Iterator[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
@@ -318,7 +319,8 @@ class AssembleFold:
         for piece in trace.pieces[:pieces]:
             headers = (("signal", piece.signal.encode()),)
             key = trace.trace_id.encode()
-            record = StoredRecord(self._partition, piece.offset, trace.opened_at, key, piece.value, headers)
+            offset, number = place_of_number(piece.offset)
+            record = StoredRecord(self._partition, offset, trace.opened_at, key, piece.value, headers, number)
             self._on_bad_record(record, self._fatal_trace)
 
 
@@ -351,7 +353,7 @@ def parse_piece(record: StoredRecord) -> TracePiece:
     if not record.key or not record.key.isascii():
         raise BadInput("the record's key is not a trace id")
     request_from_protobuf(record.value, signal)
-    return TracePiece(signal, record.value, record.offset)
+    return TracePiece(signal, record.value, record.number)
 
 
 _SIGNALS: dict[bytes, Signal] = {b"traces": "traces", b"logs": "logs"}

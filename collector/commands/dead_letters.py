@@ -8,12 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import orjson
 from rich.console import Console
 from rich.table import Column, Table
 
 from collector.config.loading import Config
-from collector.dead_letters import DeadLetter, append_letters, letters_in, record_of
+from collector.dead_letters import DeadLetter, append_letters, letter_to_json, letters_in, record_of
 from collector.errors import BadInput, ConfigError
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
 from collector.logs.log import Log, LogError, Record, RecordTooLarge
@@ -59,13 +58,13 @@ async def list_letters(config: Config, wanted: LetterFilter, console: Console, *
     letters = await _letters(config, wanted)
     if as_json:
         for letter in letters:
-            console.file.write(orjson.dumps(replace(letter, value=None, key=None, headers=())).decode() + "\n")
+            console.file.write(letter_to_json(replace(letter, value=None, key=None, headers=())).decode() + "\n")
         return 0
     table = Table(
         Column("id", no_wrap=True), "stage", "source", "position", "attempts", "bytes", "value", "state", "reason"
     )
     for each in letters:
-        place = f"{each.partition}:{each.position}"
+        place = f"{each.partition}:{each.position}" + (f"+{each.piece}" if each.piece else "")
         stored = "stored" if each.value is not None else "–"
         table.add_row(
             each.letter_id, each.stage, plain(each.source), place, str(each.attempts), str(each.size), stored,

@@ -25,6 +25,7 @@ from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, turn_from_json
+from collector.records.shared_records import divide_records
 from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import evaluator_version_in
@@ -125,7 +126,7 @@ async def _select(log: Log, wanted: Callable[[StoredRecord], bool], partition: i
         record
         for number in partitions
         async for batch in log.read(number, 0)
-        for record in batch
+        for record in divide_records(batch)
         if not record.is_tick and wanted(record)
     ]
 

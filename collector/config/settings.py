@@ -142,6 +142,11 @@ class ReceiveSettings(Section):
         description="Whose tracestate (ot=th:) is believed about earlier sampling, and weighs scores: nobody's, "
         "everybody's, or that of the named tenants. Whoever calls an application can write it.",
     )
+    shared_records: bool = Field(
+        default=False,
+        description="The traces of a request share records of the spans log, one for each partition: less CPU than a "
+        "record for each trace. Earlier versions cannot read them: switch it on when no process of one runs any more.",
+    )
 
     @property
     def tenants(self) -> frozenset[str]:

@@ -16,11 +16,14 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from collector.errors import ConfigError, EvalstreamError
 
 Headers = tuple[tuple[str, bytes], ...]
+
+_OFFSET_BITS = 48
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 TICK: Headers = (("tick", b"1"),)
 """The headers of a tick: a record without key or value that only says that time has passed."""
@@ -46,8 +49,11 @@ class StoredRecord:
     """A record as the log holds it.
 
     `offset` grows by one or more from record to record of a partition. `timestamp` is when the log appended it, in
-    seconds since the epoch, and never decreases within a partition.
+    seconds since the epoch, and never decreases within a partition. `piece` is 0 in what a log returns; whoever divides
+    a record into several numbers them by it, from 0: they share the offset.
     """
+
+    MOST_PIECES: ClassVar[int] = 1 << 15
 
     partition: int
     offset: int
@@ -55,11 +61,22 @@ class StoredRecord:
     key: bytes | None
     value: bytes
     headers: Headers = ()
+    piece: int = 0
+
+    @property
+    def number(self) -> int:
+        """What tells it from all others of its partition: its offset, and above that its piece."""
+        return self.offset | self.piece << _OFFSET_BITS if self.piece else self.offset
 
     @property
     def is_tick(self) -> bool:
         """Whether this record only says that time has passed."""
         return self.headers == TICK
+
+
+def place_of_number(number: int) -> tuple[int, int]:
+    """The offset and the piece of a record's `number`; as a pair it is in the order of the partition."""
+    return number & _OFFSET_MASK, number >> _OFFSET_BITS
 
 
 @dataclass(frozen=True, slots=True)

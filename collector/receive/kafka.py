@@ -25,6 +25,7 @@ from collector.receive.parsed_request import Form, ParsedRequest, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
+from collector.records.shared_records import append_shared
 from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import RECEIVE_ITEMS
@@ -66,7 +67,8 @@ class KafkaReceiver:
 
     `log` is the spans log, for turns and references the turns log, for feedback the labels log. `max_items` bounds the
     items of one message: more are dead-lettered, like what cannot be read. `where` returns the topic and its partition
-    for a record's partition. Feedback in ready-made turns goes into the `labels` log, if there is one.
+    for a record's partition. Feedback in ready-made turns goes into the `labels` log, if there is one. With
+    `shared_records` all that a delivery brings for a partition of the spans log travels in one record, within limits.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class KafkaReceiver:
         stored_media: int = 0,
         feedback: FeedbackRules = ALL_FEEDBACK,
         labels: Log | None = None,
+        shared_records: bool = False,
     ) -> None:
         self._stored_media = stored_media
         log_name, unit = _UNITS.get(signal, ("spans", "trace"))
@@ -106,6 +109,7 @@ class KafkaReceiver:
         self._clock = clock
         self._feedback = feedback
         self._labels = labels
+        self._shared_records = shared_records and signal in ("traces", "logs")
         telemetry.counter(
             RECEIVE_ITEMS, "kafka", signal, "accepted"
         )  # at 0 from the start: Prometheus sees no rise to 1 of a new series
@@ -193,7 +197,8 @@ class KafkaReceiver:
 
     async def _append(self, log: Log, records: list[Record]) -> None:
         if records:
-            await self._backoff.repeat(lambda: log.append(records), LogUnavailable, action=self._action)
+            append = partial(append_shared, log) if self._shared_records else log.append
+            await self._backoff.repeat(lambda: append(records), LogUnavailable, action=self._action)
 
     async def _report_unreadable(self, message: StoredRecord, error: BadInput) -> None:
         self._telemetry.drop("receive", "unreadable_message")

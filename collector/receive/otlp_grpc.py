@@ -84,6 +84,7 @@ class OtlpGrpcReceiver:
         own: OwnItems | None = None,
         clock: Callable[[], float] = time.monotonic,
         stored_media: int = 0,
+        shared_records: bool = False,
     ) -> None:
         """Read tokens and certificates.
 
@@ -104,6 +105,7 @@ class OtlpGrpcReceiver:
             own=own,
             clock=clock,
             stored_media=stored_media,
+            shared_records=shared_records,
         )
         self._tokens = (
             BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None

@@ -60,6 +60,7 @@ class OtlpHttpReceiver:
         stored_media: int = 0,
         labels: Log | None = None,
         feedback: FeedbackRules = ALL_FEEDBACK,
+        shared_records: bool = False,
     ) -> None:
         self._settings = settings
         self._guard = guard
@@ -78,6 +79,7 @@ class OtlpHttpReceiver:
             stored_media=stored_media,
             labels=labels,
             feedback=feedback,
+            shared_records=shared_records,
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)

@@ -19,6 +19,7 @@ from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpSettings
 from collector.receive.tenants import UNNAMED, Sender
 from collector.records.ready_made import Incoming
+from collector.records.shared_records import append_shared
 from collector.redact.open_redactor import Redactors
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
@@ -56,7 +57,9 @@ class OtlpIngest:
         stored_media: int = 0,
         labels: Log | None = None,
         feedback: FeedbackRules = ALL_FEEDBACK,
+        shared_records: bool = False,
     ) -> None:
+        self._shared_records = shared_records
         self._stored_media = stored_media
         self._source = source
         self._settings = settings
@@ -128,7 +131,10 @@ class OtlpIngest:
         if parsed.records:
             holding.add_bytes(sum(len(each.value) for each in parsed.records if each.value is not body))
             async with asyncio.timeout(self._settings.log_deadline):
-                await self._spans.append(parsed.records)
+                if self._shared_records:
+                    await append_shared(self._spans, parsed.records)
+                else:
+                    await self._spans.append(parsed.records)
         parsed.count(self._telemetry, self._source, len(body), self._wall())
         return parsed
 

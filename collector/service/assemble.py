@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collector.assemble.stage import AssembleStage
+from collector.records.shared_records import dividing
 from collector.service.assembly_builder import build_assembler, build_router, trace_limits
 from collector.service.gauges import show_assemble
 from collector.service.process import Process
@@ -24,4 +25,4 @@ def start_assemble(process: Process) -> None:
         comments=process.config.settings.store_text,
     )
     show_assemble(telemetry, stage)
-    process.tasks.follow(logs.spans, "assemble", dead_letters.wrap(stage.open_fold, process.guard))
+    process.tasks.follow(logs.spans, "assemble", dividing(dead_letters.wrap(stage.open_fold, process.guard)))

@@ -80,6 +80,7 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         stored_media=_stored_media(process),
         labels=process.logs.labels,
         feedback=_rules(process),
+        shared_records=process.config.settings.receive.shared_records,
     )
     try:
         return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
@@ -105,6 +106,7 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
         redactors=process.resources.redactors,
         own=process.own,
         stored_media=_stored_media(process),
+        shared_records=process.config.settings.receive.shared_records,
     )
     return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
 
@@ -137,6 +139,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
                 on_unreadable=dead_letters.take_async, where=source.where,
                 redactor=process.resources.redactors.everybody, own=process.own, stored_media=_stored_media(process),
                 feedback=_rules(process), labels=logs.labels,
+                shared_records=process.config.settings.receive.shared_records,
             )  # fmt: skip
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")

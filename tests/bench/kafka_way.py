@@ -1,6 +1,7 @@
 """Kafka in, Kafka out, on a real broker on this machine: a process for each stage, and a rebalance.
 
-OTLP as the Collector's exporter writes it, fifty traces a message, through topics of three partitions. The rebalance is of
+OTLP as the Collector's exporter writes it, fifty traces a message, through topics of three partitions, with
+`receive.shared_records`. The rebalance is of
 two processes that assemble and judge, one of which is killed: the time without progress is the longest in which no
 evaluation was appended although turns came all the while.
 """
@@ -52,7 +53,7 @@ class Topics:
         kafka = {"bootstrap_servers": [self.bootstrap], "prefix": self.name, "partitions": PARTITIONS}
         given["log"] = {"kind": "kafka", "kafka": kafka}
         source = {"bootstrap_servers": [self.bootstrap], "traces": [f"{self.name}.otlp_spans"], "group": self.name}
-        given["receive"] = {"kafka": [source]}
+        given["receive"] = {"kafka": [source], "shared_records": True}
         return given
 
     def send(self, first: int, traces: int) -> None:
@@ -77,7 +78,11 @@ def way(bootstrap: str, judge: str, sample: float, turns: int, folder: Path) -> 
     name = f"Kafka to Kafka, {sample:.0%} judged"
     for stage, cost in zip(STAGES, costs, strict=True):
         Figure(
-            GROUP, f"{name}: {stage}", "µs CPU/turn", (cost,), note=f"{turns} turns, a process for each stage"
+            GROUP,
+            f"{name}: {stage}",
+            "µs CPU/turn",
+            (cost,),
+            note=f"{turns} turns, a process for each stage, shared records",
         ).show()
     aim = 200.0 if sample <= 0.01 else None
     Figure(GROUP, f"{name}: CPU", "µs CPU/turn", (sum(costs),), aim=aim, note="all stages").show()
@@ -91,7 +96,7 @@ def beside_collector(bootstrap: str, judge: str, requests: int, folder: Path) ->
     bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, 10 * PER_REQUEST, PER_REQUEST)]
     spans = requests * 2 * PER_REQUEST
     config, port = topics.config(judge, 1.0), free_port()
-    config["receive"] = {"otlp_http": {"port": port}}
+    config["receive"] = {"otlp_http": {"port": port}, "shared_records": True}
     costs, floors = [], []
     with processes(folder, config, "receive") as (ours,), collector(bootstrap, topics, folder) as (pid, other):
         for _ in range(3):

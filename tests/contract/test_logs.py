@@ -11,6 +11,7 @@ from folds import Recorders, following
 from log_stores import TIMING, MemoryStore, SqliteStore, Store
 
 from collector.logs.log import Committed, Record, RecordTooLarge, partition_of
+from collector.records.shared_records import append_shared, dividing
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -46,6 +47,33 @@ async def test_records_of_a_key_keep_their_order(store: Store) -> None:
         assert [r.offset for r in mine] == sorted({r.offset for r in mine})
         assert [r.timestamp for r in mine] == sorted(r.timestamp for r in mine)
     assert sorted(r.headers for r in got.delivered) == sorted(r.headers for r in records(60))
+
+
+async def test_pieces_that_share_records_are_replayed_with_them_and_delivered_once(store: Store) -> None:
+    """A restart in which one record is needed again gives the fold all of its pieces, in the order they came."""
+    log = await store.open(partitions=3)
+    pieces = [Record(b"%032x" % (n % 7), b"%d" % n, (("signal", b"traces"),)) for n in range(60)]
+    for start in range(0, 40, 20):
+        await append_shared(log, pieces[start : start + 20])
+    got = Recorders()
+    async with following(log, "g", dividing(got.open_fold)):
+        await got.until(lambda: len(got.delivered) == 40)
+        for fold in got.folds.values():
+            fold.low_watermark = fold.delivered[-1].offset
+    log = await store.restart()
+    again = Recorders()
+    async with following(log, "g", dividing(again.open_fold)):
+        await append_shared(log, pieces[40:])
+        await again.until(lambda: len(again.delivered) == 20)
+    everything = [*got.delivered, *again.delivered]
+    for key in {each.key for each in pieces}:
+        assert [each.value for each in everything if each.key == key] == [
+            each.value for each in pieces if each.key == key
+        ]
+    for partition, fold in got.folds.items():
+        last = fold.delivered[-1].offset
+        assert again.folds[partition].replayed == [each for each in fold.delivered if each.offset == last]
+        assert len({each.offset for each in fold.delivered}) == 2
 
 
 async def test_a_partition_can_be_chosen_and_records_without_key_go_anywhere(store: Store) -> None:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from payloads import WHOLE_WAY, exchanges, requests
 from service import ServiceProcess, until_ledger
 from test_whole_way import CUT, EVALUATORS, configuration, of_whole_turns
 from topics import Topics
 
+from collector.commands.audit.audit import audit
+from collector.commands.trace import trace_evaluation
+from collector.config.loading import load
+from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.logs.log import Log
+from collector.records.shared_records import HEADERS
+from collector.service.open_logs import open_logs
 from evaluators.results import Evaluation
 
 EXPECTED = EVALUATORS * len(exchanges())
@@ -45,19 +56,73 @@ async def test_on_sqlite_a_service_that_is_killed_again_and_again_judges_everyth
         assert_everything_once(await killed_and_finished(process, random.Random(seed), within=60))
 
 
+@pytest.mark.timeout(180)
+async def test_on_sqlite_traces_that_share_records_are_judged_once_through_kills(tmp_path: Path) -> None:
+    """All traces come in one request of each signal, so that several share a record."""
+    receive = {"otlp_http": {"port": 0}, "shared_records": True}
+    async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
+        process = ServiceProcess(tmp_path, configuration(url, receive=receive))
+        await process.start()
+        for name, body in merged_requests().items():
+            assert await process.post(name, body) == 200
+        ledger = await killed_and_finished(process, random.Random(5), within=60)
+    assert_everything_once(ledger)
+    assert await shared_records_of(tmp_path)
+    config, said = load(process.path), list[str]()
+    config = replace(config, settings=config.settings.model_copy(update={"log": log_in(tmp_path)}))
+    assert await audit(config, said.append, drained=True) == 0, said
+    for each in of_whole_turns(ledger)[:1]:
+        assert await trace_evaluation(config, each.evaluation_id, said.append, as_json=True) == 0
+        traced = json.loads(said[-1])
+        assert traced["received"]["pieces"] >= 1
+        assert traced["assembled"] is not None
+
+
+def log_in(folder: Path) -> LogSettings:
+    return LogSettings(kind="sqlite", path=str(folder / "evalstream.db"))
+
+
+def merged_requests() -> dict[str, bytes]:
+    merged = {"traces": ExportTraceServiceRequest(), "logs": ExportLogsServiceRequest()}
+    for dialect in WHOLE_WAY:
+        for name, body in requests(dialect):
+            merged["logs" if "logs" in name else "traces"].MergeFromString(body)
+    return {signal: request.SerializeToString() for signal, request in merged.items()}
+
+
+async def shared_records_of(path: Path) -> int:
+    async with open_logs(log_in(path)) as logs:
+        return await shared_records_in(logs.spans)
+
+
+async def shared_records_in(spans: Log) -> int:
+    """How many records several traces share."""
+    headers = [
+        record.headers
+        for partition in range(spans.partitions)
+        async for batch in spans.read(partition, 0)
+        for record in batch
+    ]
+    return headers.count(HEADERS)
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("seed", [1, *LATER_SEEDS])
 async def test_on_kafka_a_service_that_is_killed_again_and_again_judges_everything_once(
-    seed: int, tmp_path: Path, kafka_broker: Any
+    seed: int, shared: bool, tmp_path: Path, kafka_broker: Any
 ) -> None:
     topics = Topics(kafka_broker.bootstrap)
     topics.produce_payloads(WHOLE_WAY)
-    changes = {"log": topics.log_settings(), "receive": {"kafka": [topics.source_settings()]}}
+    receive = {"kafka": [topics.source_settings()], "shared_records": shared}
+    changes = {"log": topics.log_settings(), "receive": receive}
     async with serve_judge(StandInJudge(Faults(latency=0.4))) as url:
         process = ServiceProcess(tmp_path, configuration(url, **changes))
         await process.start()
         assert_everything_once(await killed_and_finished(process, random.Random(seed), within=120))
+    async with open_logs(LogSettings.model_validate(changes["log"])) as logs:
+        assert bool(await shared_records_in(logs.spans)) is shared
 
 
 async def killed_and_finished(process: ServiceProcess, chance: random.Random, *, within: float) -> list[Evaluation]:

@@ -28,7 +28,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from collector.config.loading import load
 from collector.config.settings import LogSettings
-from collector.dead_letters import DeadLetter, append_letters, letter_to_json, letters_in, record_of
+from collector.dead_letters import DeadLetter, append_letters, letter_of, letter_to_json, letters_in, record_of
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.rates import RateReduction, Rates
@@ -85,6 +85,7 @@ from collector.records.json import (
 )
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import parse_reference, reference_of, reference_records
+from collector.records.shared_records import divide_records, share_records
 from collector.service.app import running
 from collector.service.begun_topics import TopicNotes
 from collector.service.open_logs import open_logs
@@ -366,6 +367,40 @@ async def test_dead_letters_in_their_log() -> None:
     ]
     assert [each async for each in letters_in(log)] == letters
     assert record_of(letters[0]) == Record(b"k", b"xyz", (("h", b"v"), ("attempts", b"2")))
+
+
+async def test_a_dead_letter_of_a_piece_names_it() -> None:
+    log = MemoryLog("dead_letters", 1)
+    letter = replace(CASES["dead letter: all there is"], piece=3)
+    await append_letters(log, [letter])
+    [record] = await records_of(log)
+    assert record.value.decode() == RECORDS["dead letter: all there is"][:-1] + ',"piece":3}'
+    assert [each async for each in letters_in(log)] == [letter]
+    error = BadInput("not JSON")
+    stored = StoredRecord(2, 41, 0.0, b"k", b"v", (), 3)
+    each_of_them = (replace(stored, piece=0), stored)
+    assert [letter_of("assemble", "spans", each, error, keep=False).letter_id for each in each_of_them] == [
+        "9932fee57dc630df", "bf9cf2c5db76c1b6",
+    ]  # fmt: skip
+
+
+def test_traces_that_share_a_record_of_the_spans_log() -> None:
+    pieces = [
+        Record(b"0" * 31 + b"1", b"first", (("signal", b"traces"),)),
+        Record(b"0" * 31 + b"2@acme", b"", (("signal", b"logs"),)),
+    ]
+    bytes_of_it = (
+        b"\0\0\0\2"
+        b"\0\x20\6\0\0\0\5\0\x25\4\0\0\0\0"
+        b"00000000000000000000000000000001tracesfirst"
+        b"00000000000000000000000000000002@acmelogs"
+    )  # fmt: skip
+    assert share_records(pieces, 1) == [Record(b"0" * 31 + b"1", bytes_of_it, (("pieces", b"1"),))]
+    there = StoredRecord(2, 7, 5.0, b"0" * 31 + b"1", bytes_of_it, (("pieces", b"1"),))
+    assert divide_records([there]) == [
+        StoredRecord(2, 7, 5.0, each.key, each.value, each.headers, number) for number, each in enumerate(pieces)
+    ]
+    assert [each.number for each in divide_records([there])] == [7, 281474976710663]
 
 
 def test_references_in_the_turns_log() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import groupby
 
 import pytest
 from made_up import Trace
@@ -19,6 +20,7 @@ from collector.logs.consumer_runner import ConsumerTiming
 from collector.logs.log import TICK, Committed, Record
 from collector.logs.memory import MemoryLog
 from collector.records.json import turn_from_json
+from collector.records.shared_records import append_shared, dividing
 from collector.service.open_logs import NAMES, Logs
 
 LIMITS = TraceLimits(quiet=10.0, linger=40.0)
@@ -44,7 +46,7 @@ class Deployment:
         commits = await self.logs.spans.committed("assemble")
         for partition in range(self.logs.spans.partitions):
             committed = commits.get(partition)
-            context = stage.open_fold(partition, committed)
+            context = dividing(stage.open_fold)(partition, committed)
             self._contexts.append(context)
             fold = self._folds[partition] = await context.__aenter__()
             self.positions[partition] = committed.offset if committed else 0
@@ -78,8 +80,9 @@ class Deployment:
         """What is due arrives."""
         due = sorted((each for each in self._late if each[0] <= self.now), key=lambda each: each[0])
         self._late = [each for each in self._late if each[0] > self.now]
-        for _, record in due:
-            await self.logs.spans.append([record])
+        append = self.chance.choice([append_shared, MemoryLog.append])
+        for _, together in groupby(due, key=lambda each: each[0] if append is MemoryLog.append else None):
+            await append(self.logs.spans, [record for _, record in together])
 
     async def tick(self) -> None:
         every = range(self.logs.spans.partitions)

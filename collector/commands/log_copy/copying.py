@@ -254,10 +254,10 @@ class LogCopy:
             low = commits[partition].low_watermark if partition in commits else source.starts[partition]
             records = [each async for each in in_order(source.log, [PartitionStretch(partition, low, until)])]
             pieces = open_pieces(records, self._limits)
-            closed += [each for each in records if each.offset in pieces.closed]
-            opened += [each for each in records if each.offset in pieces.open]
+            closed += [each for each in records if each.number in pieces.closed]
+            opened += [each for each in records if each.number in pieces.open]
             time = max([time, *(each.timestamp for each in records[-1:])])
-        needed = {(each.partition, each.offset) for each in (*closed, *opened)}
+        needed = {(each.partition, each.number) for each in (*closed, *opened)}
         await self._copy_spans_but(needed, {number: (source.starts[number], at) for number, at in read.items()})
         low = {number: writer.end(number) for number in range(writer.target.partitions)}
         for record in sorted(closed, key=lambda each: each.timestamp):
@@ -278,7 +278,7 @@ class LogCopy:
         source, writer = self._sources["spans"], self._writers["spans"]
         parts = [PartitionStretch(partition, *each) for partition, each in stretches.items()]
         async for record in in_order(source.log, parts):
-            if (record.partition, record.offset) not in needed and self._is_wanted("spans", record, read=True):
+            if (record.partition, record.number) not in needed and self._is_wanted("spans", record, read=True):
                 await writer.copy(record)
 
     async def _copy_turns(self) -> None:
@@ -366,7 +366,9 @@ class LogCopy:
                 for record in batch:
                     letter = _letter_in(record)
                     if letter is not None and letter["source"] in self._writers:
-                        self._writers[letter["source"]].notice(letter["partition"], letter["position"])
+                        self._writers[letter["source"]].notice(
+                            letter["partition"], letter["position"], letter.get("piece", 0)
+                        )
 
     async def _copy_letters(self) -> None:
         source = self._sources["dead_letters"]
@@ -385,7 +387,9 @@ class LogCopy:
         if letter is None or letter["source"] not in self._writers:
             await writer.copy(record)
             return
-        place = self._writers[letter["source"]].place_of(letter["partition"], letter["position"])
+        place = self._writers[letter["source"]].place_of(
+            letter["partition"], letter["position"], letter.pop("piece", 0)
+        )
         where = f"copied\x1f{letter['letter_id']}"
         if place is not None:
             letter |= {"partition": place.partition, "position": place.offset}

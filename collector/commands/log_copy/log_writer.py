@@ -46,7 +46,7 @@ class LogWriter:
         self._batch: list[Record] = []
         self._size = 0
         self._marks: dict[str, _Mark] = {}
-        self._places: dict[tuple[int, int], Place | None] = {}
+        self._places: dict[tuple[int, int, int], Place | None] = {}
 
     @classmethod
     async def open(cls, source_partitions: int, target: CopyableLog) -> LogWriter:
@@ -58,13 +58,13 @@ class LogWriter:
         """Notice where the first records are that lie at or behind these offsets of the source's partitions."""
         self._marks[name] = _Mark(offsets)
 
-    def notice(self, partition: int, offset: int) -> None:
+    def notice(self, partition: int, offset: int, piece: int = 0) -> None:
         """Notice where a record of the source comes to lie."""
-        self._places[partition, offset] = None
+        self._places[partition, offset, piece] = None
 
-    def place_of(self, partition: int, offset: int) -> Place | None:
+    def place_of(self, partition: int, offset: int, piece: int = 0) -> Place | None:
         """Where a noticed record is; None if it was not copied."""
-        return self._places.get((partition, offset))
+        return self._places.get((partition, offset, piece))
 
     def end(self, partition: int) -> int:
         """The offset of the next record."""
@@ -87,8 +87,8 @@ class LogWriter:
         for mark in self._marks.values():
             if record.offset >= mark.offsets.get(record.partition, 0):
                 mark.places.setdefault(partition, offset)
-        if (record.partition, record.offset) in self._places:
-            self._places[record.partition, record.offset] = Place(partition, offset)
+        if (record.partition, record.offset, record.piece) in self._places:
+            self._places[record.partition, record.offset, record.piece] = Place(partition, offset)
         copied = Record(
             record.key, record.value if value is None else value, record.headers, partition, record.timestamp
         )

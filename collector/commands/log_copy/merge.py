@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from collector.logs.log import Log, StoredRecord
+from collector.records.shared_records import divide_records
 
 CHUNK_RECORDS, CHUNK_BYTES = 5_000, 8 << 20
 """What is read of a partition at once, when others are read beside it."""
@@ -68,7 +69,7 @@ class _StretchReader:
         async with aclosing(batches):
             async for batch in batches:
                 records = [each for each in batch if each.offset < self._end]
-                self._chunk += records
+                self._chunk += divide_records(records)
                 size += sum(len(each.value) for each in records)
                 if records:
                     self._start = records[-1].offset + 1

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 import orjson
 
 from collector.logs.journal.processing_journal import Unit
-from collector.logs.log import Log, LogUnavailable, Record
+from collector.logs.log import Log, LogUnavailable, Record, place_of_number
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Suspects:
 
     def changed_by(self, first: int, last: int) -> bool:
         """Whether it says anything new that these records were survived."""
-        return first in self.ends or any(end <= last for end in self.ranges.values())
+        return first in self.ends or any(_order(end) <= _order(last) for end in self.ranges.values())
 
     def apply(self, happened: Happened, first: int, last: int, timestamp: float = 0.0) -> None:
         """Take in what has happened. `timestamp` is that of a record that was left out."""
@@ -56,7 +56,7 @@ class Suspects:
             self.ends.pop(first, None)
         elif happened == "survived":
             self.ends.pop(first, None)
-            for begin in [each for each, end in self.ranges.items() if end <= last]:
+            for begin in [each for each, end in self.ranges.items() if _order(end) <= _order(last)]:
                 del self.ranges[begin]
         elif first == last:
             around = self._range_around(first)
@@ -64,10 +64,15 @@ class Suspects:
                 del self.ranges[around]  # it was this one
             self.ends[first] = self.ends.get(first, 0) + (1 if around is None else 2)
         else:
-            self.ranges[first] = max(last, self.ranges.get(first, last))
+            self.ranges[first] = max(last, self.ranges.get(first, last), key=_order)
 
     def _range_around(self, offset: int) -> int | None:
-        return next((first for first, last in self.ranges.items() if first <= offset <= last), None)
+        at = _order(offset)
+        return next((first for first, last in self.ranges.items() if _order(first) <= at <= _order(last)), None)
+
+
+_order = place_of_number
+"""Pieces of a record share its offset, and are taken one after the other."""
 
 
 class FatalUnits:

@@ -87,7 +87,7 @@ class GuardedPlace:
     def is_left_out(self, record: StoredRecord) -> bool:
         """Whether it was left out before."""
         suspects = self.suspects
-        return suspects is not None and suspects.left_out.get(record.offset) == record.timestamp
+        return suspects is not None and suspects.left_out.get(record.number) == record.timestamp
 
     def taking(self, offset: int) -> Slot:
         """The context in which one unit is processed without waiting. Call `survived` behind it."""
@@ -108,7 +108,7 @@ class GuardedPlace:
 
     def leave_out(self, record: StoredRecord) -> None:
         """It was left out: after a restart nobody tries it again."""
-        self._fatal.happened("left_out", Unit(self.name, record.offset, record.offset), record.timestamp)
+        self._fatal.happened("left_out", Unit(self.name, record.number, record.number), record.timestamp)
 
     async def flush(self) -> None:
         """Write down what was survived or left out."""
@@ -156,10 +156,10 @@ class _GuardedFold(FoldWrapper):
             await process(records)
             return
         if suspects is None:
-            await self._place.drive(records[0].offset, records[-1].offset, process(records))
+            await self._place.drive(records[0].number, records[-1].number, process(records))
             return
         for group in _groups(records, suspects):
-            first, last = group[0].offset, group[-1].offset
+            first, last = group[0].number, group[-1].number
             if len(group) == 1 and self._place.is_left_out(group[0]):
                 continue
             if len(group) == 1 and self._place.is_fatal(first):
@@ -173,7 +173,7 @@ def _groups(records: Sequence[StoredRecord], suspects: Suspects) -> Iterator[Seq
     """The records in order: each suspect alone, what is between together."""
     group: list[StoredRecord] = []
     for record in records:
-        if suspects.includes(record.offset):
+        if suspects.includes(record.number):
             if group:
                 yield group
                 group = []

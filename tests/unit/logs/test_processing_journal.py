@@ -16,7 +16,7 @@ from collector.logs.journal.fatal_units import KEY, FatalUnits
 from collector.logs.journal.guard import Guard
 from collector.logs.journal.journal_file import JournalFile
 from collector.logs.journal.processing_journal import ProcessingJournal, Unit
-from collector.logs.log import Committed, LogUnavailable, Record, StoredRecord
+from collector.logs.log import Committed, LogUnavailable, Record, StoredRecord, place_of_number
 from collector.logs.memory import MemoryLog
 
 PLACE = "assemble spans 0"
@@ -51,10 +51,10 @@ class Life:
     async def _process(self, records: Sequence[StoredRecord], into: list[int]) -> None:
         for record in records:
             await asyncio.sleep(0)
-            if record.offset in self.fatal:
+            if record.number in self.fatal:
                 self.last = self.journal.last
                 raise KilledError
-            into.append(record.offset)
+            into.append(record.number)
 
     @asynccontextmanager
     async def open(self, _partition: int, _committed: Committed | None) -> AsyncGenerator[Life]:
@@ -62,7 +62,7 @@ class Life:
 
     def dead_letter(self, record: StoredRecord, error: BadInput) -> None:
         assert "in a row" in str(error)
-        self.letters.append(record.offset)
+        self.letters.append(record.number)
 
     async def run(self, *deliveries: Sequence[int], replay: Sequence[int] = (), timestamp: float = 5.0) -> bool:
         """Whether it survives the deliveries; if not, the next life knows."""
@@ -81,8 +81,13 @@ class Life:
         return True
 
 
-def records(offsets: Sequence[int], timestamp: float) -> list[StoredRecord]:
-    return [StoredRecord(0, offset, timestamp, None, b"x") for offset in offsets]
+def records(numbers: Sequence[int], timestamp: float) -> list[StoredRecord]:
+    places = [place_of_number(number) for number in numbers]
+    return [StoredRecord(0, offset, timestamp, None, b"x", (), piece) for offset, piece in places]
+
+
+def number(offset: int, piece: int) -> int:
+    return StoredRecord(0, offset, 0.0, None, b"", (), piece).number
 
 
 async def test_a_record_that_kills_three_times_is_left_out_at_the_fourth_start() -> None:
@@ -129,6 +134,27 @@ async def test_two_that_kill_are_both_left_out() -> None:
         lives += 1
     assert lives == 3 + 3
     assert life.delivered == [0, 2, 3, 5, 6]
+
+
+@pytest.mark.parametrize("at", [number(1, 0), number(1, 2), number(2, 0), number(2, 2)])
+async def test_of_the_pieces_of_a_record_only_the_one_that_kills_is_left_out(at: int) -> None:
+    log = MemoryLog("definitions", 1)
+    every = [0, *(number(offset, piece) for offset in (1, 2) for piece in range(3)), 3]
+    for _ in range(3):
+        assert not await Life(log, [at]).run(every)
+    assert await (life := Life(log, [at])).run(every, [4])
+    assert (life.delivered, life.letters) == ([*(each for each in every if each != at), 4], [at])
+    assert await (life := Life(log, [at])).run([5], replay=every)
+    assert life.replayed == [each for each in every if each != at]
+
+
+async def test_a_delivery_of_one_record_that_several_share_is_a_range() -> None:
+    log = MemoryLog("definitions", 1)
+    every = [number(7, piece) for piece in range(4)]
+    lives = 0
+    while not await (life := Life(log, [every[1], every[3]])).run(every, [8]):
+        lives += 1
+    assert (lives, life.delivered) == (3 + 3, [every[0], every[2], 8])
 
 
 async def test_only_ends_in_a_row_count() -> None:

@@ -1,0 +1,190 @@
+"""Records of the spans log that several traces share: what one request brings for a partition travels in one record.
+
+A record costs as much as a small trace: a transaction's row, a producer's future. So the pieces of several traces can
+be put into one, with an index of their keys, signals and sizes. They are divided again where the log is read, into
+records that have the offset of the one they came in, and a number of their own beside it: see `StoredRecord.piece`.
+A piece that is alone, or large, is a record as it always was.
+
+The form, with all numbers big-endian: the number of pieces (4 bytes); for each, the lengths of key (2), signal (1) and
+value (4); then for each its key, signal and value. The header `pieces` is `1`, the form's version, and the record's key
+that of the first piece, by which all of them are in this partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from collector.logs.fold_wrapper import FoldWrapper
+from collector.logs.log import (
+    Committed,
+    Fold,
+    Headers,
+    Log,
+    OpenFold,
+    Record,
+    RecordTooLarge,
+    StoredRecord,
+    partition_of,
+)
+
+HEADERS: Headers = (("pieces", b"1"),)
+"""The headers of a record that several pieces share."""
+
+MOST_BYTES = 256 << 10
+"""What pieces may come to that share a record: far below the 1 MB that a broker accepts unless it is told otherwise."""
+
+MOST_PIECES = 1000
+"""Pieces that may share a record. `StoredRecord.number` has room for 32,768."""
+
+DELIVERED = 500
+"""Pieces delivered at once: what a fold got when each was a record."""
+
+_COUNT = struct.Struct(">I")
+_SIZES = struct.Struct(">HBI")
+_LONGEST_KEY = 1024
+
+
+def share_records(
+    records: Iterable[Record], partitions: int, *, most_bytes: int = MOST_BYTES, most_pieces: int = MOST_PIECES
+) -> list[Record]:
+    """Put pieces for the same partition into shared records; each partition's stay in their order.
+
+    A record that is no piece of a trace, or would fill one by itself, stays as it is.
+    """
+    written: list[Record] = []
+    waiting: dict[int, list[Record]] = {}
+    sizes: dict[int, int] = {}
+
+    def write(partition: int) -> None:
+        pieces = waiting.pop(partition, [])
+        if pieces:
+            written.append(pieces[0] if len(pieces) == 1 else _shared(pieces))
+
+    for record in records:
+        if record.key is None or record.partition is not None:
+            for each in list(waiting):
+                write(each)
+            written.append(record)
+            continue
+        partition = partition_of(record.key, partitions)
+        size = len(record.key) + len(record.value) + 16
+        if not _can_share(record) or size > most_bytes:
+            write(partition)
+            written.append(record)
+            continue
+        pieces = waiting.get(partition)
+        if pieces is not None and (sizes[partition] + size > most_bytes or len(pieces) >= most_pieces):
+            write(partition)
+            pieces = None
+        if pieces is None:
+            waiting[partition], sizes[partition] = [record], size
+        else:
+            pieces.append(record)
+            sizes[partition] += size
+    for each in list(waiting):
+        write(each)
+    return written
+
+
+def divide_records(records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
+    """The records with a piece each, in order. What is not of this form stays: whoever reads it reports it."""
+    if all(each.headers != HEADERS for each in records):
+        return records
+    divided: list[StoredRecord] = []
+    for record in records:
+        divided += _pieces(record) if record.headers == HEADERS else (record,)
+    return divided
+
+
+async def append_shared(log: Log, records: Sequence[Record]) -> None:
+    """Append pieces in shared records; they are durable when this returns.
+
+    Raises:
+        LogUnavailable: nothing, or only a part, was appended; the caller may append the same again.
+        RecordTooLarge: one can never be appended, not even alone; nothing was.
+    """
+    shared = share_records(records, log.partitions)
+    try:
+        await log.append(shared)
+    except RecordTooLarge:
+        if len(shared) == len(records):
+            raise
+        await log.append(records)  # this log takes less than may share a record
+
+
+def dividing(open_fold: OpenFold) -> OpenFold:
+    """Open the same folds, each of which gets every piece as a record of its own."""
+
+    @asynccontextmanager
+    async def open_dividing(partition: int, committed: Committed | None) -> AsyncGenerator[Fold]:
+        async with open_fold(partition, committed) as fold:
+            yield _DividingFold(fold)
+
+    return open_dividing
+
+
+class _DividingFold(FoldWrapper):
+    """A fold that gets pieces, in portions: a delivery of shared records may hold very many."""
+
+    @property
+    def takes_unreadable(self) -> bool:
+        return getattr(self._fold, "takes_unreadable", False)
+
+    async def replay(self, records: Sequence[StoredRecord]) -> None:
+        divided = divide_records(records)
+        for first in range(0, len(divided), DELIVERED):
+            await self._fold.replay(divided[first : first + DELIVERED])
+            await asyncio.sleep(0)
+
+    async def deliver(self, records: Sequence[StoredRecord]) -> None:
+        divided = divide_records(records)
+        for first in range(0, len(divided), DELIVERED):
+            await self._fold.deliver(divided[first : first + DELIVERED])
+            await asyncio.sleep(0)
+
+
+def _can_share(record: Record) -> bool:
+    if record.key is None or len(record.key) > _LONGEST_KEY or record.timestamp is not None:
+        return False
+    return len(record.headers) == 1 and record.headers[0][0] == "signal" and len(record.headers[0][1]) < 256
+
+
+def _shared(pieces: Sequence[Record]) -> Record:
+    index = [_COUNT.pack(len(pieces))]
+    content: list[bytes] = []
+    for each in pieces:
+        key, signal = each.key or b"", each.headers[0][1]
+        index.append(_SIZES.pack(len(key), len(signal), len(each.value)))
+        content += (key, signal, each.value)
+    return Record(pieces[0].key, b"".join(index + content), HEADERS)
+
+
+def _pieces(record: StoredRecord) -> Sequence[StoredRecord]:
+    """The pieces of a shared record; the record itself if its index does not describe it."""
+    value = record.value
+    if len(value) < _COUNT.size:
+        return (record,)
+    count = _COUNT.unpack_from(value)[0]
+    at = _COUNT.size + count * _SIZES.size
+    if not 0 < count < StoredRecord.MOST_PIECES or at > len(value):
+        return (record,)
+    pieces: list[StoredRecord] = []
+    partition, offset, timestamp = record.partition, record.offset, record.timestamp
+    for number, (key, signal, size) in enumerate(_SIZES.iter_unpack(value[_COUNT.size : at])):
+        end_of_key = at + key
+        end_of_signal = end_of_key + signal
+        headers = _HEADERS_OF.get(value[end_of_key:end_of_signal])
+        if headers is None:
+            headers = (("signal", value[end_of_key:end_of_signal]),)
+        end = end_of_signal + size
+        pieces.append(
+            StoredRecord(partition, offset, timestamp, value[at:end_of_key], value[end_of_signal:end], headers, number)
+        )
+        at = end
+    return pieces if at == len(value) else (record,)
+
+
+_HEADERS_OF: dict[bytes, Headers] = {signal: (("signal", signal),) for signal in (b"traces", b"logs")}
