@@ -1,9 +1,8 @@
 """Kafka in, Kafka out, on a real broker on this machine: a process for each stage, and a rebalance.
 
 OTLP as the Collector's exporter writes it, fifty traces a message, through topics of three partitions, with
-`receive.shared_records`. The rebalance is of
-two processes that assemble and judge, one of which is killed: the time without progress is the longest in which no
-evaluation was appended although turns came all the while.
+`receive.shared_records`. The rebalance is of two processes that assemble and judge, one of which is killed: the time
+without progress is the longest in which no evaluation was appended although turns came all the while.
 """
 
 from __future__ import annotations
