@@ -50,12 +50,18 @@ class _PersonLabel:
     first: HumanLabel
     audit: AuditScore | None
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it was drawn to be labelled; else somebody picked it."""
+        return self.first.probability is not None
+
 
 class LabelIndex:
     """The newest labels, by evaluator and version. `lower_is_better` names evaluators whose low scores are good.
 
-    Where a person labelled what was drawn, a label that the same person picks later does not replace it: they look at
-    the bad ones again.
+    Where anybody labelled what was drawn, labels of it that somebody picks say nothing: who picks looks at the bad ones
+    again, sees the judge's score, and speaks where they disagree. Nor does such a label keep an evaluation for longer
+    among the newest.
     """
 
     def __init__(self, lower_is_better: Sequence[str] = (), *, most: int = MOST) -> None:
@@ -78,11 +84,13 @@ class LabelIndex:
             return None
         version = (label.evaluator, label.evaluator_version)
         evaluations = self._labels.setdefault(version, {})
-        people = evaluations.pop(label.evaluation_id, {})
-        evaluations[label.evaluation_id] = people  # the newest last
+        people = evaluations.get(label.evaluation_id, {})
+        is_random = label.label_probability is not None
+        if is_random or not any(each.is_random for each in people.values()):
+            evaluations.pop(label.evaluation_id, None)  # the newest last
+        evaluations[label.evaluation_id] = people
         known = people.get(label.given_by)
-        picked = known is not None and known.first.probability is not None and label.label_probability is None
-        if (known is None or known.labelled_at <= label.given_at.timestamp()) and not picked:
+        if known is None or (is_random, label.given_at.timestamp()) >= (known.is_random, known.labelled_at):
             human = human_of(label, lower_is_better=label.evaluator in self._lower)
             at = label.given_at.timestamp()
             first = HumanLabel(
@@ -102,7 +110,8 @@ class LabelIndex:
         return version
 
     def labels(self, version: Version) -> list[HumanLabel]:
-        """One label for each evaluation, of several people's their mean; the segment is the monitor.
+        """One label for each evaluation, of several people's their mean, without those that were picked where some were
+        drawn; the segment is the monitor.
 
         Of the version of audits (`helpful:audit`), those of evaluations that it audited, with its scores.
         """
@@ -120,11 +129,9 @@ class LabelIndex:
     def _merged(self, version: Version) -> Iterator[tuple[HumanLabel, AuditScore | None]]:
         for people in self._labels.get(version, {}).values():
             usable = [each for each in people.values() if each.human is not None]
-            if usable:
+            if usable := [each for each in usable if each.is_random] or usable:
                 human = fmean(each.human for each in usable if each.human is not None)
-                probabilities = (each.first.probability for each in usable if each.first.probability is not None)
-                first = replace(usable[0].first, human=human, probability=next(probabilities, None))
-                yield first, usable[0].audit
+                yield replace(usable[0].first, human=human), usable[0].audit
 
     def others(self, version: Version) -> int:
         """The number of labelled evaluations by other versions of the evaluator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from datetime import timedelta
 from typing import Any
@@ -85,6 +86,27 @@ def test_only_so_many_are_remembered_the_newest() -> None:
     for number in (1, 2, 3, 1, 4):
         book.add(stored(label(evaluation_id=str(number), score=number / 10)))
     assert [human for _, human in pairs(book)] == [0.3, 0.1, 0.4]
+
+
+def test_what_is_picked_by_hand_says_nothing_where_somebody_labelled_what_was_drawn() -> None:
+    drawn = label(given_by="ada", score=0.9, label_probability=0.1)
+    picked = label(label_id="2" * 32, given_by="ben", score=0.1, given_at=drawn.given_at + timedelta(minutes=1))
+    again = label(label_id="3" * 32, given_by="ada", score=0.2, given_at=drawn.given_at + timedelta(minutes=2))
+    for order in itertools.permutations((drawn, picked, again)):
+        book = LabelIndex()
+        for given in order:
+            book.add(stored(given))
+        [counted] = book.labels(VERSION)
+        assert (counted.human, counted.probability) == (0.9, 0.1)
+
+
+def test_what_is_looked_at_again_does_not_stay_for_longer() -> None:
+    book = LabelIndex(most=3)
+    for number in (1, 2, 3):
+        book.add(stored(label(evaluation_id=str(number), score=number / 10, label_probability=0.5)))
+    book.add(stored(label(evaluation_id="1", given_by="ben", score=1.0)))
+    book.add(stored(label(evaluation_id="4", score=0.4, label_probability=0.5)))
+    assert [human for _, human in pairs(book)] == [0.2, 0.3, 0.4]
 
 
 def of_a_judge(count: int, right: float) -> list[Label]:

@@ -126,3 +126,30 @@ def test_people_correct_the_mean_without_bias_and_their_interval_covers(of: Plan
     assert 0.915 - 0.15 * (runs < 500) <= covered / runs <= 0.97 + 0.03 * (runs < 500)
     naive = [each.mean for each in made]
     assert fmean(naive) > 0
+
+
+def test_what_others_pick_of_what_was_drawn_does_not_enter_the_mean() -> None:
+    """Somebody looks through the worst and speaks where they disagree; others have labelled some of these blindly."""
+    chance, index = Random(3), LabelIndex(most=10_000)
+    blind: list[tuple[float, float]] = []
+    for evaluation, good in traffic(chance, Planted(0.5), 6000):
+        assert evaluation.score is not None
+        time, weight = START.timestamp(), 1.0 / evaluation.sampling.probability
+        how = draw(evaluation, THRESHOLD, QUEUE._settings)  # pyright: ignore[reportPrivateUsage]
+        if how is None:
+            continue
+        queued = QueuedEvaluation(ListedEvaluation(evaluation, 0, 0, time), how, {})
+        seen = [good if chance.random() < 0.8 else not good for _ in range(2)]  # people err, each on their own
+        drawn = QUEUE.label_of(queued, QueueVerdict(by="ann", verdict="good" if seen[0] else "bad"), START)
+        index.add(StoredRecord(0, 0, time, b"k", label_to_json(drawn)))
+        if evaluation.score < THRESHOLD and seen[1]:
+            by_hand = replace(drawn, label_id="p", given_by="ben", score=1.0, label_probability=None)
+            index.add(StoredRecord(0, 0, time, b"k", label_to_json(by_hand)))
+        blind.append((weight / how.probability, float(seen[0])))
+
+    def mean(of: list[tuple[float, float]]) -> float:
+        return sum(weight * value for weight, value in of) / sum(weight for weight, _ in of)
+
+    labels = [(each.weighted().weight, each.human) for each in random_labels(index.labels(VERSION))]
+    assert len(labels) == len(blind)
+    assert mean(labels) == pytest.approx(mean(blind)), "with what is picked it is 0.046 too good"
