@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 
 from collector.export.bounded_sums import Weight
@@ -147,9 +147,19 @@ def sums_of_scores(w: float, wx: float, w_w: float, w_wx: float, wx_wx: float) -
     return AuditedSums(tuple(known.get(name, 0.0) for name in SUM_NAMES))
 
 
-def sums_of_mean(mean: float, error: float) -> AuditedSums:
-    """The sums of scores of which no more is known than their mean and its standard error."""
-    return sums_of_scores(1.0, mean, 1.0, mean, mean**2 + error**2)
+def corrected_by_people(labels: AuditedSums, by_audits: CorrectedMean) -> CorrectedMean | None:
+    """The mean by audits, corrected by people who labelled a random part of what was audited.
+
+    λ is that of a mean without an error: what is common to the mean by audits and to its labelled part then cancels
+    out of Var(R_y - λ R_x) + λ² error². None with too few labels.
+    """
+    of_audits = sums_of_scores(1.0, by_audits.mean, 1.0, by_audits.mean, by_audits.mean**2)
+    found = (labels + of_audits).corrected()
+    if found is None:
+        return None
+    floor, base = VARIANCE_FLOOR / found.audits, (found.power * by_audits.error) ** 2
+    variance = (found.error**2 - floor) * (found.audits - 2.0) / found.audits + floor
+    return replace(found, error=math.sqrt(found.error**2 + base), gain=found.gain * variance / (variance + base))
 
 
 Residual = tuple[str, float, str]

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from collector.evaluate.retry.owed import is_owed
-from collector.export.audited_sums import AuditedSums, CorrectedMean, sums_of_mean, sums_of_scores
+from collector.export.audited_sums import AuditedSums, CorrectedMean, corrected_by_people, sums_of_scores
 from collector.page.label_queue import LabelQueue, progress_json
 from collector.page.requests import Filters, excerpt, select_evaluations, visible_attributes
 from collector.page.score_series import RANGES, Bin, ScoreSums, total
@@ -245,7 +245,7 @@ def _people(people: PeopleView, scores: Bin) -> Json:
 def _by_people(labels: AuditedSums, scores: Bin) -> CorrectedMean | None:
     if any(scores.audited.values):
         audited = scores.audited.corrected()
-        return None if audited is None else (labels + sums_of_mean(audited.mean, audited.error)).corrected()
+        return None if audited is None else corrected_by_people(labels, audited)
     sums = scores.across_columns
     if not sums.w:
         return None

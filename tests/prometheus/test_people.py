@@ -18,7 +18,7 @@ from collector.export.audited_sums import (
     AuditedClusters,
     AuditedSums,
     CorrectedMean,
-    sums_of_mean,
+    corrected_by_people,
     sums_of_scores,
     totals_of,
 )
@@ -95,11 +95,11 @@ def inputs_of(config: Config, *, withheld: bool = False) -> tuple[list[dict[str,
     if withheld:
         said = {"evaluator": "helpful:people", "evaluator_version": version, "monitor": "chatbot", "reason": "drift"}
         made.append(series("evalstream_people_withheld", [1.0] * (MINUTES + 16), **said))
-    base = sums_of_scores(scores[-1][0], scores[-1][1], scores[-1][2], scores[-1][3], scores[-1][4])
+    expected = (labels + sums_of_scores(*scores[-1])).corrected()
     if audit_version_in(config, "helpful") is not None:
         mean = audited[-1].corrected()
         assert mean is not None
-        base = sums_of_mean(mean.mean, mean.error)
+        expected = corrected_by_people(labels, mean)
         for place, name in enumerate(SUM_NAMES):
             numbers = counted([each.values[place] for each in audited])
             made.append(series("evalstream_audited_sums_total", numbers, evaluator="helpful:audit", **of, sum=name))
@@ -107,7 +107,6 @@ def inputs_of(config: Config, *, withheld: bool = False) -> tuple[list[dict[str,
         own = of | {"evaluator_version": evaluator_version_in(config, "helpful")}
         numbers = counted([each[place] for each in scores])
         made.append(series(f"evalstream_estimator_{name}_total", numbers, evaluator="helpful", **own))
-    expected = (labels + base).corrected()
     assert expected is not None
     return made, expected
 

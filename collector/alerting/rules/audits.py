@@ -54,8 +54,9 @@ def mean_rules() -> Iterator[RecordingRule]:
     yield RecordingRule(series.SCORE_MEAN, f"{ratio} + {power} * {series.AUDIT_ALL} + {bias}")
     squares = f"clamp_min({series.AUDIT_ALONE} - {power} * {series.AUDIT_SHARED}, 0)"
     floor = f"{VARIANCE_FLOOR:.4f} / {number}"
-    yield RecordingRule(series.SCORE_STDERR, f"sqrt({squares} * {number} / ({number} - 2) + {floor})")
-    gain = f"({series.AUDIT_ALONE} + {floor}) / ({squares} + {floor})"
+    base = f"({power} ^ 2 * {_sum(series.BASE)} or 0 * {number})"
+    yield RecordingRule(series.SCORE_STDERR, f"sqrt({squares} * {number} / ({number} - 2) + {floor} + {base})")
+    gain = f"({series.AUDIT_ALONE} + {floor}) / ({squares} + {floor} + {base})"
     yield RecordingRule(series.SCORE_N_EFF, f"{number} * {gain}")
     yield RecordingRule(series.AUDIT_GAIN, gain)
 

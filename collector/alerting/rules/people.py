@@ -2,8 +2,8 @@
 
 The series are called `helpful:people`. The sums of the drawn labels of seven days are gauges, as a label can be taken
 back; those of the scores are the growth of the same seven days. Where an evaluator is audited, people correct the mean
-by audits: that counts as one conversation that has this mean and this error. Where a mean is withheld, its sums are not
-there.
+by audits: that counts as one conversation that has this mean, and its variance is a sum of its own. Where a mean is
+withheld, its sums are not there.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ def _scores(
         "wx": mean,
         "w_w": f"{mean} * 0 + 1",
         "w_wx": mean,
-        "wx_wx": f"{mean} ^ 2 + {error} ^ 2",
+        "wx_wx": f"{mean} ^ 2",
     }
+    if audited:
+        yield series.BASE, _renamed(f"sum without (window) ({error} ^ 2)", "(.*):audit")
     grouped, week = ", ".join(by), timing.text(PEOPLE_WINDOW)
     for name, counter in _OF_SCORES.items():
         growth = f"sum by ({grouped}) (increase({counter.name}{{evaluator=~{any_of(plain)}}}[{week}]))"

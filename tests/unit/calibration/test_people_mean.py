@@ -13,7 +13,13 @@ from evaluation_samples import START, scored
 
 from collector.calibration.page_labels import LabelIndex
 from collector.calibration.random_labels import people_sums, random_labels
-from collector.export.audited_sums import AuditedClusters, AuditedSums, CorrectedMean, sums_of_mean, sums_of_scores
+from collector.export.audited_sums import (
+    AuditedClusters,
+    AuditedSums,
+    CorrectedMean,
+    corrected_by_people,
+    sums_of_scores,
+)
 from collector.export.bounded_sums import BoundedSums, Weight
 from collector.logs.log import StoredRecord
 from collector.page.label_draw import LabelQueueSettings, draw
@@ -100,10 +106,9 @@ def corrected_mean(chance: Random, of: Planted, conversations: int) -> Corrected
     if of.audited:
         mean = audited.corrected()
         assert mean is not None
-        base = sums_of_mean(mean.mean, mean.error)
+        found = corrected_by_people(labels, mean)
     else:
-        base = sums_of_scores(sums[0], sums[1], sums[2], sums[3], sums[4])
-    found = (labels + base).corrected()
+        found = (labels + sums_of_scores(*sums)).corrected()
     assert found is not None
     return found
 
