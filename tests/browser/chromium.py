@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 PATH = Path("/usr/bin/chromium")
+NO_WORD = re.compile(r"null|undefined|NaN|\[object \w+\]")
+"""What a browser makes of values that are not there: no person writes it in these tests."""
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -83,6 +86,7 @@ class Chromium:
             await tab.goto(url)
             await tab.wait_for_selector(ready)
             yield tab
+            assert NO_WORD.findall(await tab.locator("body").inner_text()) == [], "nothing of the program is shown"
             assert ([each for each in tab.wrong if not (allow and allow in each)], tab.foreign) == ([], [])
         finally:
             await context.close()

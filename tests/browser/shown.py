@@ -26,7 +26,9 @@ from evaluators.cases import Message, ToolCall, Turn
 from evaluators.results import Evaluation, Label, Subject, Usage
 
 WATCHED = (
-    EvaluatorView(monitor="helpdesk", evaluator="answers_question", threshold=0.5),
+    EvaluatorView(
+        monitor="helpdesk", evaluator="answers_question", threshold=0.5, asks="Does the answer say what was asked?"
+    ),
     EvaluatorView(monitor="helpdesk", evaluator="grounded", threshold=0.5),
 )
 
@@ -89,7 +91,7 @@ class Shown:
         masses = {"8": 0.7, "9": 0.2, "3": 0.1} if score > 0.5 else {"0": 0.5, "1": 0.3, "2": 0.2}
         return scored(
             self.number,
-            **{"score": score, "raw_score": 10 * score, "passed": score >= 0.5, "details": {"masses": masses}, **fields, **changes},
+            **{"score": score, "raw_score": 10 * score, "label": None, "passed": score >= 0.5, "details": {"masses": masses}, **fields, **changes},
         )  # fmt: skip
 
     async def labels(self) -> list[Label]:

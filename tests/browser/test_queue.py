@@ -35,12 +35,12 @@ async def test_fifty_labels_by_keyboard_without_seeing_a_score_before(chromium: 
                 await tab.wait_for_selector("body[data-item]:not([data-item='']) .talk")
                 before = await tab.locator("main").inner_text()
                 assert not [each for each in ("0.12", "0.88", "because of") if each in before], "blind"
-                if number == 1 and os.environ.get("PICTURES"):
+                if number == 1 and os.environ.get("EVALSTREAM_PICTURES"):
                     await tab.screenshot(path=PICTURES / "queue.png")
                 item = await tab.locator("body").get_attribute("data-item")
                 await tab.keyboard.press("gbx"[number % 3])
                 await tab.wait_for_selector("#judge:has-text('The judge: 0.')")
-                if number == 1 and os.environ.get("PICTURES"):
+                if number == 1 and os.environ.get("EVALSTREAM_PICTURES"):
                     await tab.screenshot(path=PICTURES / "queue-labelled.png")
                 await tab.keyboard.press("Enter")
                 await tab.wait_for_selector(f"body:not([data-item='{item}'])")

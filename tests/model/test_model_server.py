@@ -87,13 +87,22 @@ def mean_of_digits(answer: Answer[Any], scale: Scale) -> float | None:
     return sum(value * share for value, share in digits.items()) / sum(digits.values())
 
 
+async def score_of(evaluator: Any, judge: Any) -> Score:
+    """So small a model now and then fails to copy the key of a question, which is new each time."""
+    for _ in range(10):
+        outcome = (await evaluate(evaluator, a_turn(), judge)).outcome
+        if isinstance(outcome, Score):
+            return outcome
+        assert outcome.type == "judge_reply_invalid", outcome
+    pytest.fail("ten answers without a verdict")
+
+
 async def test_a_score_is_the_mean_by_the_servers_own_probabilities(server: str) -> None:
     scale = Scale(1, 5)
     rated = HELPFUL.model_copy(update={"scale": (1, 5), "max_tokens": MAX_TOKENS, "reason": "none"})
     async with small_judge(server) as endpoint:
         judge = Recording(endpoint)
-        outcome = (await evaluate(rated, a_turn(), judge)).outcome
-    assert isinstance(outcome, Score)
+        outcome = await score_of(rated, judge)
     expected = mean_of_digits(judge.answers[-1], scale)
     if expected is None:
         assert outcome.method in {"single", "verdict_alone"}
@@ -127,9 +136,7 @@ async def test_a_label_is_one_of_the_labels(server: str) -> None:
     labels = {"town": "It names a town.", "person": "It names a person."}
     kind = Classifier(name="c", question="What is named?", labels=labels, reason="none", max_tokens=MAX_TOKENS)
     async with small_judge(server) as judge:
-        outcome = (await evaluate(kind, a_turn(), judge)).outcome
-    assert isinstance(outcome, Score), outcome
-    assert outcome.label in labels
+        assert (await score_of(kind, judge)).label in labels
 
 
 @pytest.mark.long

@@ -1,7 +1,7 @@
 // One evaluation, opened.
 
 import { href } from "./address.js";
-import { byId, h, prose } from "./dom.js";
+import { byId, h, prose, put } from "./dom.js";
 import { compact, day, clock, money, percent } from "./format.js";
 import { labelForm } from "./labelling.js";
 import { chip } from "./stream.js";
@@ -16,21 +16,21 @@ const METHODS = {
 
 /** What stands there before anything is opened. */
 export function showNothing() {
-  byId("detail").replaceChildren(h("div", { class: "empty" },
+  put(byId("detail"), h("div", { class: "empty" },
     h("p", {}, "Choose an evaluation to read its conversation, the judge's reason, and to say whether it is right."),
     h("p", { class: "what" }, h("kbd", {}, "j"), " opens the next, ", h("kbd", {}, "?"), " shows all keys")));
   document.body.removeAttribute("data-open");
 }
 
 export function showProblem(message, close) {
-  byId("detail").replaceChildren(bar(close), h("p", { class: "nothing" }, message));
+  put(byId("detail"), bar(close), h("p", { class: "nothing" }, message));
   document.body.dataset.open = "yes";
 }
 
 /** Show an answer of the service. `actions` has close, step, open, save and retry. */
 export function showDetail(answer, state, actions) {
   const { evaluation } = answer;
-  byId("detail").replaceChildren(
+  put(byId("detail"),
     bar(actions.close, actions.step),
     head(answer),
     reason(answer),

@@ -20,8 +20,17 @@ function furnish(element, properties, children) {
     else if (name === "value" || name === "checked") element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...there(children));
   return element;
+}
+
+function there(children) {
+  return children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+}
+
+/** Put children in place of what is there; null and false are left out, of which the browser would make words. */
+export function put(parent, ...children) {
+  parent.replaceChildren(...there(children));
 }
 
 export const byId = (id) => document.getElementById(id);

@@ -1,7 +1,7 @@
 // The queue for people: one answer after the other, the judge's score only after one's own verdict.
 
 import * as api from "./api.js";
-import { byId, h } from "./dom.js";
+import { byId, h, put } from "./dom.js";
 import { percent } from "./format.js";
 import { talk } from "./talk.js";
 
@@ -38,9 +38,9 @@ function show({ item: found, progress }) {
     ? `Two people agree about ${percent(progress.agreement)} of ${progress.pairs} answers (95 %: ${percent(progress.low)} to ${percent(progress.high)}).`
     : "No answer is labelled by two people yet.";
   status("");
-  byId("item").replaceChildren(...(item
-    ? [h("p", { class: "of" }, `${item.evaluator} · ${item.monitor} · one ${item.scope}`), ...(item.asks ? [h("p", { class: "asks" }, item.asks)] : []), talk(item.conversation, item.subject)]
-    : [h("p", { class: "nothing" }, "Nothing is left for you.")]));
+  put(byId("item"), item
+    ? [h("p", { class: "of" }, `${item.evaluator} · ${item.monitor} · one ${item.scope}`), item.asks && h("p", { class: "asks" }, item.asks), talk(item.conversation, item.subject)]
+    : h("p", { class: "nothing" }, "Nothing is left for you."));
   buttons();
   document.body.dataset.ready = "yes";
   document.body.dataset.item = item?.id ?? "";
