@@ -88,9 +88,9 @@ def mean_of_digits(answer: Answer[Any], scale: Scale) -> float | None:
 
 
 async def score_of(evaluator: Any, judge: Any) -> Score:
-    """So small a model now and then fails to copy the key of a question, which is new each time."""
-    for _ in range(10):
-        outcome = (await evaluate(evaluator, a_turn(), judge)).outcome
+    """So small a model now and then fails to copy the key of a question."""
+    for number in range(10):
+        outcome = (await evaluate(evaluator, a_turn(input=f"Where is bridge {number}?"), judge)).outcome
         if isinstance(outcome, Score):
             return outcome
         assert outcome.type == "judge_reply_invalid", outcome
@@ -112,11 +112,11 @@ async def test_a_score_is_the_mean_by_the_servers_own_probabilities(server: str)
 
 
 async def test_a_reason_that_is_cut_off_still_ends_in_a_score(server: str) -> None:
-    """It rambles in two of three: each question has a key of its own, so no two are alike."""
+    """It rambles about every other question."""
     rambling = HELPFUL.model_copy(update={"max_tokens": 48})
     async with small_judge(server) as judge:
-        for _ in range(10):
-            outcome = (await evaluate(rambling, a_turn(), judge)).outcome
+        for number in range(20):
+            outcome = (await evaluate(rambling, a_turn(input=f"What is {number} plus 1?"), judge)).outcome
             assert isinstance(outcome, Score), outcome
             if outcome.method == "verdict_alone":
                 return
