@@ -154,12 +154,12 @@ def corrected_by_people(labels: AuditedSums, by_audits: CorrectedMean) -> Correc
     out of Var(R_y - λ R_x) + λ² error². None with too few labels.
     """
     of_audits = sums_of_scores(1.0, by_audits.mean, 1.0, by_audits.mean, by_audits.mean**2)
-    found = (labels + of_audits).corrected()
-    if found is None:
+    people = (labels + of_audits).corrected()
+    if people is None:
         return None
-    floor, base = VARIANCE_FLOOR / found.audits, (found.power * by_audits.error) ** 2
-    variance = (found.error**2 - floor) * (found.audits - 2.0) / found.audits + floor
-    return replace(found, error=math.sqrt(found.error**2 + base), gain=found.gain * variance / (variance + base))
+    floor, base = VARIANCE_FLOOR / people.audits, (people.power * by_audits.error) ** 2
+    variance = (people.error**2 - floor) * (people.audits - 2.0) / people.audits + floor
+    return replace(people, error=math.sqrt(people.error**2 + base), gain=people.gain * variance / (variance + base))
 
 
 Residual = tuple[str, float, str]
