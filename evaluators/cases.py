@@ -25,12 +25,20 @@ Json = Any
 Scope = Literal["turn", "conversation"]
 
 Incomplete = Literal[
-    "no_content", "redacted", "truncated", "external_reference", "evicted_attributes", "scaffolding", "waiting"
+    "no_content",
+    "redacted",
+    "truncated",
+    "external_reference",
+    "evicted_attributes",
+    "scaffolding",
+    "waiting",
+    "unwanted",
 ]
 """Why a turn cannot be judged although it happened.
 
 `scaffolding`: the trace has only what a library wrote around the words, such as the markers of a prompt's fields.
 `waiting`: the run stopped to ask a person, and continues in another trace.
+`unwanted`: no monitor could want it when it was assembled, so its content was not stored (`assemble.keep: wanted`).
 """
 
 AttachmentKind = Literal["image", "audio", "video", "file"]

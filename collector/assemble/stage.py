@@ -185,7 +185,7 @@ class AssembleFold:
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
                 self._telemetry.counter(TRACES_CLOSED, reason).inc()
-                outgoing += self._close(trace)
+                outgoing += self._close(trace, reason)
                 closed += 1
                 if len(outgoing) >= _BATCH or closed % _BATCH == 0:
                     await self._append(outgoing)
@@ -250,13 +250,19 @@ class AssembleFold:
             return
         yield from self._open.add((record.key or b"").decode("ascii"), piece, record.number, record.timestamp)
 
-    def _close(self, trace: OpenTrace) -> Iterator[RoutedRecord]:
+    def _close(self, trace: OpenTrace, reason: CloseReason) -> Iterator[RoutedRecord]:
         """The turns of a trace that was just closed, without those emitted before."""
         last = trace.unread_closings.pop()
+        selects = self._router.selects and reason in {"quiet", "age"} and not (trace.unread_closings or trace.turn_ids)
         self._read_earlier_closings(trace)
-        assembly = self._assemble(trace, last)
+        assembly = self._assemble(trace, last, selects=selects)
         if not self._traces.is_fatal(trace.position):
             self._examine(trace, last, assembly)
+        if assembly.at_a_glance:
+            trace.unread_closings.append(last)  # as after a restart: it is assembled if a late piece arrives
+            turns = [each.turn for each in assembly.turns]
+            self._count(assembly.spans, 0, turns)
+            return self._router.route(turns)
         earlier = frozenset(trace.turn_ids)
         new_turns = [each.turn for each in _find_new_turns(assembly, trace)]
         new_feedback = list(_find_new_feedback(assembly, trace))
@@ -264,7 +270,7 @@ class AssembleFold:
         late = sum(turn_id is None or turn_id in earlier for turn_id, _ in new_feedback)
         self._count(assembly.spans, late, new_turns)
         if self._judged_spans is not None and new_turns:
-            wanted = {turn.span_id for turn in new_turns if turn.span_id is not None}
+            wanted = {turn.span_id for turn in new_turns if turn.span_id is not None and self._router.is_wanted(turn)}
             pieces = [each.value for each in trace.pieces if each.signal == "traces"]
             self._spans += span_records(trace.trace_id.encode(), pieces, wanted)
         return self._router.route(new_turns, whole=(each.turn for each in assembly.turns))
@@ -297,16 +303,24 @@ class AssembleFold:
                 pass
         trace.unread_closings.clear()
 
-    def _assemble(self, trace: OpenTrace, pieces: int) -> Assembly:
-        """The turns of the first pieces of a trace; none of one in which the process ended again and again."""
+    def _assemble(self, trace: OpenTrace, pieces: int, *, selects: bool = False) -> Assembly:
+        """The turns of the first pieces of a trace; none of one in which the process ended again and again.
+
+        Where the stage `selects`, a trace may be left unread whose turn is unwanted.
+        """
         if self._traces.is_fatal(trace.position):
             self._leave_out(trace, pieces)
             return Assembly()
+        tenant = tenant_in_key(trace.trace_id)
+
+        def is_wanted(turn: Turn) -> bool:
+            return self._router.is_wanted(in_tenant(turn, tenant))
+
         try:
             with self._traces.taking(trace.position):
-                assembly = self._assembler.assemble(trace.pieces[:pieces])
+                assembly = self._assembler.assemble(trace.pieces[:pieces], is_wanted=is_wanted if selects else None)
             self._traces.survived(trace.position)
-            return _in_tenant(assembly, tenant_in_key(trace.trace_id))
+            return _in_tenant(assembly, tenant)
         except Exception as error:  # noqa: BLE001 - a trace that hits a bug must not stop the partition for good
             frame = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("a trace is left out: %s at %s:%s", type(error).__name__, frame.filename, frame.lineno)  # noqa: TRY400 - the message may hold judged text
@@ -334,7 +348,7 @@ def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:
 
 
 def _is_read(turn: Turn) -> bool:
-    return turn.error is not None or turn.incomplete is None
+    return turn.error is not None or turn.incomplete in {None, "unwanted"}
 
 
 def _unchanged(entry: FeedbackEntry) -> FeedbackEntry:

@@ -16,20 +16,26 @@ from collector.assemble.model_calls import ModelCall, find_model_calls
 from collector.assemble.passages import PassageIndex, find_question_hints
 from collector.assemble.rag_prompt import split_prompt
 from collector.assemble.read_spans import ParsedSpan, read_spans
+from collector.assemble.sole_turn import find_sole_turn
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
 from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
+from evaluators.cases import Turn
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The result of a trace: its turns, its spans by dialect ("" for none), and all feedback in it."""
+    """The result of a trace: its turns, its spans by dialect ("" for none), and all feedback in it.
+
+    `at_a_glance` says that nothing was read: the turn has no content, and an id of its own.
+    """
 
     turns: tuple[AssembledTurn, ...] = ()
     spans: Mapping[str, int] = field(default_factory=dict[str, int])
     feedback: tuple[TraceFeedback, ...] = ()
+    at_a_glance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +70,24 @@ class Assembler:
         self.agent_runs = agent_runs
 
     def assemble(
-        self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None
+        self,
+        pieces: Iterable[TracePiece],
+        on_bad: Callable[[BadInput], None] = lambda _error: None,
+        *,
+        is_wanted: Callable[[Turn], bool] | None = None,
     ) -> Assembly:
-        """Assemble the turns of one trace, in order of their ends. Invalid pieces are reported and left out."""
+        """Assemble the turns of one trace, in order of their ends. Invalid pieces are reported and left out.
+
+        With `is_wanted`, a trace is not read whose only turn, as far as it is known without its content, is unwanted.
+        """
         trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.application)
-        return self.analyze(trace).assembly if trace is not None else Assembly()
+        if trace is None:
+            return Assembly()
+        if is_wanted is not None and not self.agent_runs:
+            sole = find_sole_turn(trace, self.dialects, self.identity)
+            if sole is not None and not is_wanted(sole.turn):
+                return Assembly((AssembledTurn(sole.turn, frozenset()),), sole.spans, at_a_glance=True)
+        return self.analyze(trace).assembly
 
     def analyze(self, trace: CollectedTrace) -> TraceAnalysis:
         """Assemble the turns of one trace, and return the intermediate results, too."""

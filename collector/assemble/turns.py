@@ -94,12 +94,12 @@ class TurnBuilder:
             span_id=span.span_id,
             parent_span_id=span.parent_span_id,
             response_id=_as_name(call.response_id),
-            service=_as_name(_as_nonempty_text(span.resource.get("service.name"))),
+            service=service_of(span),
             dialect=call.dialect,
             model=_as_name(call.model),
             user_id=user,
-            started_at=_to_datetime(draft.enclosing_span.span.start if draft.enclosing_span else draft.start),
-            ended_at=_to_datetime(draft.enclosing_span.span.end if draft.enclosing_span else draft.end),
+            started_at=to_datetime(draft.enclosing_span.span.start if draft.enclosing_span else draft.start),
+            ended_at=to_datetime(draft.enclosing_span.span.end if draft.enclosing_span else draft.end),
             system_prompt=system,
             history=history,
             input=question,
@@ -294,7 +294,13 @@ def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
     )
 
 
-def _to_datetime(nanoseconds: int) -> datetime | None:
+def service_of(span: Span) -> str | None:
+    """The service that sent a span."""
+    return _as_name(_as_nonempty_text(span.resource.get("service.name")))
+
+
+def to_datetime(nanoseconds: int) -> datetime | None:
+    """A time in nanoseconds since the epoch; None without one."""
     return _EPOCH + timedelta(0, nanoseconds // 10**9, nanoseconds // 1000 % 10**6) if nanoseconds > 0 else None
 
 

@@ -28,6 +28,7 @@ from collector.config.settings import (
 )
 from collector.config.unused_keys import unused_notes
 from collector.evaluate.references.subject import referenced_fields
+from collector.evaluate.sampling.wanted import why_all_are_wanted
 from collector.export.prometheus import PrometheusSettings
 from collector.export.segments import count_segments
 from collector.golden.case_notes import case_notes
@@ -42,6 +43,7 @@ from collector.receive.settings import OtlpSettings
 from collector.records.audits import FEWEST_AUDITS
 from collector.service.kafka_settings import security_of
 from collector.service.open_logs import names_of
+from collector.service.plan_builder import build_unasked_plan
 from collector.wording import listed, plural
 from evaluators.evaluator import Evaluator
 
@@ -58,6 +60,7 @@ def report(config: Config) -> Iterator[str]:
     yield f"assemble   a trace is assembled {_time(settings.assemble.idle_timeout)} after its last span"
     yield f"           {_link(settings.assemble.link)}"
     yield from (f"           {line}" for line in _attributes(settings.assemble.declared_attributes))
+    yield from (f"           {line}" for line in _keep(config))
     yield from _judges(config)
     for name, jury in settings.juries.items():
         yield f"jury       {name}: {jury.combine} of {listed(jury.judges)}"
@@ -143,6 +146,17 @@ def _attributes(declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for name, keys in declared.items():
         source = "" if list(keys) == [name] else f" from {' or '.join(keys)}"
         yield f"attribute {name}{source}, nearest to the model's span"
+
+
+def _keep(config: Config) -> Iterator[str]:
+    """What `keep: wanted` does with this plan."""
+    if config.settings.assemble.keep == "all":
+        return
+    reason = why_all_are_wanted(build_unasked_plan(config))
+    if reason is not None:
+        yield f"keep: wanted has no effect, because {reason}"
+    else:
+        yield "keep: wanted: turns of conversations above all sample rates are stored without content, most unassembled"
 
 
 def _segments(exporter: BaseModel) -> str:

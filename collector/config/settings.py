@@ -221,6 +221,13 @@ class AssembleSettings(Section):
     allowed_lateness: Seconds = Field(
         default=60.0, description="How long late spans of a trace are still combined with the rest."
     )
+    keep: Literal["all", "wanted"] = Field(
+        default="all",
+        description="all: every turn is stored with its content. wanted: turns of conversations whose draw lies above "
+        "all sample rates are stored without it (`incomplete: unwanted`), and most are not even assembled. Then "
+        "replay, backfill by rejudge, and a rate that is raised later find no content in them. No effect while a "
+        "monitor has match, boost, sample: auto, a rate of 1, or watches agent runs.",
+    )
     identity: IdentitySettings = IdentitySettings()
     attributes: list[AttributeName] | dict[AttributeName, list[AttributeKey]] = Field(
         default_factory=list[str],

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from collector.dialects.call import Call
+from collector.dialects.call import Call, Kind
 from collector.otlp.span import LogRecord, Span
 
 SpanReader = Callable[[Span, Sequence[LogRecord]], Call | None]
 """Reads a span with the log records that name it; None if the span is not of this dialect after all."""
+
+
+Glance = Callable[[Span], Kind | Literal["nothing"] | None]
+"""The kind of call that `read` certainly returns for a span that has not failed, without events and log records.
+
+It reads no messages, and returns None where it is in doubt; `nothing` says that `read` returns None. The call has this
+dialect's name, and neither an error, feedback nor a conversation of its own. If it is a model's, it has an outcome and
+requests no tool.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,8 @@ class Dialect:
     `rank` orders readers: the lowest is the most specific, runs first, and wins where two contradict each other.
     A span is given to `read` if it has an attribute in `evidence` (a name that ends in `*` is a prefix), a scope that
     starts with one of `scopes`, an event in `events`, or a log record in `records` (by its event name, or without
-    one by its scope). Those in `own_records` are about the span that they name, even if it is no model call.
+    one by its scope). Those in `own_records` are about the span that they name, even if it is no model call. With a
+    `glance`, traces of one model call need not be read where nobody wants their content.
     """
 
     name: str
@@ -44,3 +55,4 @@ class Dialect:
     events: frozenset[str] = field(default_factory=frozenset[str])
     records: frozenset[str] = field(default_factory=frozenset[str])
     own_records: frozenset[str] = field(default_factory=frozenset[str])
+    glance: Glance | None = None

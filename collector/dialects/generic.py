@@ -6,6 +6,7 @@ Also the spans of Dify and of Alibaba's instrumentations, which have the kind of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from collector.dialects.attributes import (
     find_error,
@@ -85,6 +86,11 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     )
 
 
+def glance(span: Span) -> Literal["nothing"] | None:
+    """See `Glance`: what has an OpenInference kind is left to that dialect."""
+    return "nothing" if _OPENINFERENCE_KIND in span.attributes else None
+
+
 _TOKENS_IN = ("llm.usage.prompt_tokens", "llm.usage.input_tokens", "llm.token_count.prompt")
 _TOKENS_OUT = ("llm.usage.completion_tokens", "llm.usage.output_tokens", "llm.token_count.completion")
 
@@ -144,6 +150,7 @@ DIALECT = Dialect(
     name="generic",
     rank=950,
     read=read,
+    glance=glance,
     evidence=(_KIND, *(name for name in (*_INPUTS, *_OUTPUTS) if not name.startswith("gen_ai."))),
     coverage=Coverage(
         libraries="Dify, Alibaba's instrumentations, LiveKit, Pipecat, workflow tools, an application's own spans",

@@ -22,7 +22,7 @@ from collector.dialects.decode import as_dict, as_list, decode, parse_repr
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.free_form import Content, parse_answer, parse_query, parse_question
 from collector.dialects.messages import parse_messages, parse_plain_messages, parse_printed
-from collector.dialects.parts import parse_arguments
+from collector.dialects.parts import is_free_of_tools, parse_arguments
 from collector.dialects.program_fields import is_list_of_parts
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Json, ToolCall
@@ -59,6 +59,32 @@ def read(span: Span, _records: Sequence[LogRecord]) -> Call | None:
     if kind == "auxiliary" and attributes.get("type") in _GUARDED:
         return _read_guarded(span)
     return _READERS[kind](span, kind)
+
+
+def glance(span: Span) -> Kind | None:
+    """See `Glance`: a span by its kind; a model's with counts of tokens, and one message of text as its only output."""
+    attributes = span.attributes
+    name = find_text(attributes, _KIND)
+    if name is None or not _UNUSUAL.isdisjoint(attributes):
+        return None
+    if _may_have_feedback(attributes):
+        return None
+    kind = _KINDS.get(name.upper(), "chain")
+    return kind if kind != "model" or _has_plain_answer(attributes) else None
+
+
+_UNUSUAL = frozenset({"crew_inputs", "instructor.response_model", "type"})
+"""Attributes that may make a span another one than its kind says."""
+
+
+def _has_plain_answer(attributes: Attributes) -> bool:
+    output = {key: value for key, value in attributes.items() if key.startswith(_OUTPUT)}
+    answer = output.pop(f"{_OUTPUT}0.message.content", None)
+    if output != {f"{_OUTPUT}0.message.role": "assistant"} or not isinstance(answer, str) or answer[:1] in {"[", "{"}:
+        return False
+    if find_usage(attributes, ("llm.token_count.prompt",), ("llm.token_count.completion",)) is None:
+        return False
+    return bool(answer) and is_free_of_tools(answer) and is_free_of_tools(attributes.get("llm.finish_reason"))
 
 
 _GUARDED_CALL = "guardrails/guard/step/call"
@@ -439,10 +465,14 @@ _FEEDBACK = tuple(
 )
 
 
+def _may_have_feedback(attributes: Attributes) -> bool:
+    names = " ".join(attributes)
+    return "annotations." in names or "evaluations." in names
+
+
 def _parse_feedback(attributes: Attributes) -> tuple[Feedback, ...]:
     feedback: list[Feedback] = []
-    names = " ".join(attributes)
-    if "annotations." not in names and "evaluations." not in names:
+    if not _may_have_feedback(attributes):
         return ()
     for beginning, prefix in _FEEDBACK:
         for group in group_indexed(attributes, beginning):
@@ -464,6 +494,7 @@ DIALECT = Dialect(
     name="openinference",
     rank=100,
     read=read,
+    glance=glance,
     evidence=(_KIND, f"{_INPUT}*", f"{_OUTPUT}*"),
     coverage=Coverage(
         libraries="Arize and Phoenix instrumentations (OpenAI, LangChain, LlamaIndex, CrewAI, DSPy, Agents, BeeAI, "

@@ -23,7 +23,7 @@ from collector.dialects.call import Call, ChatMessage, Kind, as_messages, parse_
 from collector.dialects.decode import as_dict, decode, decode_json
 from collector.dialects.dialect import Coverage, Dialect
 from collector.dialects.messages import NO_MESSAGES, ChatTranscript, parse_messages, parse_system_text
-from collector.dialects.parts import parse_arguments
+from collector.dialects.parts import is_free_of_tools, parse_arguments
 from collector.otlp.span import Attributes, LogRecord, Span
 from evaluators.cases import Feedback, Incomplete, Json, ToolCall
 
@@ -69,6 +69,20 @@ def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     if kind == "retrieval":
         return _read_retrieval(attributes)
     return _read_call(span, attributes, kind, events, feedback)
+
+
+def glance(span: Span) -> Kind | None:
+    """See `Glance`: an operation by its name; a model's with an id or counts of tokens, and no sign of tools."""
+    attributes = span.attributes
+    operation = attributes.get("gen_ai.operation.name")
+    if not isinstance(operation, str) or not operation:
+        return None
+    kind = _KINDS.get(operation, "chain")
+    if kind != "model":
+        return None if kind == "tool" else kind
+    if not find_text(attributes, "gen_ai.response.id") and find_usage(attributes, _USAGE_IN, _USAGE_OUT) is None:
+        return None
+    return kind if all(is_free_of_tools(attributes.get(key)) for key in _OUTPUTS) else None
 
 
 _NO_EVENTS = message_events.EventMessages((), ())
@@ -125,6 +139,7 @@ def _parse_event_messages(span: Span, records: Sequence[LogRecord]) -> message_e
 
 
 _FINISH = ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason")
+_OUTPUTS = (_OUTPUT, _PLAIN_TEXT[_OUTPUT], *_FINISH)
 _USAGE_IN = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.response.prompt_tokens")
 _USAGE_OUT = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "gen_ai.response.completion_tokens")
 
@@ -271,6 +286,7 @@ DIALECT = Dialect(
     name="otel_genai",
     rank=900,
     read=read,
+    glance=glance,
     evidence=("gen_ai.*",),
     events=frozenset({DETAILS, *message_events.NAMES}),
     records=frozenset({DETAILS, EVALUATION, *message_events.RECORDS}),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from collector.dialects.attributes import LONGEST_MASK, is_masked
-from collector.dialects.call import Call, merge
+from collector.dialects.call import Call, Kind, merge
 from collector.dialects.dialect import Dialect, SpanReader
 from collector.dialects.program_fields import unwrap_program
 from collector.errors import ConfigError
@@ -112,6 +113,22 @@ class Dialects:
             if call is not None:
                 calls.append(_drop_masked(unwrap_program(call)))
         return calls
+
+    def glance(self, span: Span) -> tuple[str, Kind] | tuple[Literal[""], None] | None:
+        """The dialect and kind of the call that `read` certainly returns; ("", None) for no call; None in doubt."""
+        if span.failed or span.events or span.dropped_attributes:
+            return None
+        result: tuple[str, Kind] | tuple[Literal[""], None] = "", None
+        mask = span.evidence >> 1
+        while mask:
+            dialect = self.all[(mask & -mask).bit_length() - 1]
+            kind = dialect.glance(span) if dialect.glance is not None else None
+            if kind is None or (kind != "nothing" and result[1] not in {None, kind}):
+                return None
+            if kind != "nothing" and result[1] is None:
+                result = dialect.name, kind
+            mask &= mask - 1
+        return result
 
     def _compute_mask(self, span: Span) -> int:
         return self.match(span.attributes, span.scope, [event.name for event in span.events])

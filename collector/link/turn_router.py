@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from collector.backoff import Backoff
@@ -11,7 +11,7 @@ from collector.logs.durable_append import RETRY, append_until_durable
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.records.tenants import with_conversation
-from collector.records.turns import turn_record
+from collector.records.turns import turn_key, turn_record, without_content
 from evaluators.cases import Turn
 
 EVERY = "*"
@@ -36,15 +36,42 @@ def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
 
 
 class TurnRouter:
-    """Appends turns to their log. Those of `services` that name no conversation go to the log `unlinked`."""
+    """Appends turns to their log. Those of `services` that name no conversation go to the log `unlinked`.
+
+    With `is_key_wanted` the turns of other keys are stored without their content; those to be linked are not.
+    """
 
     def __init__(
-        self, turns: Log, unlinked: Log | None = None, services: Collection[str] = (), *, backoff: Backoff = RETRY
+        self,
+        turns: Log,
+        unlinked: Log | None = None,
+        services: Collection[str] = (),
+        *,
+        backoff: Backoff = RETRY,
+        is_key_wanted: Callable[[str], bool] | None = None,
     ) -> None:
+        self._is_key_wanted = is_key_wanted
         self._turns = turns
         self._unlinked = unlinked
         self._backoff = backoff
         self._services = frozenset(services) if unlinked is not None else frozenset[str]()
+
+    @property
+    def selects(self) -> bool:
+        """Whether there are turns that are stored without their content."""
+        return self._is_key_wanted is not None
+
+    def is_wanted(self, turn: Turn) -> bool:
+        """Whether the content of a turn is stored."""
+        if self._is_key_wanted is None or has_no_conversation(turn, self._services):
+            return True
+        # As the reader of the log sees the key, which need not be valid text.
+        return self._is_key_wanted(turn_key(with_conversation(turn)).decode(errors="replace"))
+
+    def _record(self, turn: Turn) -> Record:
+        named = with_conversation(turn)
+        unread = named.incomplete == "unwanted"
+        return turn_record(named if unread or self.is_wanted(named) else without_content(named))
 
     def route(self, turns: Sequence[Turn], whole: Iterable[Turn] | None = None) -> Iterator[RoutedRecord]:
         """The records of some turns of one trace, or of other turns that belong together; `whole` are all of these.
@@ -53,14 +80,14 @@ class TurnRouter:
         discards them, and they need not be serialized for that.
         """
         if not any(has_no_conversation(each, self._services) for each in turns):
-            yield from (RoutedRecord(turn_record(with_conversation(turn))) for turn in turns)
+            yield from (RoutedRecord(self._record(turn)) for turn in turns)
             return
         opening = next(filter(None, (history_of(each).opening for each in whole or turns)), None)
         for turn in turns:
             if opening is not None and has_no_conversation(turn, self._services):
                 yield RoutedRecord(Record(opening.hex().encode(), turn_to_json(turn)), unlinked=True)
             else:
-                yield RoutedRecord(turn_record(with_conversation(turn)))
+                yield RoutedRecord(self._record(turn))
 
     async def append(self, routed: Sequence[RoutedRecord]) -> None:
         """Append records; they are durable on return. Waits while a log cannot be written."""

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from collector.logs.log import Record
 from collector.records.json import turn_to_json
+from collector.records.tenants import ATTRIBUTE, tenant_of
 from evaluators.cases import Turn
 
 
 def turn_record(turn: Turn) -> Record:
     """The record of a turn, keyed so that a conversation's turns meet in one partition."""
-    key = turn.conversation_id or turn.trace_id or turn.turn_id
-    return Record(key.encode("utf-8", "replace"), turn_to_json(turn))
+    return Record(turn_key(turn), turn_to_json(turn))
+
+
+def turn_key(turn: Turn) -> bytes:
+    """The key of a turn's record: its conversation, or itself where it has none."""
+    return (turn.conversation_id or turn.trace_id or turn.turn_id).encode("utf-8", "replace")
+
+
+def without_content(turn: Turn) -> Turn:
+    """What is stored of a turn that no monitor can want: which it is, whose, and when."""
+    tenant = tenant_of(turn)
+    return Turn(
+        turn_id=turn.turn_id,
+        conversation_id=turn.conversation_id,
+        trace_id=turn.trace_id,
+        span_id=turn.span_id,
+        service=turn.service,
+        dialect=turn.dialect,
+        started_at=turn.started_at,
+        ended_at=turn.ended_at,
+        trace_state=turn.trace_state,
+        incomplete="unwanted",
+        agent_run_of=turn.agent_run_of,
+        attributes={ATTRIBUTE: tenant} if tenant else {},
+    )
 
 
 def turn_outcome(turn: Turn) -> tuple[str, str]:

@@ -7,15 +7,19 @@ from collector.records.shared_records import dividing
 from collector.service.assembly_builder import build_assembler, build_router, trace_limits
 from collector.service.gauges import show_assemble
 from collector.service.process import Process
+from collector.service.wanted import WantedConversations
 
 
 def start_assemble(process: Process) -> None:
     """Consume the spans log and make turns of it."""
     settings, logs, telemetry = process.config.settings.assemble, process.logs, process.telemetry
     dead_letters = process.resources.dead_letters("assemble", logs.spans.name, logs)
+    wanted = WantedConversations(process.plan) if settings.keep == "wanted" else None
+    if wanted is not None:
+        process.changes.append(wanted.prepare)
     stage = AssembleStage(
         build_assembler(settings, process.config.settings.dialects),
-        build_router(settings, logs.turns, logs.unlinked),
+        build_router(settings, logs.turns, logs.unlinked, wanted.is_wanted if wanted is not None else None),
         trace_limits(settings),
         telemetry=telemetry,
         on_bad_record=dead_letters.take,

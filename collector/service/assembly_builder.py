@@ -35,9 +35,12 @@ def trace_limits(settings: AssembleSettings) -> TraceLimits:
     return TraceLimits(quiet=settings.idle_timeout, linger=settings.allowed_lateness)
 
 
-def build_router(settings: AssembleSettings, turns: Log, unlinked: Log | None) -> TurnRouter:
+def build_router(
+    settings: AssembleSettings, turns: Log, unlinked: Log | None, is_key_wanted: Callable[[str], bool] | None = None
+) -> TurnRouter:
     """The router of assembled turns: to the turns log, or to that of unlinked turns."""
-    return TurnRouter(turns, unlinked, settings.link.services if settings.link else ())
+    services = settings.link.services if settings.link else ()
+    return TurnRouter(turns, unlinked, services, is_key_wanted=is_key_wanted)
 
 
 def linker_factory(settings: LinkSettings) -> Callable[[], ConversationLinker]:

@@ -115,12 +115,14 @@ def processes(folder: Path, config: dict[str, Any], *stages: str | None) -> Iter
             each.stop()
 
 
-def configuration(judge: str, *, sample: float = 1.0, quiet: float = 0.5, port: int = 0) -> dict[str, Any]:
+def configuration(
+    judge: str, *, sample: float = 1.0, quiet: float = 0.5, port: int = 0, keep: str = "all"
+) -> dict[str, Any]:
     """One monitor with one g_eval, over SQLite."""
     return {
         "log": {"kind": "sqlite", "path": "bench.db"},
         "receive": {"otlp_http": {"port": port}},
-        "assemble": {"idle_timeout": quiet, "allowed_lateness": 5},
+        "assemble": {"idle_timeout": quiet, "allowed_lateness": 5, "keep": keep},
         "judges": {"main": {"model": "m", "base_url": judge, "concurrency": 64}},
         "evaluators": {
             "good": {

@@ -70,25 +70,25 @@ def until_done(process: Process, turns: int, within: float = 150.0) -> float:
 
 
 @contextmanager
-def service(judge: str, sample: float, *stages: str | None) -> Any:
+def service(judge: str, sample: float, *stages: str | None, keep: str = "all") -> Any:
     with tempfile.TemporaryDirectory(prefix="evalstream-bench-") as folder:
         port = free_port()
-        config = configuration(judge, sample=sample, quiet=QUIET, port=port)
+        config = configuration(judge, sample=sample, quiet=QUIET, port=port, keep=keep)
         with processes(Path(folder), config, *stages) as running:
             yield port, running, Path(folder)
 
 
-def burst(judge: str, sample: float, turns: int, repeats: int) -> None:
+def burst(judge: str, sample: float, turns: int, repeats: int, keep: str = "all") -> None:
     rates, costs, memory = [], [], []
     for _ in range(repeats):
-        with service(judge, sample, None) as (port, (process,), _):
+        with service(judge, sample, None, keep=keep) as (port, (process,), _):
             bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
             before, start = process.cpu, time.monotonic()
             send(port, bodies)
             rates.append(turns / (until_done(process, turns) - start - QUIET))
             costs.append((process.cpu - before) / turns * 1e6)
             memory.append(process.memory)
-    name = f"OTLP/HTTP, SQLite, {sample:.0%} judged"
+    name = f"OTLP/HTTP, SQLite, {sample:.0%} judged{', keep: wanted' if keep == 'wanted' else ''}"
     aim = 150.0 if sample <= 0.01 else None
     Figure(GROUP, f"{name}: CPU", "µs CPU/turn", tuple(costs), aim=aim, note=f"{turns} turns, one process").show()
     Figure(GROUP, f"{name}: burst", "turns/s", tuple(rates), note="all processes on this machine").show()
@@ -117,8 +117,9 @@ def by_workers(judge: str, sample: float, turns: int, repeats: int) -> None:
     beside(GROUP, name, "turns/s", rates[1], rates[2], 1.0, aim=1.7, at_least=True, note=note).show()
 
 
-def by_stage(judge: str, sample: float, turns: int) -> None:
-    with service(judge, sample, *STAGES) as (port, running, _):
+def by_stage(judge: str, sample: float, turns: int, keep: str = "all") -> None:
+    kept = ", keep: wanted" if keep == "wanted" else ""
+    with service(judge, sample, *STAGES, keep=keep) as (port, running, _):
         bodies = [body(first, PER_REQUEST, time.time()) for first in range(0, turns, PER_REQUEST)]
         before = [each.cpu for each in running]
         send(port, bodies)
@@ -127,7 +128,7 @@ def by_stage(judge: str, sample: float, turns: int) -> None:
         for stage, process, cpu in zip(STAGES, running, before, strict=True):
             cost = (process.cpu - cpu) / turns * 1e6
             note = "a process for each stage, over one SQLite file"
-            Figure(GROUP, f"{stage}, {sample:.0%} judged", "µs CPU/turn", (cost,), note=note).show()
+            Figure(GROUP, f"{stage}, {sample:.0%} judged{kept}", "µs CPU/turn", (cost,), note=note).show()
 
 
 def latency(judge: str, turns: int, rate: float) -> None:
@@ -183,7 +184,9 @@ def main() -> None:
             return
         for sample, turns in ((0.01, 6000), (0.1, 6000), (1.0, 2000)):
             burst(judge, sample, turns, repeats)
+        burst(judge, 0.01, 6000, repeats, keep="wanted")
         by_workers(judge, 0.01, 12_000, repeats)
+        by_stage(judge, 0.01, 6000, keep="wanted")
         by_stage(judge, 0.1, 6000)
         by_stage(judge, 1.0, 2000)
         latency(judge, 600, 40.0)

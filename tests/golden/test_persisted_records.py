@@ -25,6 +25,7 @@ import pytest
 import yaml
 from evaluation_samples import failed, label, of_conversation, scored, skipped
 from kafka.structs import OffsetAndMetadata, TopicPartition
+from made_up import ASSEMBLER, Trace, chat
 
 from collector.config.loading import load
 from collector.config.settings import LogSettings
@@ -86,6 +87,7 @@ from collector.records.json import (
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import parse_reference, reference_of, reference_records
 from collector.records.shared_records import divide_records, share_records
+from collector.records.turns import turn_record, without_content
 from collector.service.app import running
 from collector.service.begun_topics import TopicNotes
 from collector.service.open_logs import open_logs
@@ -355,6 +357,30 @@ def test_nothing_of_a_turn_is_left_unpinned() -> None:
         for each in fields(Turn)
         if all(getattr(turn, each.name) == getattr(bare, each.name) for turn in pinned)
     ] == []
+
+
+def test_a_turn_that_nobody_can_want() -> None:
+    """As `keep: wanted` stores it: read whole, and at a glance, where its id is not made of its content."""
+    turn = turn_from_json(RECORDS["turn: all there is"])
+    assert turn_to_json(without_content(turn)) == UNWANTED.encode()
+    assert turn_from_json(UNWANTED) == without_content(turn)
+    trace = Trace("5f" * 16, start=0).span(7, "chat", chat("Hi", "Yes.", **{"gen_ai.conversation.id": "visit-7"}))
+    [glanced] = ASSEMBLER.assemble(trace.pieces(), is_wanted=lambda _turn: False).turns
+    assert turn_record(glanced.turn) == Record(b"visit-7", GLANCED.encode())
+
+
+UNWANTED = (
+    '{"turn_id":"t1","conversation_id":"visit-7","trace_id":"0af7651916cd43dd8448eb211c80319c","span_id":'
+    '"b7ad6b7169203331","service":"chat-api","dialect":"otel_genai","started_at":"2026-05-04T12:00:00.123'
+    '456Z","ended_at":"2026-05-04T12:00:01.623456Z","input":null,"actual_output":null,"incomplete":"unwan'
+    'ted","trace_state":"ot=th:8"}'
+)
+GLANCED = (
+    '{"turn_id":"d0d0e6aebf3b0b419fc6134f296c395b","conversation_id":"visit-7","trace_id":"5f5f5f5f5f5f5f'
+    '5f5f5f5f5f5f5f5f5f","span_id":"0000000000000007","service":"shop","dialect":"otel_genai","started_at'
+    '":"1970-01-01T00:00:07Z","ended_at":"1970-01-01T00:00:07.500000Z","input":null,"actual_output":null,'
+    '"incomplete":"unwanted"}'
+)
 
 
 async def test_dead_letters_in_their_log() -> None:

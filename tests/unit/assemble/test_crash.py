@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from log_doubles import FailingLog, PickyLog
@@ -24,11 +25,11 @@ from collector.telemetry.series import DROPS
 
 class Buggy(Assembler):
     def assemble(
-        self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None
+        self, pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None] = lambda _error: None, **more: Any
     ) -> Assembly:
         if any(b"boom" in piece.value for piece in pieces):
             raise ZeroDivisionError
-        return super().assemble(pieces, on_bad)
+        return super().assemble(pieces, on_bad, **more)
 
 
 async def test_a_trace_that_hits_a_bug_is_a_drop_and_the_next_one_is_assembled(

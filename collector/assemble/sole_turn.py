@@ -1,0 +1,119 @@
+"""The turn of a trace with one model call, found without reading what was said.
+
+A trace of an application that asks a model once is much of the traffic. Whose conversation it is and when it happened
+stands in attributes beside the messages; where nobody wants the content, the rest of assembling would be for nothing.
+Pure; where anything is in doubt there is no such turn, and the trace must be assembled.
+
+Why one call below agents, workflows and chains is one turn, whatever its words are: such a span either takes over the
+call's draft or leaves it (`enclosing_spans`). Beside the call an agent or a workflow may be a turn by itself, while a
+chain never is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from collector.assemble.collect_trace import CollectedTrace
+from collector.assemble.identity import IdentityLookup, may_be_made_up
+from collector.assemble.tree import SpanTree
+from collector.assemble.turns import service_of, to_datetime
+from collector.dialects.call import Kind
+from collector.dialects.registry import Dialects
+from collector.otlp.span import Span
+from evaluators.cases import Turn
+
+_ENCLOSING: frozenset[Kind | None] = frozenset(("agent", "workflow"))
+_HARMLESS: frozenset[Kind | None] = frozenset(("chain", "retrieval", "tool", "other", None))
+
+
+class SoleTurn(NamedTuple):
+    """The only turn of a trace without its content, and the numbers of spans that each dialect reads.
+
+    The turn has the conversation, the service and the model's span of the assembled one, and the times of its call, but
+    an id of its own: the other one is made of the content.
+    """
+
+    turn: Turn
+    spans: Mapping[str, int]
+
+
+class _Calls(NamedTuple):
+    model: Span
+    dialect: str
+    enclosing: frozenset[str]
+    counts: Mapping[str, int]
+
+
+def find_sole_turn(trace: CollectedTrace, dialects: Dialects, identity: IdentityLookup) -> SoleTurn | None:
+    """Find the turn that assembling the trace would give; None if only that can tell."""
+    if trace.records:
+        return None
+    relevant = [span for span in trace.spans if span.evidence > 1]
+    calls = _find_calls(relevant, dialects)
+    if calls is None or any(span.resource != calls.model.resource for span in relevant):
+        return None
+    if calls.enclosing and not calls.enclosing.issubset(SpanTree(trace.spans).ancestors(calls.model.span_id)):
+        return None
+    conversations = _list_conversations(trace.spans, calls.model, identity)
+    if conversations is None:
+        return None
+    return SoleTurn(_make_turn(calls, next(iter(conversations), None)), calls.counts)
+
+
+def _find_calls(relevant: Sequence[Span], dialects: Dialects) -> _Calls | None:
+    """Find the model's call among the spans with evidence of a dialect; None without exactly one, or in doubt."""
+    model, model_dialect = None, ""
+    enclosing: list[str] = []
+    counts: Counter[str] = Counter()
+    for span in relevant:
+        glanced = dialects.glance(span)
+        if glanced is None:
+            return None
+        dialect, kind = glanced
+        if kind == "model" and model is None:
+            model, model_dialect = span, dialect
+        elif kind in _ENCLOSING:
+            enclosing.append(span.span_id)
+        elif kind not in _HARMLESS:
+            return None
+        if kind is not None:
+            counts[dialect] += 1
+    return None if model is None else _Calls(model, model_dialect, frozenset(enclosing), counts)
+
+
+def _list_conversations(spans: Sequence[Span], model: Span, identity: IdentityLookup) -> frozenset[str] | None:
+    """The conversation that the trace names, if any; None if it may name several, or one that may be made up."""
+    if identity.configured is not None and identity.configured.find(model.resource)[0]:
+        return None
+    conversations: set[str] = set()
+    for span in spans:
+        conversation = identity.find(span.attributes)[0] if span.attributes else None
+        if conversation:
+            if may_be_made_up(conversation, span.scope):
+                return None
+            conversations.add(conversation)
+    if len(conversations) > 1:
+        return None
+    in_resource = None if conversations else identity.find(model.resource)[0]
+    if identity.set_aside is not None and not (conversations or in_resource):
+        return None
+    return frozenset(conversations or ({in_resource} if in_resource else ()))
+
+
+def _make_turn(calls: _Calls, conversation: str | None) -> Turn:
+    span = calls.model
+    return Turn(
+        turn_id=hashlib.sha256(f"{span.trace_id}\x1f{span.span_id}\x1funwanted".encode()).hexdigest()[:32],
+        conversation_id=conversation,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        service=service_of(span),
+        dialect=calls.dialect,
+        started_at=to_datetime(span.start),
+        ended_at=to_datetime(span.end),
+        incomplete="unwanted",
+        trace_state=span.trace_state or None,
+    )

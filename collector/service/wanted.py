@@ -1,0 +1,29 @@
+"""Which conversations the assemble stage takes for unwanted, by the configuration that runs and the one before it."""
+
+from __future__ import annotations
+
+from collector.config.loading import Config
+from collector.evaluate.plan import Plan
+from collector.evaluate.sampling.wanted import can_be_wanted
+from collector.service.process import Apply, Process
+
+
+class WantedConversations:
+    """Follows the configurations of a process.
+
+    What the one before could want is wanted, too: the evaluate stage, which is behind, may still judge by it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plans: tuple[Plan, ...] = (plan,)
+
+    def is_wanted(self, key: str) -> bool:
+        """Whether a monitor can want the conversation with this key."""
+        return any(can_be_wanted(key, plan) for plan in self._plans)
+
+    async def prepare(self, _config: Config) -> Apply:
+        """See `PrepareChange`."""
+        return self._take_over
+
+    async def _take_over(self, process: Process) -> None:
+        self._plans = (process.plan, self._plans[0])

@@ -1,0 +1,161 @@
+"""`keep: wanted` in real processes: the same evaluations, scores and counters as with `keep: all`, through kills, too."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up import Trace, chat
+from payloads import WHOLE_WAY, requests
+from service import ServiceProcess, until_ledger
+
+from collector.config.settings import LogSettings
+from collector.demo.judge import Faults, StandInJudge, serve_judge
+from collector.evaluate.sampling.draw import draw
+from collector.records.json import turn_from_json
+from collector.service.open_logs import open_logs
+from evaluators.cases import Turn
+from evaluators.results import Evaluation
+
+RATE = 0.2
+CHATS = 120
+
+
+def configuration(judge: str, keep: str, *, quiet: str, evaluators: Sequence[str]) -> dict[str, Any]:
+    return {
+        "log": {"kind": "sqlite", "path": "evalstream.db"},
+        "assemble": {"idle_timeout": quiet, "allowed_lateness": "30s", "keep": keep},
+        "judges": {"stand-in": {"model": "stand-in", "base_url": judge}},
+        "evaluators": {
+            "helpful": {
+                "kind": "g_eval",
+                "criteria": "Does the actual output answer the input?",
+                "evaluation_params": ["input", "actual_output"],
+            },
+            "kind": {"kind": "conversational_g_eval", "criteria": "Is the assistant kind?"},
+        },
+        "monitors": {"all": {"evaluators": [*evaluators], "sample": RATE, "idle_timeout": "3s"}},
+    }
+
+
+def traffic() -> list[tuple[str, bytes]]:
+    """Chats of one and two turns in spans that dialects know at a glance, and in others."""
+    start = time.time_ns() - 5 * 10**9
+    bodies: list[tuple[str, bytes]] = []
+    for number in range(CHATS):
+        trace = Trace(f"{number + 1:032x}", start=start)
+        more = {"gen_ai.conversation.id": f"talk-{number % 80}"}
+        trace.span(1, "POST /chat").span(2, "chat", chat(f"Question {number}?", "Yes, we are open.", **more), parent=1)
+        if number % 3 == 0:
+            trace.span(3, "chat", chat(f"And {number}?", "No, we are closed.", **more), parent=1)
+        bodies += [(f"{each.signal}.pb", each.value) for each in trace.pieces()]
+    return bodies + [(name, body) for dialect in WHOLE_WAY for name, body in requests(dialect)]
+
+
+def drawn() -> set[str]:
+    return {name for name in (f"talk-{number}" for number in range(80)) if draw("evalstream", name) < RATE}
+
+
+TURNS = sum((1 if number % 3 else 2) for number in range(CHATS) if f"talk-{number % 80}" in drawn())
+
+
+def of_chats(ledger: Sequence[Evaluation]) -> list[Evaluation]:
+    return [each for each in ledger if (each.subject.conversation_id or "").startswith("talk-")]
+
+
+async def post_all(process: ServiceProcess, bodies: Sequence[tuple[str, bytes]]) -> None:
+    for name, body in bodies:
+        assert await process.post(name, body) == 200
+
+
+async def turns_in(folder: Path) -> list[Turn]:
+    async with open_logs(LogSettings(kind="sqlite", path=str(folder / "evalstream.db"))) as logs:
+        return [
+            turn_from_json(each.value)
+            async for batch in logs.turns.read(0, 0)
+            for each in batch
+            if each.key and not each.headers
+        ]
+
+
+COUNTED = re.compile(
+    r"^(evalstream_(?:turns|unmatched_turns|evaluations_due|evaluations_started|"
+    r"evaluations_ended|evaluations|estimator_\w+|spans_read)_total(?:\{[^}]*\})?) (\S+)$",
+    re.MULTILINE,
+)
+
+
+async def run(folder: Path, judge: str, keep: str, bodies: Sequence[tuple[str, bytes]]) -> tuple[Any, Any, list[Turn]]:
+    process = ServiceProcess(folder, configuration(judge, keep, quiet="3s", evaluators=("helpful",)))
+    await process.start()
+    await post_all(process, bodies)
+    await until_ledger(process, TURNS, of=of_chats)
+    seen: dict[str, str] = {}
+    async with asyncio.timeout(60):  # the other payloads end
+        while True:
+            await asyncio.sleep(2.0)
+            before, seen = seen, dict(COUNTED.findall(await process.metrics()))
+            if before == seen:
+                break
+    ledger = {
+        each.evaluation_id: (each.outcome, each.reason, each.sampling, each.score) for each in await process.ledger()
+    }
+    assert await process.stop() == 0
+    return ledger, seen, await turns_in(folder)
+
+
+@pytest.mark.long
+async def test_scores_and_counters_are_those_of_keep_all(tmp_path: Path) -> None:
+    bodies, folders = traffic(), [tmp_path / keep for keep in ("all", "wanted")]
+    for each in folders:
+        each.mkdir()
+    async with serve_judge() as url:
+        (ledger, counters, whole), (other_ledger, other_counters, turns) = await asyncio.gather(
+            *(run(folder, url, folder.name, bodies) for folder in folders)
+        )
+    assert other_ledger == ledger
+    assert other_counters == counters
+    assert counters['evalstream_turns_total{monitor="all",outcome="sampled_out"}'] != "0.0"
+    assert len(turns) == len(whole)
+    assert not any(each.incomplete == "unwanted" for each in whole)
+    for each in turns:
+        named = each.conversation_id or each.trace_id or ""
+        assert (each.incomplete == "unwanted") == (draw("evalstream", named) >= RATE)
+        assert each.incomplete != "unwanted" or each.input is None
+
+
+@pytest.mark.long
+async def test_killed_again_and_again_it_judges_everything_once(tmp_path: Path) -> None:
+    bodies, chance = traffic(), random.Random(1)
+    async with serve_judge(StandInJudge(Faults(latency=0.2))) as url:
+        process = ServiceProcess(tmp_path, configuration(url, "wanted", quiet="1s", evaluators=("helpful", "kind")))
+        await process.start()
+        for part in range(3):
+            await post_all(process, bodies[part::3])
+            await asyncio.sleep(chance.uniform(0.1, 2.0))
+            await process.kill()
+            await process.start()
+        ledger = await until_ledger(process, TURNS + len(drawn()), within=60, of=lambda each: [
+            one for one in of_chats(each) if not superseded(each, one)
+        ])  # fmt: skip
+        await process.stop()
+    assert Counter(each.evaluation_id for each in ledger).most_common(1)[0][1] == 1
+    judged = of_chats(ledger)
+    assert {each.outcome for each in judged} == {"scored"}
+    assert {each.subject.conversation_id for each in judged} == drawn()
+    turns = Counter(each.subject.turn_id for each in judged if each.scope == "turn")
+    assert sum(turns.values()) == len(turns) == TURNS
+    stored = {(each.trace_id, each.turn_id) for each in await turns_in(tmp_path)}
+    chats = [trace for trace, _ in stored if trace is not None and trace.startswith("0" * 20)]
+    assert Counter(chats) == {f"{number + 1:032x}": 1 if number % 3 else 2 for number in range(CHATS)}
+
+
+def superseded(ledger: Sequence[Evaluation], one: Evaluation) -> bool:
+    return any(one.evaluation_id in each.supersedes for each in ledger)

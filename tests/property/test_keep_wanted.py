@@ -1,0 +1,241 @@
+"""With `keep: wanted` everything comes to the same: populations, weights, ids, cases of what is judged, and counters.
+
+The captured payloads of all dialects, in many conversations, through both stages in either way: cut up, late, again,
+with restarts in between, under rates that a budget lowers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_deliveries import Request, apart
+from truth import PAYLOADS, folders
+
+from collector.assemble.open_traces import TraceLimits
+from collector.assemble.stage import AssembleFold, AssembleStage
+from collector.assemble.trace import Assembler
+from collector.dialects.registry import Dialects
+from collector.evaluate.budget.rates import RateReduction, Rates
+from collector.evaluate.budget.windows import Budget
+from collector.evaluate.conversations.keyed_sessions import SessionWindowSettings
+from collector.evaluate.outcomes import NullOutcomes
+from collector.evaluate.partition_state import PartitionState
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.evaluate.sampling.wanted import can_be_wanted
+from collector.link.turn_router import TurnRouter
+from collector.logs.log import TICK, StoredRecord
+from collector.logs.memory import MemoryLog
+from collector.otlp.decode import request_from_protobuf, split_by_trace
+from collector.records.json import turn_from_json
+from collector.records.tenants import trace_key
+from collector.telemetry.registry import Telemetry
+from evaluators.conversation.completeness import Completeness
+from evaluators.judge import NoJudge
+from evaluators.turn.exact_match import ExactMatch
+from evaluators.turn.g_eval import GEval
+
+ASSEMBLER = Assembler(Dialects.installed())
+LIMITS = TraceLimits(quiet=5.0, linger=40.0)
+CONVERSATION = b"sess-larkspur-7341"
+WINDOWS = SessionWindowSettings(idle_gap=60.0, allowed_lateness=30.0)
+
+
+def assignment(evaluator: Any, **more: Any) -> Assignment:
+    return Assignment(evaluator, NoJudge(), evaluator.version, **more)
+
+
+GOOD = GEval(name="good", evaluation_steps=["Look."], evaluation_params=["input"])
+PLAN = Plan(
+    (
+        Monitor("turns", (assignment(GOOD), assignment(ExactMatch(name="same"), rate=0.1, salt="another")), {}, 0.2),
+        Monitor("limited", (assignment(GOOD),), {}, 0.3, budget=Budget(usd_per_hour=1.0)),
+        Monitor("talks", (assignment(Completeness(name="solved")),), {}, 0.15, window_settings=WINDOWS),
+    )
+)
+
+
+@cache
+def traces() -> tuple[tuple[tuple[Request, ...], str], ...]:
+    """The captured traces: their requests, and their ids."""
+    found: dict[str, list[Request]] = {}
+    for folder in folders():
+        for path in sorted((PAYLOADS / folder).glob("*.pb")):
+            signal = "logs" if "logs" in path.name else "traces"
+            for trace_id, piece in split_by_trace(request_from_protobuf(path.read_bytes(), signal)).pieces:
+                found.setdefault(trace_id, []).append(Request(signal, piece))
+    return tuple((tuple(requests), trace_id) for trace_id, requests in found.items())
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Records of the spans log, and before which of them the stage starts again."""
+
+    records: tuple[StoredRecord, ...]
+    restarts: frozenset[int]
+
+
+def traffic(seed: int, number: int) -> Traffic:
+    chance = random.Random(seed)
+    arrivals: list[tuple[float, Request, bytes]] = []
+    for _ in range(number):
+        requests, trace_id = chance.choice(traces())
+        own, start = chance.randbytes(16), chance.uniform(0.0, 60.0)
+        talk = f"sess-larkspur-{chance.randrange(1000, 1000 + number // 2)}".encode()
+        key = trace_key(own.hex(), chance.choice(("", "", "shop")))
+        pieces = [one for each in requests for one in (apart(each) if chance.random() < 0.5 else [each])]
+        for each in pieces + (pieces if chance.random() < 0.2 else []):
+            late = chance.choice((0.0, 0.0, 0.0, 0.0, 10.0, 30.0, 70.0))
+            body = each.body.replace(bytes.fromhex(trace_id), own).replace(CONVERSATION, talk)
+            arrivals.append((start + late + chance.random(), Request(each.signal, body), key))
+    arrivals.sort(key=lambda each: each[0])
+    records: list[StoredRecord] = []
+    for time, request, key in arrivals:
+        if records and time > records[-1].timestamp + 1.0:
+            records.append(StoredRecord(0, len(records), time, None, b"", TICK))
+        headers = (("signal", request.signal.encode()),)
+        records.append(StoredRecord(0, len(records), time, key, request.body, headers))
+    records += [StoredRecord(0, len(records) + each, 200.0 + 50 * each, None, b"", TICK) for each in range(4)]
+    return Traffic(tuple(records), frozenset(chance.sample(range(len(records)), chance.randrange(4))))
+
+
+@dataclass(frozen=True)
+class Assembled:
+    turns: tuple[StoredRecord, ...]
+    spans: Counter[str]
+    by_dialect: Counter[str]
+
+
+async def assembled(given: Traffic, is_key_wanted: Callable[[str], bool] | None) -> Assembled:
+    turns, telemetry = MemoryLog("turns", partitions=1), Telemetry()
+    router = TurnRouter(turns, is_key_wanted=is_key_wanted)
+    stage = AssembleStage(ASSEMBLER, router, LIMITS, telemetry=telemetry, on_bad_record=_refuse)
+    rest, done = given.records, 0
+    low: int | None = 0
+    for stop in [*sorted(given.restarts), len(rest)]:
+        async with stage.open_fold(0, None) as fold:
+            await fold.replay(rest[done if low is None else low : done])
+            low = await _deliver(fold, rest[done:stop])
+        done = stop
+    records = [each async for batch in turns.read(0, 0) for each in batch]
+    counts = telemetry.registry.collect()
+    samples = [sample for family in counts for sample in family.samples]
+    spans: Counter[str] = Counter()
+    dialects: Counter[str] = Counter()
+    for each in samples:
+        if each.name == "evalstream_spans_read_total":
+            spans[each.labels["dialect"]] += int(each.value)
+        if each.name == "evalstream_turns_assembled_total":
+            dialects[each.labels["dialect"]] += int(each.value)
+    return Assembled(tuple(records), spans, dialects)
+
+
+def _refuse(_record: StoredRecord, error: Exception) -> None:
+    raise error
+
+
+async def _deliver(fold: AssembleFold, records: Sequence[StoredRecord]) -> int | None:
+    for first in range(0, len(records), 16):
+        await fold.deliver(records[first : first + 16])
+    return fold.low_watermark
+
+
+class _Counts(NullOutcomes):
+    """Everything that is counted."""
+
+    def __init__(self) -> None:
+        self.all: Counter[tuple[str, ...]] = Counter()
+
+    def count_turn(self, monitor: str, outcome: str) -> None:
+        self.all["turn", monitor, outcome] += 1
+
+    def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
+        self.all["evaluation", monitor, evaluator, outcome, reason] += number
+
+    def count_closed(self, monitor: str, by: str, missing: int) -> None:
+        self.all["closed", monitor, by, str(missing)] += 1
+
+    def count_ignored_upstream(self, monitor: str) -> None:
+        self.all["ignored upstream", monitor] += 1
+
+    def count_idle(self, monitor: str, number: int) -> None:
+        self.all["idle", monitor] += number
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What is judged, by its id: of what, and with which weight. Demands are those by which budgets decide."""
+
+    jobs: dict[str, tuple[Any, ...]]
+    counts: Counter[tuple[str, ...]]
+    demands: dict[tuple[str, str], float]
+
+
+async def evaluated(turns: Sequence[StoredRecord]) -> Evaluated:
+    controls = [
+        ControlRecord(offset=offset, rates=Rates({"limited": RateReduction(factor)}))
+        for offset, factor in ((0, 1.0), (40, 0.3), (80, 0.7))
+    ]
+    state = PartitionState(PLAN, ReplayPoint(0, 0.0), controls)
+    counts, jobs = _Counts(), list[Job]()
+    state.outcomes = counts
+    demands: dict[tuple[str, str], float] = {}
+
+    def demand(monitor: Monitor, each: Assignment, units: float) -> None:
+        demands[monitor.name, each.evaluator.name] = demands.get((monitor.name, each.evaluator.name), 0.0) + units
+
+    state.on_demand = demand
+    state.on_bad_record = _refuse
+    for record in turns:
+        jobs += await state.apply(record)
+    for number, time in enumerate((2e9, 2.1e9)):
+        jobs += await state.apply(StoredRecord(0, len(turns) + number, time, None, b"", TICK))
+    made = {
+        f"{each.monitor.name} {each.evaluation_id}": (each.case(), each.sampling, each.supersedes, each.fallback)
+        for each in jobs
+    }
+    return Evaluated(made, counts.all, demands)
+
+
+def is_wanted(key: str) -> bool:
+    return can_be_wanted(key, PLAN)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_both_ways_over_the_same_traffic(seed: int) -> None:
+    given_traffic = traffic(seed, 150)
+    whole, wanted = await assembled(given_traffic, None), await assembled(given_traffic, is_wanted)
+    assert wanted.spans == whole.spans
+    assert wanted.by_dialect == whole.by_dialect
+    assert [each.key for each in wanted.turns] == [each.key for each in whole.turns]
+    unwanted = [turn_from_json(each.value) for each in wanted.turns if b'"incomplete":"unwanted"' in each.value]
+    assert len(unwanted) > 0.3 * len(whole.turns)
+    assert all(each.input is None and each.actual_output is None and each.history == () for each in unwanted)
+    assert sum(len(each.value) for each in wanted.turns) < 0.8 * sum(len(each.value) for each in whole.turns)
+    expected = await evaluated(whole.turns)
+    assert await evaluated(wanted.turns) == expected
+    assert len(expected.jobs) > 20
+    assert expected.counts["idle", "talks"] > 20
+    assert expected.counts["turn", "turns", "sampled_out"] > 50
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32), number=st.integers(2, 12))
+def test_any_traffic(seed: int, number: int) -> None:
+    async def compare() -> None:
+        given_traffic = traffic(seed, number)
+        whole, wanted = await assembled(given_traffic, None), await assembled(given_traffic, is_wanted)
+        assert (wanted.spans, wanted.by_dialect) == (whole.spans, whole.by_dialect)
+        assert await evaluated(wanted.turns) == await evaluated(whole.turns)
+
+    asyncio.run(compare())
