@@ -67,6 +67,7 @@ def _find_calls(relevant: Sequence[Span], dialects: Dialects) -> _Calls | None:
     """Find the model's call among the spans with evidence of a dialect; None without exactly one, or in doubt."""
     model, model_dialect = None, ""
     enclosing: list[str] = []
+    dialects_around: set[str] = set()
     counts: Counter[str] = Counter()
     for span in relevant:
         glanced = dialects.glance(span)
@@ -77,11 +78,14 @@ def _find_calls(relevant: Sequence[Span], dialects: Dialects) -> _Calls | None:
             model, model_dialect = span, dialect
         elif kind in _ENCLOSING:
             enclosing.append(span.span_id)
+            dialects_around.add(dialect)
         elif kind not in _HARMLESS:
             return None
         if kind is not None:
             counts[dialect] += 1
-    return None if model is None else _Calls(model, model_dialect, frozenset(enclosing), counts)
+    if model is None or not dialects_around <= {model_dialect}:
+        return None  # without an answer of the model the turn is of the dialect around it
+    return _Calls(model, model_dialect, frozenset(enclosing), counts)
 
 
 def _list_conversations(spans: Sequence[Span], model: Span, identity: IdentityLookup) -> frozenset[str] | None:

@@ -45,7 +45,6 @@ def look(pieces: Sequence[TracePiece]) -> bool:
     facts = without_content(turn)
     if len(whole.spans) > 1 or sum(whole.spans.values()) > 1:  # of an enclosing span
         facts = replace(facts, span_id=glanced.span_id, started_at=glanced.started_at, ended_at=glanced.ended_at)
-        facts = replace(facts, dialect=glanced.dialect)
     assert replace(facts, turn_id=glanced.turn_id) == glanced
     assert (seen.spans, whole.feedback) == (whole.spans, ())
     return True
@@ -120,6 +119,17 @@ def test_what_may_be_no_turn_or_another_one_is_not() -> None:
     ):
         assert not glanced(indexed("Yes.", **{key: "x"})), key
     assert not glanced(indexed("[[ ## next_tool_name ## ]]\nfind_boat"))
+
+
+@pytest.mark.parametrize("answer", [None, "Yes."])
+def test_a_turn_of_a_span_around_the_call_has_the_dialect_that_is_counted(answer: str | None) -> None:
+    around = {"openinference.span.kind": "AGENT", "input.value": "Are you open?", "output.value": "Yes."}
+    conventions = {"gen_ai.operation.name": "invoke_agent", "gen_ai.output.messages": parts(("assistant", "Yes."))}
+    conventions["gen_ai.input.messages"] = parts(("user", "Are you open?"))
+    call = chat("Are you open?", answer)
+    assert not look(Trace().span(1, "agent", around, took=5.0).span(2, "chat", call, parent=1).pieces())
+    assert look(Trace().span(1, "agent", conventions, took=5.0).span(2, "chat", call, parent=1).pieces())
+    assert not look(Trace().span(1, "agent", conventions, took=5.0).span(2, "chat", call).pieces()), "beside it"
 
 
 def test_with_runs_of_agents_nothing_is_known_at_a_glance() -> None:
