@@ -153,7 +153,8 @@ def _find(text: str) -> Iterator[Finding]:
     text = fold(text)
     if len(text) < _SHORT and text.isascii() and not any(map(text.__contains__, "@:=0123456789")):
         return
-    for at in _AT:
+    has_letters = not text.isascii() or text.lower() != text.upper()
+    for at in _AT if has_letters else ():
         if at in text:
             yield from _emails(text, at)
     if "@" in text and "://" in text:
@@ -169,6 +170,12 @@ def _find(text: str) -> Iterator[Finding]:
         yield from _apart(_ibans(text), text)
     if ":" in text and _COLONS.search(text):
         yield from _whole(_IPV6, text, "IP", _ipv6)
+    if has_letters or "//" in text:
+        yield from _find_by_letters(text)
+
+
+def _find_by_letters(text: str) -> Iterator[Finding]:
+    """What only a text with letters has; and of the keys, one kind begins with 1//0."""
     if "eyJ" in text:
         yield from _whole(_JWT, text, "JWT")
     if "PRIVATE KEY" in text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -39,10 +40,9 @@ def request(spans: int) -> ExportTraceServiceRequest:
     """Spans of twelve attributes with 2 kB of messages."""
     made = ExportTraceServiceRequest()
     scope = made.resource_spans.add().scope_spans.add()
-    for number in range(spans):
-        span = scope.spans.add(
-            name="chat gpt-4o", trace_id=number.to_bytes(16, "big"), span_id=number.to_bytes(8, "big")
-        )
+    chance = random.Random(1)  # ids as they are: any bytes
+    for _ in range(spans):
+        span = scope.spans.add(name="chat gpt-4o", trace_id=chance.randbytes(16), span_id=chance.randbytes(8))
         for name in range(8):
             span.attributes.add(key=f"gen_ai.setting.{name}").value.string_value = f"value {name}"
         for name in range(2):

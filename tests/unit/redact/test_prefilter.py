@@ -229,3 +229,39 @@ def test_the_prefilter_and_the_gates_change_nothing(text: str) -> None:
         assert not has_no_pii(text)
         assert not has_no_pii(escaped)
         assert not has_no_pii(json.dumps({"text": escaped}))
+
+
+def test_ids_of_spans_are_not_looked_through() -> None:
+    """They are bytes, and in one of nine spans a byte of them is an @: its fields would all be looked at for nothing."""
+    looked_at: list[str] = []
+
+    class Noting:
+        message_has_no_pii = staticmethod(bytes_have_no_pii)
+        __call__ = staticmethod(find)
+
+        def has_no_pii(self, text: str) -> bool:
+            looked_at.append(text)
+            return has_no_pii(text)
+
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    for parent in (b"", b"@" * 8):
+        spans.add(name="chat gpt-4o", trace_id=b"@" * 16, span_id=b"@" * 8, parent_span_id=parent)
+    before = [each.SerializeToString() for each in spans]
+    redact_request(request, Redactor((Noting(),), b"a key"))
+    assert looked_at == []
+    assert [each.SerializeToString() for each in spans] == before
+    for wrong in ({"trace_id": b"@" * 15}, {"trace_id": b"1" * 16, "name": "ada@example.com"}, {"trace_state": "a=@"}):
+        spans.add(**wrong)
+        assert not Redactor((find,), b"a key").message_has_no_pii(spans[-1]), wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("10.0.0.7", "IP"), ("1:2:3:4:5:6:7:8", "IP"), ("4111 1111 1111 1111", "CARD"), ("+49 30 901820", "PHONE"),
+        ("1//0" + "1" * 30, "KEY"), ("756.9217.0769.85", "NATIONAL_ID"), ("//1://2:3456@", "SECRET"),
+    ],
+)  # fmt: skip
+def test_a_text_without_letters_is_looked_through_for_all_that_needs_none(text: str, kind: str) -> None:
+    assert kind in {each.kind for each in find(text)}
