@@ -61,7 +61,9 @@ def add_feedback(
     """Add feedback to the turn that it names: by response id, else by the span that carries it; and list it."""
     result, listed = list(turns), list[TraceFeedback]()
     with_feedback = [each for each in parsed_spans if each.call.feedback]
-    nearest = _NearestTurn(result, tree) if result and with_feedback else None
+    if not with_feedback:
+        return result, ()
+    nearest = _NearestTurn(result, tree) if result else None
     for span, call in with_feedback:
         index = _find_by_response(result, call.feedback_for)
         if index is None and nearest is not None:

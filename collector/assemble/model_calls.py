@@ -18,8 +18,9 @@ _DISTINCTIVE_LENGTH = 16
 
 def normalize_whitespace(text: str) -> str:
     """Reduce white space to single spaces, for comparing."""
-    if text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
-        return text  # the fast path: printable means neither line breaks nor unusual spaces
+    stripped = text.strip()
+    if stripped.isprintable() and "  " not in stripped:
+        return stripped  # the fast path: printable means neither line breaks nor unusual spaces
     return " ".join(text.split())
 
 

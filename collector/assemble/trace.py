@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from collector.assemble.agent_runs import find_agent_runs
 from collector.assemble.application_attributes import ApplicationAttributes
@@ -38,8 +39,7 @@ class Assembly:
     at_a_glance: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TraceAnalysis:
+class TraceAnalysis(NamedTuple):
     """The turns of a trace with every intermediate result, for explaining them."""
 
     trace: CollectedTrace

@@ -194,6 +194,8 @@ def parse_finish_reason(value: Json) -> str | None:
     value = several[-1] if several else value
     if not isinstance(value, str):
         return None
+    if value in _FINISH:
+        return _FINISH[value]
     return _FINISH.get(value.rpartition(".")[2].strip("\"'[] ").lower())
 
 
