@@ -16,8 +16,14 @@ from collector.telemetry.series import (
     DEAD_LETTERS,
     EVALUATIONS_DUE,
     EVALUATIONS_ENDED,
+    RECEIVE_ITEMS,
+    RECEIVE_REQUESTS,
+    SPANS_READ,
     TURNS,
+    TURNS_ASSEMBLED,
     UNMATCHED_TURNS,
+    UNREAD_TEXT,
+    Series,
 )
 from collector.wording import plural
 
@@ -44,7 +50,9 @@ def traffic(config: Config) -> Iterator[str]:
     if service.metrics is None:
         yield f"traffic    unknown ({service.problem})"
         return
-    yield from count_lines(config, parse_counts(service.metrics))
+    counts = parse_counts(service.metrics)
+    yield from arrival_lines(service.metrics, has_turns=bool(counts))
+    yield from count_lines(config, counts)
     yield from letter_lines(service.metrics)
 
 
@@ -102,6 +110,46 @@ def parse_counts(text: str) -> Counts:
             outcomes = counts.setdefault(key, {})
             outcomes[outcome + reason] = outcomes.get(outcome + reason, 0.0) + sample.value
     return counts
+
+
+def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
+    """What came, what dialects read of it, and where text is that nobody reads: all that is before a turn."""
+    refused = {
+        f"with {status}": number
+        for status, number in _sums(metrics, RECEIVE_REQUESTS, "status").items()
+        if status not in _ACCEPTED
+    }
+    came = {
+        name.replace("traces ", "spans ").replace("logs ", "log records "): number
+        for name, number in _sums(metrics, RECEIVE_ITEMS, "signal", "result").items()
+    }
+    if came or refused or not has_turns:  # a process of other stages has turns alone
+        yield f"traffic    received: {_listed(came) or 'nothing'}" + (
+            f"; requests refused: {_listed(refused)}" if refused else ""
+        )
+    if read := _sums(metrics, SPANS_READ, "dialect"):
+        none = read.pop("none", 0.0)
+        by = f", {none:.0f} are no calls that a dialect knows" if none else ""
+        yield f"           spans read: {_listed(read) or 'none'}{by}"
+    if turns := _sums(metrics, TURNS_ASSEMBLED, "outcome", "reason"):
+        yield f"           turns made: {_listed(turns)}"
+    for scope in _sums(metrics, UNREAD_TEXT, "scope"):
+        yield f"           text of {scope} that nobody reads: evalstream normalize --explain FILE shows what helps"
+
+
+_ACCEPTED = frozenset({"200", "OK"})
+
+
+def _sums(metrics: str, series: Series, *labels: str) -> dict[str, float]:
+    """The sums of a counter that are not 0, by the labels that are not empty."""
+    sums: dict[str, float] = {}
+    for family in text_string_to_metric_families(metrics):
+        if f"{family.name}_total" == series.name:
+            for sample in family.samples:
+                if sample.name == series.name and sample.value:
+                    name = " ".join(filter(None, (sample.labels.get(each, "") for each in labels)))
+                    sums[name] = sums.get(name, 0.0) + sample.value
+    return sums
 
 
 def count_lines(config: Config, counts: Counts) -> Iterator[str]:

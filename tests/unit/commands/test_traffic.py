@@ -9,14 +9,22 @@ import pytest
 from prometheus_client import generate_latest
 
 from collector.commands.retention import retention_lines
-from collector.commands.traffic import count_lines, counts_of, parse_counts, traffic
+from collector.commands.traffic import arrival_lines, count_lines, counts_of, parse_counts, traffic
 from collector.config.loading import Config, check
 from collector.config.section_hashes import section_hashes
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.plan import Plan
 from collector.service.gauges import show_build
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import DEAD_LETTERS, RECORDS_LOST
+from collector.telemetry.series import (
+    DEAD_LETTERS,
+    RECEIVE_ITEMS,
+    RECEIVE_REQUESTS,
+    RECORDS_LOST,
+    SPANS_READ,
+    TURNS_ASSEMBLED,
+    UNREAD_TEXT,
+)
 
 
 def config(**changes: Any) -> Config:
@@ -58,6 +66,28 @@ def test_says_what_each_monitor_matched_where_it_went_and_why_an_evaluator_never
         "traffic    quiet: turns none matched",
         "           - other: never ran: no turn matched its monitor",
     ]  # fmt: skip
+
+
+def test_says_what_came_and_what_of_it_nobody_reads() -> None:
+    telemetry = Telemetry()
+    telemetry.counter(RECEIVE_ITEMS, "otlp_http", "traces", "accepted").inc(9)
+    telemetry.counter(RECEIVE_REQUESTS, "otlp_http", "traces", "200").inc(3)
+    telemetry.counter(RECEIVE_REQUESTS, "otlp_http", "traces", "400").inc(2)
+    telemetry.counter(SPANS_READ, "none").inc(6)
+    telemetry.counter(SPANS_READ, "genai").inc(1)
+    telemetry.counter(TURNS_ASSEMBLED, "genai", "incomplete", "no_content").inc()
+    telemetry.counter(UNREAD_TEXT, "acme.sdk").inc(2)
+    assert list(arrival_lines(generate_latest(telemetry.registry).decode(), has_turns=False)) == [
+        "traffic    received: 9 spans accepted; requests refused: 2 with 400",
+        "           spans read: 1 genai, 6 are no calls that a dialect knows",
+        "           turns made: 1 incomplete no_content",
+        "           text of acme.sdk that nobody reads: evalstream normalize --explain FILE shows what helps",
+    ]
+
+
+def test_says_that_nothing_came_unless_another_process_receives() -> None:
+    assert list(arrival_lines("", has_turns=False)) == ["traffic    received: nothing"]
+    assert list(arrival_lines("", has_turns=True)) == []
 
 
 def test_a_service_that_does_not_run_is_said_to() -> None:
