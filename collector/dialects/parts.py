@@ -162,21 +162,23 @@ def find_part_text(part: JsonObject) -> str | None:
     return None
 
 
-_SIGNS_OF_TOOLS = (
-    "tool", "function", "call", "arguments",
-    "\\x", "\\n{", "\\1", *(f"\\u00{digit}" for digit in "01234567"),
-)  # fmt: skip
-"""In lower case, a part of every key or type by which a tool call is known, or the beginning of an escaped letter."""
+_ESCAPED_LETTERS = ("\\x", "\\n{", "\\1", *(f"\\u00{digit}" for digit in "01234567"))
+"""Beginnings of letters that are written as a number or a name, in lower case."""
 
 
 def is_free_of_tools(value: Json) -> bool:
-    """Whether no shape of messages has a tool call in a text, encoded or not, or in a list of texts. No: in doubt."""
+    """Whether no shape of messages has a tool call in a text, encoded or not, or in a list of texts. No: in doubt.
+
+    Every key or type by which a tool call is known has one of these words in it.
+    """
     if isinstance(value, list):
         return all(isinstance(each, str) and is_free_of_tools(each) for each in as_list(value))
     if not isinstance(value, str):
         return value is None
-    lowered = value.lower()
-    return not any(sign in lowered for sign in _SIGNS_OF_TOOLS)
+    text = value.lower()
+    if "tool" in text or "function" in text or "call" in text or "arguments" in text:
+        return False
+    return "\\" not in text or not any(each in text for each in _ESCAPED_LETTERS)
 
 
 def parse_tool_call(item: JsonObject) -> ToolCall | None:
