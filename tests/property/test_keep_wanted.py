@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -41,7 +42,9 @@ from collector.records.json import turn_from_json
 from collector.records.tenants import trace_key
 from collector.telemetry.registry import Telemetry
 from evaluators.conversation.completeness import Completeness
+from evaluators.evaluation import evaluate
 from evaluators.judge import NoJudge
+from evaluators.results import Skipped
 from evaluators.turn.exact_match import ExactMatch
 from evaluators.turn.g_eval import GEval
 
@@ -239,3 +242,18 @@ def test_any_traffic(seed: int, number: int) -> None:
         assert await evaluated(wanted.turns) == await evaluated(whole.turns)
 
     asyncio.run(compare())
+
+
+async def test_after_a_rate_is_raised_what_has_no_content_is_skipped_and_nothing_of_it_is_scored() -> None:
+    raised = Plan((Monitor("turns", (assignment(GOOD),), {}, 0.6),))
+    turns = (await assembled(traffic(1, 150), is_wanted)).turns
+    state, outcomes = PartitionState(raised, ReplayPoint(0, 0.0)), Counter[str]()
+    for record in turns:
+        unwanted = b'"incomplete":"unwanted"' in record.value
+        for job in await state.apply(record):
+            result = await evaluate(job.assignment.evaluator, job.case(), NoJudge(), now=lambda: datetime.now(UTC))
+            if unwanted:
+                assert isinstance(result.outcome, Skipped)
+                assert result.outcome.reason == "incomplete: unwanted"
+            outcomes["unwanted" if unwanted else "whole"] += 1
+    assert min(outcomes["unwanted"], outcomes["whole"]) > 10
