@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collector.config.loading import Config, judges_of
-from collector.config.settings import JudgeSettings, TrafficSettings, UseSettings
+from collector.config.settings import JudgeSettings, TrafficSettings
 from collector.wording import plural
 
 RECEIVE_SPAN = 10e-6
@@ -80,7 +80,7 @@ def capacity_of(config: Config) -> Capacity | None:
         return None
     turns = traffic.spans_per_second / traffic.spans_per_turn
     rates = list(_rates(config, traffic))
-    evaluations = sum(rate for _, rate in rates)
+    evaluations = sum(each.per_second for each in rates)
     judges = tuple(_judges(config, traffic, rates))
     requests = sum(each.requests_per_second for each in judges)
     stages = _stages(traffic.spans_per_second, turns, evaluations, requests)
@@ -101,8 +101,17 @@ def capacity_of(config: Config) -> Capacity | None:
     )
 
 
-def _rates(config: Config, traffic: TrafficSettings) -> Iterator[tuple[UseSettings, float]]:
-    """The evaluators of all monitors and the evaluations that each makes in a second."""
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An evaluator of a monitor, the evaluations that it makes in a second, and whether these may wait for batches."""
+
+    name: str
+    per_second: float
+    deferred: bool
+
+
+def _rates(config: Config, traffic: TrafficSettings) -> Iterator[_Use]:
+    """The evaluators of all monitors."""
     for monitor in config.settings.monitors.values():
         hourly = monitor.alerts.turns_per_hour
         matching = traffic.spans_per_second / traffic.spans_per_turn if hourly is None else hourly / 3600.0
@@ -110,7 +119,7 @@ def _rates(config: Config, traffic: TrafficSettings) -> Iterator[tuple[UseSettin
             subjects = matching
             if config.evaluators[use.name].evaluator.scope == "conversation":
                 subjects /= traffic.turns_per_conversation
-            yield use, subjects * monitor.rate_of(use)
+            yield _Use(use.name, subjects * monitor.rate_of(use), monitor.urgency == "hours")
 
 
 def _stages(spans: float, turns: float, evaluations: float, requests: float) -> tuple[StageNeed, ...]:
@@ -128,9 +137,11 @@ def _partitions(processes: int) -> int:
     return max(16, 1 << (2 * processes - 1).bit_length())
 
 
-def _judges(config: Config, traffic: TrafficSettings, uses: list[tuple[UseSettings, float]]) -> Iterator[JudgeNeed]:
+def _judges(config: Config, traffic: TrafficSettings, uses: list[_Use]) -> Iterator[JudgeNeed]:
     rates: dict[str, float] = {}
-    for use, rate in uses:
+    deferred: dict[str, float] = {}
+    for use in uses:
+        rate = use.per_second
         judge = config.evaluators[use.name].judge
         audit = config.evaluators[use.name].audit
         named = [(judge, rate)] if judge else []
@@ -139,14 +150,16 @@ def _judges(config: Config, traffic: TrafficSettings, uses: list[tuple[UseSettin
         for name, its_rate in named:
             for member in config.settings.members(name):
                 rates[member] = rates.get(member, 0.0) + its_rate
+                deferred[member] = deferred.get(member, 0.0) + its_rate * use.deferred
     for name, rate in rates.items():
+        judge_settings = config.settings.judges[name]
         yield JudgeNeed(
             judge=name,
             requests_per_second=rate,
-            in_flight=math.ceil(rate * JUDGE_SECONDS),
+            in_flight=math.ceil((rate - deferred[name]) * JUDGE_SECONDS),
             input_tokens_per_second=rate * traffic.input_tokens,
             output_tokens_per_second=rate * traffic.output_tokens,
-            usd_per_day=_usd(config.settings.judges[name], traffic, rate),
+            usd_per_day=_usd(judge_settings, traffic, rate - judge_settings.batch_discount * deferred[name]),
         )
 
 
@@ -219,10 +232,10 @@ def _shortages(config: Config, needed: Capacity) -> Iterator[str]:
 def _by_judge(config: Config) -> dict[str, float]:
     """Evaluations in a second by the judge, or the jury, that they name: each has a concurrency of its own."""
     rates: dict[str, float] = {}
-    for use, rate in _rates(config, config.settings.traffic) if config.settings.traffic else ():
+    for use in _rates(config, config.settings.traffic) if config.settings.traffic else ():
         judge = config.evaluators[use.name].judge
-        if judge is not None:
-            rates[judge] = rates.get(judge, 0.0) + rate
+        if judge is not None and not use.deferred:
+            rates[judge] = rates.get(judge, 0.0) + use.per_second
     return rates
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from collector.alerting.rules.detectability import alert_lines
 from collector.commands.capacity import capacity_lines
+from collector.commands.deferred_plan import deferred_lines
 from collector.commands.prompt_cache import cache_lines
 from collector.config.attribute_names import receives_ready_made
 from collector.config.audits import AuditSettings
@@ -236,7 +237,8 @@ def _monitor(name: str, monitor: MonitorSettings, config: Config) -> Iterator[st
             yield f"             {_audit(configured.audit, monitor.rate_of(use))}"
         if evaluator.cost_note:
             yield f"             {evaluator.cost_note}"
-    yield from (f"           {line}" for line in (*_packs(monitor, config), *cache_lines(monitor, config)))
+    more = (*_packs(monitor, config), *cache_lines(monitor, config), *deferred_lines(name, config))
+    yield from (f"           {line}" for line in more)
     calls = judge_calls(monitor, config)
     yield from (f"           {line}" for line in (*_boosts(monitor.boost, config), *_budget(monitor.budget)))
     yield f"           ≈ {plural(round(1000 * calls), 'judge call')} per 1,000 matching turns"

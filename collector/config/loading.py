@@ -20,6 +20,7 @@ from collector.config.ports import port_mistakes
 from collector.config.redaction_notes import redaction_notes
 from collector.config.renamed_keys import with_current_names
 from collector.config.settings import MonitorSettings, Settings
+from collector.config.urgency import urgency_mistakes
 from collector.config.yaml_file import read
 from collector.errors import ConfigError
 from collector.evaluate.recovery.replay_point import longest_metadata
@@ -256,6 +257,7 @@ def _monitor_mistakes(
     for use in monitor.uses:
         if use.name not in settings.evaluators:
             yield f"monitors.{name}.evaluators: {unknown('evaluator', use.name, known)}"
+    yield from urgency_mistakes(name, monitor, settings, evaluators)
     names = [use.name for use in monitor.uses]
     for each in sorted({use.name for use in monitor.uses if monitor.uses.count(use) > 1}):
         yield f"monitors.{name}.evaluators: {each} is listed twice; keep one of them"

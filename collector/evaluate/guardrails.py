@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from collector.evaluate.budget.controller import BudgetReservation, Unlimited
+from collector.evaluate.budget.controller import Reservation, Unlimited
 from collector.records.tenants import tenant_of
 from collector.redact.cases import redact_as_stored, redact_case
 from collector.redact.open_redactor import Redactors
@@ -104,7 +104,7 @@ class EvaluationGuardrails:
         judge: Judge,
         *,
         now: Callable[[], datetime],
-        reservation: BudgetReservation | Unlimited | None = None,
+        reservation: Reservation | None = None,
         skip_unseen: bool = False,
     ) -> Result:
         """See `evaluators.evaluate`. A case that cannot be redacted is a failure of type `redaction_failed`.
@@ -156,7 +156,7 @@ class EvaluationGuardrails:
         judge: Judge,
         score: float,
         now: Callable[[], datetime],
-        reservation: BudgetReservation | Unlimited,
+        reservation: Reservation,
     ) -> None:
         if len(self._canaries) >= self._settings.concurrency or not reservation.reserve():
             self._count(evaluator, judge, "skipped")
@@ -172,7 +172,7 @@ class EvaluationGuardrails:
         judge: Judge,
         score: float,
         now: Callable[[], datetime],
-        reservation: BudgetReservation | Unlimited,
+        reservation: Reservation,
     ) -> None:
         better = score < 0.5  # so that the score can shift
         cost: float | None = None

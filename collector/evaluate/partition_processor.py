@@ -176,7 +176,7 @@ class PartitionProcessor:
             self._retain(record.offset)
         for job in jobs.values():
             self._count(job, "resumed")
-        await self._submit(jobs.values())
+        await self._submit(jobs.values(), resumed=True)
 
     def _by_newest(self, job: Job) -> Job | None:
         """The job as the newest plan makes it; None if that has its evaluator no more."""
@@ -247,13 +247,13 @@ class PartitionProcessor:
     def _retain(self, offset: int) -> None:
         self._retained.retain(self.state.take_released(), offset)
 
-    async def _submit(self, jobs: Iterable[Job]) -> None:
+    async def _submit(self, jobs: Iterable[Job], *, resumed: bool = False) -> None:
         waiting = self._waiting = deque((job, self._by_newest(job)) for job in jobs)
         try:
             while waiting:
                 pack = [made for job, made in _next_pack(waiting) if not self._is_over(job, made) and made is not None]
                 if pack:
-                    await self.jobs.submit(*pack)
+                    await self.jobs.submit(*pack, resumed=resumed)
         finally:
             while waiting:  # the partition is revoked
                 self._count(waiting.popleft()[0], "reassigned")

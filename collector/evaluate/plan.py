@@ -30,7 +30,8 @@ class Assignment:
 
     `fallback` is a cheaper judge that takes over near the end of a budget. `rate` and `salt` are the evaluator's own
     where it does not share its monitor's draw. `expected_usd` is what an evaluation probably costs, before any was
-    made. `pack` names the evaluators that it asks together with, itself among them; () if it asks alone.
+    made. `pack` names the evaluators that it asks together with, itself among them; () if it asks alone. `deferred`
+    says that its evaluations may wait for hours, for the price of batches.
     """
 
     evaluator: Evaluator[Any]
@@ -45,6 +46,7 @@ class Assignment:
     judge_name: str = ""
     fallback_name: str = ""
     pack: tuple[str, ...] = ()
+    deferred: bool = False
 
     @property
     def asks_judge(self) -> bool:
@@ -253,6 +255,11 @@ class Job:
     attributes: Mapping[str, Json] = field(default_factory=dict[str, Json])
     subject: tuple[str, str] = ("", "")
     earlier: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def deferred(self) -> bool:
+        """Whether it waits for batches. What a command has requested does not: somebody waits for it."""
+        return self.assignment.deferred and self.retry is None and self.happened_at is None and self.skip is None
 
     @property
     def judge(self) -> Judge:

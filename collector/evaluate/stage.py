@@ -11,6 +11,9 @@ from functools import partial
 
 from collector.errors import BadInput
 from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, OpenBatchedPlan
+from collector.evaluate.deferred.logged_journal import LoggedJournal
+from collector.evaluate.deferred.waiting_room import WaitingRoom
 from collector.evaluate.outcomes import NullOutcomes, OutcomeCounter
 from collector.evaluate.partition_processor import Drawing, PartitionProcessor, StateLimits
 from collector.evaluate.partition_state import PartitionState
@@ -42,7 +45,8 @@ class EvaluateStage:
     A job that waits or runs when its partition is revoked is made again by the next owner. `grace` gives the seconds
     that running jobs have to finish when a processor closes. `turns` is the log that the stage consumes; snapshots
     of long conversations are written to it. `notes` of sample rates are for audits of the past. With a `history`, each
-    partition knows from which offset on which configuration counts; without, the one of now counts for all.
+    partition knows from which offset on which configuration counts; without, the one of now counts for all. With `room`
+    evaluations wait there for batches of the plan that `open_batched` opens.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class EvaluateStage:
         clock: Callable[[], float] = time.time,
         on_bad_record: Callable[[StoredRecord, BadInput], None] = lambda _record, _error: None,
         notes: SampleRateNotes | None = None,
+        open_batched: OpenBatchedPlan | None = None,
+        room: WaitingRoom | None = None,
     ) -> None:
         self._plan = plan
         self._evaluations = evaluations
@@ -73,6 +79,9 @@ class EvaluateStage:
         self._clock = clock
         self._on_bad_record = on_bad_record
         self._notes = notes
+        self._open_batched = open_batched
+        self._room = room
+        self._shapes = set[tuple[str, str]]()
         self._processors: dict[int, PartitionProcessor] = {}
         self.number = UNNUMBERED
         """The number of the plan; set before the first partition opens."""
@@ -111,7 +120,9 @@ class EvaluateStage:
             if committed
             else self._initial_metadata()
         )
-        ledger = Ledger(self._evaluations, partition, read_costs=self._budget is not None)
+        journal = LoggedJournal(self._shapes) if self._open_batched is not None else None
+        on_batches = None if journal is None else journal.apply
+        ledger = Ledger(self._evaluations, partition, read_costs=self._budget is not None, on_batches=on_batches)
         await ledger.read_back(metadata.ledger_offset)
         if self._turns is not None and self._turns.shared:
             await ledger.claim(partial(self._turns.confirm, GROUP, newly=True), metadata.replay_point.offset)
@@ -135,9 +146,9 @@ class EvaluateStage:
         self._report_removed(metadata)
         state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former)
         state.on_bad_record = self._on_bad_record
-        async with asyncio.TaskGroup() as tasks:
+        async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
             learn = partial(self._budget.learn, partition) if self._budget is not None else None
-            jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes, learn)
+            jobs = PartitionJobs(partition, ledger, self._dispatcher, tasks, self._outcomes, learn, deferred)
             processor = PartitionProcessor(
                 state,
                 jobs,
@@ -166,6 +177,21 @@ class EvaluateStage:
                     await ledger.write_stopped(max(state.next_offset, reached))
                 if self._budget is not None:
                     self._budget.remove_partition(partition)
+
+    @asynccontextmanager
+    async def _opened_deferred(
+        self, partition: int, journal: LoggedJournal | None, ledger: Ledger
+    ) -> AsyncGenerator[DeferredEvaluations | None]:
+        """What makes the evaluations that wait for batches, with the batches that former owners have left."""
+        if journal is None or self._open_batched is None or self._room is None:
+            yield None
+            return
+        journal.note = ledger.append_batches
+        try:
+            async with self._open_batched(journal) as plan:
+                yield DeferredEvaluations(partition, plan, journal, self._room, self._dispatcher)
+        finally:
+            journal.close()
 
     async def _hand_over(
         self,

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from collector.config.loading import Config
 from collector.config.settings import JudgeSettings
 from collector.errors import ConfigError, EvalstreamError
+from collector.logs.log import Confirm
 from collector.wording import plural
 from evaluators.errors import JudgeError
 from evaluators.judges.apis.writing import WritingApi
@@ -36,14 +37,36 @@ _REPORT_AFTER = 60.0
 """Seconds between two reports of one batch, or of one judge that is unavailable."""
 
 
-class Batches:
-    """The journal of a command, and the endpoints that use it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnduringBatches:
+    """Of a service: how many requests are in a batch at most, what is waited for before each, who sees its progress.
 
-    def __init__(self, journal: BatchJournal, output: Path, pace: BatchPace, say: Callable[[str], None]) -> None:
+    `warn` is given what somebody has to see.
+    """
+
+    most_items: int
+    confirm: Confirm
+    on_progress: Callable[[str, BatchProgress], None]
+    warn: Callable[[str], None]
+
+
+class Batches:
+    """A journal, and the endpoints that use it: of a command, unless a service says `enduring`."""
+
+    def __init__(
+        self,
+        journal: BatchJournal,
+        pace: BatchPace,
+        say: Callable[[str], None],
+        *,
+        output: Path | None = None,
+        enduring: EnduringBatches | None = None,
+    ) -> None:
         self.journal = journal
-        self._output = output
         self._pace = pace
         self._say = say
+        self._output = output
+        self._enduring = enduring
         self._endpoints: list[tuple[str, JudgeSettings, BatchEndpoint]] = []
 
     def gathering(
@@ -59,15 +82,7 @@ class Batches:
         from evaluators.judges.batches.batch_connection import BatchConnection
 
         def gather(endpoint: Endpoint) -> BatchEndpoint:
-            reporter = _Reporter(name, self._say)
-            terms = BatchTerms(
-                home=f"{name} {settings.api} {settings.base_url}",
-                discount=settings.batch_discount,
-                timeout=settings.timeout,
-                pace=self._pace,
-                on_progress=reporter.report,
-                on_problem=reporter.report_problem,
-            )
+            terms = self._terms(name, settings)
             connection = BatchConnection(
                 settings.base_url,
                 {**api.headers(settings.api_key.get_secret_value()), **headers},
@@ -81,14 +96,38 @@ class Batches:
 
         return gather
 
+    def _terms(self, name: str, settings: JudgeSettings) -> BatchTerms:
+        enduring = self._enduring
+        reporter = _Reporter(name, self._say, self._say if enduring is None else enduring.warn)
+
+        def on_progress(progress: BatchProgress) -> None:
+            reporter.report(progress)
+            if enduring is not None:
+                enduring.on_progress(name, progress)
+
+        terms = BatchTerms(
+            home=f"{name} {settings.api} {settings.base_url}",
+            discount=settings.batch_discount,
+            timeout=settings.timeout,
+            pace=self._pace,
+            on_progress=on_progress,
+            on_problem=reporter.report_problem,
+        )
+        if enduring is None:
+            return terms
+        return replace(terms, most_items=enduring.most_items, confirm=enduring.confirm, endures=True)
+
     async def start(self) -> None:
-        """Follow the batches of earlier runs.
+        """Follow the batches of earlier runs. What endures does not wait for its endpoints.
 
         Raises:
             ConfigError: an endpoint takes no batches.
             EvalstreamError: it cannot be asked.
         """
         for name, settings, endpoint in self._endpoints:
+            if self._enduring is not None:
+                endpoint.follow_open()
+                continue
             where = urlsplit(settings.base_url)._replace(query="", fragment="").geturl()
             try:
                 await endpoint.start()
@@ -103,8 +142,9 @@ class Batches:
         """All is done: the journal is of no more use, unless a batch is open that nobody waited for."""
         left = self.journal.open_batches()
         if not left:
-            with self._output.open("ab") as file:  # what has been paid for is on the disk before the journal is not
-                os.fsync(file.fileno())
+            if self._output is not None:
+                with self._output.open("ab") as file:  # what has been paid for is on the disk before the journal is not
+                    os.fsync(file.fileno())
             self.journal.remove()
             return
         names = ", ".join(each.id or each.key for each in left)
@@ -149,19 +189,14 @@ def open_batches(
     except sqlite3.DatabaseError:
         raise ConfigError(f"{path}: is no journal of batches; name another file with --output") from None
     try:
-        yield Batches(journal, output, pace or BatchPace(), say)
+        yield Batches(journal, pace or BatchPace(), say, output=output)
     finally:
         journal.close()
 
 
-def takes_batches(settings: JudgeSettings) -> bool:
-    """Whether a judge's wire format is one of those that providers take in batches."""
-    return settings.kind == "openai" and not settings.decides
-
-
 def at_batch_prices(config: Config) -> Config:
     """The configuration with the prices of batches, for what evaluations will probably cost."""
-    judges = {name: _discounted(each) if takes_batches(each) else each for name, each in config.settings.judges.items()}
+    judges = {name: _discounted(each) if each.takes_batches else each for name, each in config.settings.judges.items()}
     return replace(config, settings=config.settings.model_copy(update={"judges": judges}))
 
 
@@ -182,9 +217,16 @@ def _provider(settings: JudgeSettings, api: WritingApi, connection: BatchConnect
 class _Reporter:
     """Says how far a judge's batches are: at their beginning and end, and once a minute."""
 
-    def __init__(self, judge: str, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        judge: str,
+        say: Callable[[str], None],
+        warn: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._judge = judge
         self._say = say
+        self._warn = warn
         self._clock = clock
         self._reported_at: dict[str, float] = {}
 
@@ -196,7 +238,7 @@ class _Reporter:
     def report_problem(self, error: JudgeError) -> None:
         """The provider is unavailable."""
         if self._due(""):
-            self._say(f"judge {self._judge} is unavailable ({error}); it is asked again")
+            self._warn(f"judge {self._judge} is unavailable ({error}); it is asked again")
 
     def _due(self, what: str) -> bool:
         now, last = self._clock(), self._reported_at.get(what)

@@ -45,6 +45,7 @@ class PageApi:
         """Monitors with their scores over time, outcomes, and cost. `now` in seconds."""
         people: Mapping[tuple[str, str], PeopleView] = self.sources.people() if self.sources.people else {}
         tracks = [self._track(key, filters.range, now, people.get(key)) for key in self.view.score_series]
+        deferred = self.sources.deferred() if self.sources.deferred else None
         return {
             "version": self.view.version,
             "now": now,
@@ -59,6 +60,7 @@ class PageApi:
             "releases": _all(self.sources.releases),
             "budgets": _all(self.sources.budgets),
             "dead_letters": _all(self.sources.dead_letters),
+            "deferred": asdict(deferred) if deferred is not None else None,
         }
 
     def evaluations(self, filters: Filters, now: float) -> Json:

@@ -11,10 +11,18 @@ from collector.evaluate.budget.controller import ALL_MONITORS, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, PERIODS
 from collector.evaluate.plan import Plan
 from collector.page.score_series import total
-from collector.page.sources import AlertView, BudgetView, DropView, Sources, TrafficView
+from collector.page.sources import AlertView, BudgetView, DeferredView, DropView, Sources, TrafficView
 from collector.page.view import EvaluatorView, View
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import BREAKER_STATE, DROPS, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
+from collector.telemetry.series import (
+    BREAKER_STATE,
+    DEFERRED_OLDEST,
+    DROPS,
+    EVALUATIONS_DEFERRED,
+    JUDGE_PAUSED_REQUESTS,
+    TURNS,
+    UNMATCHED_TURNS,
+)
 from evaluators.evaluator import Evaluator
 from evaluators.judges.audited import Audited
 
@@ -51,7 +59,11 @@ def criteria_of(evaluator: Evaluator[Any]) -> str:
 
 def page_sources(telemetry: Telemetry) -> Sources:
     """What this process counts that the page shows."""
-    return Sources(traffic=lambda: traffic_views(telemetry), dead_letters=lambda: drop_views(telemetry))
+    return Sources(
+        traffic=lambda: traffic_views(telemetry),
+        dead_letters=lambda: drop_views(telemetry),
+        deferred=lambda: deferred_view(telemetry),
+    )
 
 
 def judge_alerts(telemetry: Telemetry, name: str) -> Sequence[AlertView]:
@@ -117,6 +129,15 @@ def drop_views(telemetry: Telemetry) -> Sequence[DropView]:
         for labels, value in _samples(telemetry.registry, DROPS.name)
         if value
     ]
+
+
+def deferred_view(telemetry: Telemetry) -> DeferredView | None:
+    """What waits for batches in this process; None if no monitor's evaluations may."""
+    states = {labels["state"]: int(value) for labels, value in _samples(telemetry.registry, EVALUATIONS_DEFERRED.name)}
+    if not states:
+        return None
+    oldest = [value for _, value in _samples(telemetry.registry, DEFERRED_OLDEST.name)]
+    return DeferredView(gathering=states["gathering"], submitted=states["submitted"], oldest=max(oldest, default=0.0))
 
 
 def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:

@@ -57,6 +57,15 @@ class DropView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredView:
+    """Evaluations of this process that wait for batches: not submitted yet, and submitted; the oldest one's age, s."""
+
+    gathering: int
+    submitted: int
+    oldest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficView:
     """What a monitor did with turns since the start, by outcome; the monitor "" counts those that none watches."""
 
@@ -127,6 +136,7 @@ class Sources:
     releases: Callable[[], Sequence[ReleaseView]] | None = None
     budgets: Callable[[], Sequence[BudgetView]] | None = None
     dead_letters: Callable[[], Sequence[DropView]] | None = None
+    deferred: Callable[[], DeferredView | None] | None = None
     people: Callable[[], Mapping[tuple[str, str], PeopleView]] | None = None
     """By monitor and evaluator."""
     traffic: Callable[[], Sequence[TrafficView]] | None = None

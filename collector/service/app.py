@@ -253,7 +253,7 @@ async def running(
         tasks = await stack.enter_async_context(open_tasks(telemetry))
         process = Process(
             config=config, plan=plan, logs=logs, telemetry=telemetry, resources=resources, tasks=tasks, stack=stack,
-            guard=guard, own=own, history=history, status=status, worker=worker,
+            guard=guard, own=own, history=history, status=status, worker=worker, steps=steps,
         )  # fmt: skip
         start_health_checks(process)
         start_retention(process)

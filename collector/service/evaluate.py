@@ -8,6 +8,7 @@ from functools import partial
 from collector.config.loading import Config
 from collector.config.settings import EvaluateSettings
 from collector.evaluate.budget.controller import BudgetController
+from collector.evaluate.deferred.waiting_room import WaitingRoom
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_processor import StateLimits
@@ -17,7 +18,8 @@ from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import GROUP, EvaluateStage
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold
-from collector.service.gauges import hide_budgets, show_budgets, show_bulkheads, show_evaluate
+from collector.service.deferred import deferring
+from collector.service.gauges import hide_budgets, show_budgets, show_bulkheads, show_deferred, show_evaluate
 from collector.service.process import Apply, Process
 
 
@@ -30,6 +32,7 @@ class _Evaluating:
     guardrails: EvaluationGuardrails
     budgets: BudgetController
     open_fold: OpenFold
+    room: WaitingRoom | None
 
 
 class Evaluating:
@@ -74,6 +77,7 @@ class Evaluating:
         dead_letters = process.resources.dead_letters("evaluate", logs.turns.name, logs)
         guardrails = process.resources.guardrails(process.config)
         budgets = BudgetController(process.plan, logs.turns.partitions)
+        waiting = deferring(process)
         dispatcher = Dispatcher(
             logs.evaluations,
             guardrails,
@@ -104,13 +108,18 @@ class Evaluating:
             clock=process.clock,
             on_bad_record=dead_letters.take,
             notes=SampleRateNotes(logs.definitions),
+            open_batched=None if waiting is None else waiting.open_batched,
+            room=None if waiting is None else waiting.room,
         )
         show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
-        return _Evaluating(process, stage, guardrails, budgets, dead_letters.wrap(stage.open_fold, process.guard))
+        room = None if waiting is None else waiting.room
+        open_fold = dead_letters.wrap(stage.open_fold, process.guard)
+        return _Evaluating(process, stage, guardrails, budgets, open_fold, room)
 
     def _show(self, of: _Evaluating) -> None:
         show_budgets(of.process.telemetry, of.process.plan, of.budgets, of.process.clock)
         show_evaluate(of.process.telemetry, of.stage)
+        show_deferred(of.process.telemetry, of.room, of.process.clock)
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from functools import partial
 from importlib.metadata import version
+from typing import get_args
 
 from collector.alerting.rules.generate import rules_hash
 from collector.assemble.stage import AssembleStage
@@ -13,6 +14,7 @@ from collector.config.loading import Config
 from collector.config.section_hashes import section_hashes
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController
 from collector.evaluate.budget.windows import PERIODS
+from collector.evaluate.deferred.waiting_room import DeferredState, WaitingRoom
 from collector.evaluate.plan import Plan
 from collector.evaluate.scheduling.bulkhead import Bulkheads
 from collector.evaluate.stage import EvaluateStage
@@ -24,6 +26,8 @@ from collector.telemetry.series import (
     BUILD_INFO,
     CONFIG_INFO,
     CONFIG_SECTION_INFO,
+    DEFERRED_OLDEST,
+    EVALUATIONS_DEFERRED,
     EVALUATIONS_IN_FLIGHT,
     EVALUATIONS_RUNNING,
     EVALUATIONS_WAITING,
@@ -90,6 +94,18 @@ def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> No
         bulkhead = bulkheads.of(name)
         telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
         telemetry.gauge(PAUSED_PARTITIONS, name or "none").set_function(partial(getattr, bulkhead, "paused_partitions"))
+
+
+def show_deferred(telemetry: Telemetry, room: WaitingRoom | None, clock: Callable[[], float]) -> None:
+    """Evaluations that wait for batches, and since when."""
+    if room is None:
+        for state in get_args(DeferredState):
+            telemetry.remove(EVALUATIONS_DEFERRED, state)
+        telemetry.remove(DEFERRED_OLDEST)
+        return
+    for state in get_args(DeferredState):
+        telemetry.gauge(EVALUATIONS_DEFERRED, state).set_function(partial(room.count, state))
+    telemetry.gauge(DEFERRED_OLDEST).set_function(lambda: 0.0 if room.oldest is None else clock() - room.oldest)
 
 
 def hide_budgets(telemetry: Telemetry, plan: Plan) -> None:

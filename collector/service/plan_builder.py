@@ -16,6 +16,7 @@ from collector.evaluate.conversations.keyed_sessions import SessionWindowSetting
 from collector.evaluate.plan import Assignment, EndRule, Monitor, Plan, text_at
 from collector.evaluate.sampling.strata import Boost, Strata, disliked, failed, having, scored_below, slower_than
 from collector.evaluate.sampling.trust import UpstreamTrust
+from collector.judging.batches import at_batch_prices
 from evaluators.evaluator import Evaluator
 from evaluators.identity import judged_version
 from evaluators.judge import Judge, NoJudge
@@ -64,12 +65,15 @@ def _trust(believed: Literal["never", "always"] | list[str]) -> UpstreamTrust:
 
 
 def _monitor(name: str, settings: MonitorSettings, config: Config, judges: Mapping[str, Judge]) -> Monitor:
+    deferred = settings.urgency == "hours"
+    priced = at_batch_prices(config) if deferred else config
+    assignments = (
+        build_assignment(each, priced, judges, pack_of(each.name, settings, config.evaluators))
+        for each in settings.uses
+    )
     return Monitor(
         name=name,
-        assignments=tuple(
-            build_assignment(each, config, judges, pack_of(each.name, settings, config.evaluators))
-            for each in settings.uses
-        ),
+        assignments=tuple(replace(each, deferred=deferred and bool(each.judge_name)) for each in assignments),
         match=_wanted(settings.match),
         agent_runs=settings.subjects == "agent_runs",
         rate=1.0 if settings.sample == "auto" else settings.sample,

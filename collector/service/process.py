@@ -23,6 +23,7 @@ from collector.service.open_logs import Logs
 from collector.service.process_resources import ProcessResources
 from collector.service.workers.worker import Worker
 from collector.telemetry.registry import Telemetry
+from evaluators.judges.definition_cache import AnswerStore
 
 Apply = Callable[["Process"], Awaitable[None]]
 """Lets a stage take over from a process with another configuration. It cannot fail."""
@@ -114,6 +115,8 @@ class Process:
     changes: list[PrepareChange] = field(default_factory=list[PrepareChange])
     """What each stage does to take another configuration, in this order."""
     clock: Callable[[], float] = field(default_factory=SlewedClock)
+    steps: AnswerStore | None = None
+    """What judges wrote once and all share."""
     worker: Worker | None = None
     """What it is among the processes that one command has started."""
 

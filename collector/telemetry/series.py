@@ -708,6 +708,23 @@ EVALUATIONS_WAITING = Series(
     "a judge).",
     ("judge",),
 )
+EVALUATIONS_DEFERRED = Series(
+    "evalstream_evaluations_deferred",
+    "gauge",
+    "Evaluations in flight that wait for batches, by state: gathering or submitted.",
+    ("state",),
+)
+DEFERRED_OLDEST = Series(
+    "evalstream_deferred_oldest_seconds",
+    "gauge",
+    "Age of the oldest evaluation that waits for batches; 0 if none does.",
+)
+BATCH_REQUESTS = Series(
+    "evalstream_batch_requests_total",
+    "counter",
+    "Requests in judges' batches that have ended: answered or unanswered (sent once more).",
+    ("judge", "outcome"),
+)
 PAUSED_PARTITIONS = Series(
     "evalstream_paused_partitions",
     "gauge",

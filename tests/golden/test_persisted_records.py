@@ -527,6 +527,9 @@ DECISIONS: Mapping[bytes, ControlRecord] = {
     b'{"at":8,"evicted":{"all":["c1","c2"]}}': ControlRecord(offset=8, evictions={"all": ["c1", "c2"]}),
     b'{"at":3,"configuration":2}': ControlRecord(offset=3, configuration=2),
     b'{"at":4,"stopped":true}': ControlRecord(offset=4, stopped=True),
+    b'{"at":0,"batches":{"event":"submitted","key":"k","id":"b"}}': ControlRecord(
+        offset=0, batches={"event": "submitted", "key": "k", "id": "b"}
+    ),
     b'{"at":9,"carried":[[9,true],[11,false]]}': ControlRecord(offset=9, snapshot_validity={9: True, 11: False}),
     b'{"at":10,"rates":{},"account":' + orjson.dumps(ACCOUNT) + b"}": ControlRecord(
         offset=10, rates=Rates({}), budget=ACCOUNT

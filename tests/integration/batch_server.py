@@ -137,7 +137,8 @@ class BatchServer:
         assert form["purpose"] == "batch"
         file: Any = form["file"]
         name = f"file-{len(self.files)}"
-        self.files[name] = file.file.read()
+        with file.file as content:
+            self.files[name] = content.read()
         described = FileObject(
             id=name, bytes=len(self.files[name]), created_at=int(time.time()), filename=file.filename, object="file",
             purpose="batch", status="processed",

@@ -189,9 +189,10 @@ async def _read_evaluations(
 
 def _control(record: StoredRecord) -> list[ControlRecord]:
     try:
-        return [parse_control_record(record.value)]
+        control = parse_control_record(record.value)
     except BadInput:
         return []
+    return [control] if control.batches is None else []
 
 
 def _done_below(committed: Committed | None) -> int:

@@ -16,13 +16,13 @@ from collector.assemble.open_trace_pieces import open_pieces
 from collector.assemble.open_traces import TraceLimits
 from collector.commands.log_copy.log_writer import LogWriter, stretches_by_progress
 from collector.commands.log_copy.merge import PartitionStretch, in_order
-from collector.errors import ConfigError
+from collector.errors import BadInput, ConfigError
 from collector.evaluate.budget.controller import BudgetController
 from collector.evaluate.budget.division import divide
 from collector.evaluate.conversations.snapshot import SNAPSHOT_HEADERS
 from collector.evaluate.plan import Plan
 from collector.evaluate.recovery.configurations import UNNUMBERED, PlanHistory
-from collector.evaluate.recovery.control_records import ControlRecord
+from collector.evaluate.recovery.control_records import ControlRecord, parse_control_record
 from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.sample_rate_notes import RATES_KEY
 from collector.evaluate.stage import GROUP
@@ -210,6 +210,8 @@ class LogCopy:
                 left_out["void"] += 1
             elif record.headers == CONTROL_HEADERS:
                 left_out["decisions, written again"] += 1
+                if opened := _opened(record):
+                    left_out["batches that are open, whose questions are asked again"] += opened
             else:
                 await writer.copy(record, value=unstamped(record.value), key=_conversation_of(record))
         else:
@@ -431,3 +433,12 @@ def _is_text(value: object) -> bool:
 def oldest_retained(retention: float | None, now: float) -> float:
     """The time before which a log with this retention (s) deletes."""
     return -math.inf if retention is None else now - retention
+
+
+def _opened(record: StoredRecord) -> int:
+    """How many more batches of judges' requests are open after a control record."""
+    try:
+        batches = parse_control_record(record.value).batches or {}
+    except BadInput:
+        return 0
+    return {"planned": 1, "dropped": -1, "ended": -1}.get(str(batches.get("event")), 0)

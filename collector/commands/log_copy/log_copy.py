@@ -78,7 +78,7 @@ async def _copy(config: Config, to: Config, source: Logs, target: Logs, say: Cal
 
 def _lines(copied: Sequence[CopiedLog]) -> Iterator[str]:
     for each in copied:
-        left_out = [f"{number} {reason}" for reason, number in sorted(each.left_out.items())]
+        left_out = [f"{number} {reason}" for reason, number in sorted(each.left_out.items()) if number]
         yield f"{each.name:<14}{plural(each.written, 'record')}" + (f"; without {listed(left_out)}" if left_out else "")
 
 

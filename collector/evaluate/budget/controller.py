@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from collector.evaluate.budget.rates import FULL_RATES, RateReduction, Rates
 from collector.evaluate.budget.windows import (
+    DAY,
     EARLY,
     FIRST_FACTOR,
     FIRST_STEP,
@@ -97,8 +98,10 @@ class BudgetController:
             self._budgets[ALL_MONITORS] = plan.budget
         self._planner = RatePlanner(plan, partitions)
         self._by_partition: dict[int, PartitionBudget] = {}
-        self._costs: dict[tuple[str, str], float] = {}
+        self._costs: dict[tuple[str, str, bool], float] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
+        self._deferred: dict[str, tuple[str, float]] = {}
+        self._deferred_usd: dict[str, float] = {}
         self._on_settled: list[Callable[[], None]] = []
         self._last = FULL_RATES
 
@@ -236,21 +239,25 @@ class BudgetController:
 
     def expected_usd(self, assignment: Assignment, fallback: bool) -> float:
         """US dollars that an evaluation will probably cost."""
-        model = assignment.judge_of(fallback=fallback).model
-        return self._costs.get((assignment.evaluator.name, model), assignment.expected_usd)
+        return self._costs.get(_kind(assignment, fallback=fallback), assignment.expected_usd)
 
     def used_fraction(self, name: str, now: float, *, with_reserved: bool = True) -> float:
-        """The largest fraction of a hard cap that is spent or reserved."""
+        """The largest fraction of a hard cap that is spent or reserved.
+
+        What is deferred is reserved in the budget of a day alone, and frees nothing soon.
+        """
         budget = self._budgets[name]
+        deferred = sum(usd for monitor, usd in self._deferred_usd.items() if name in (ALL_MONITORS, monitor))
         amounts = self._reserved.values() if with_reserved else ()
         reserved = sum(usd for monitor, usd in amounts if name in (ALL_MONITORS, monitor))
         used = 0.0
-        for index, (_, usd) in enumerate(budget.windows()):
+        for index, (period, usd) in enumerate(budget.windows()):
             cap = budget.hard_cap * usd * len(self._by_partition) / self._partitions
             spent_usd = sum(
                 partition_budget.windows[name][index].sum_spent(now) for partition_budget in self._by_partition.values()
             )
-            used = max(used, (spent_usd + reserved) / cap) if cap else 1.0
+            waiting = deferred if period >= DAY else 0.0
+            used = max(used, (spent_usd + reserved + waiting) / cap) if cap else 1.0
         return used
 
     def usages(self, now: float) -> Iterator[BudgetUsage]:
@@ -274,6 +281,24 @@ class BudgetController:
         self._reserved[job.evaluation_id] = (monitor, self.expected_usd(job.assignment, job.fallback))
         return True
 
+    def defer(self, job: Job) -> None:
+        """Reserve the expected cost of an evaluation for hours, instead of for now."""
+        monitor = job.monitor.name
+        self._reserved.pop(job.evaluation_id, None)
+        if job.assignment.asks_judge and self._limited(monitor) and job.evaluation_id not in self._deferred:
+            usd = self.expected_usd(job.assignment, job.fallback)
+            self._deferred[job.evaluation_id] = (monitor, usd)
+            self._deferred_usd[monitor] = self._deferred_usd.get(monitor, 0.0) + usd
+        self._call_back()
+
+    def release_deferred(self, job: Job) -> None:
+        """An evaluation that was deferred has ended, or goes to another process."""
+        if (entry := self._deferred.pop(job.evaluation_id, None)) is not None:
+            monitor, usd = entry
+            self._deferred_usd[monitor] -= usd
+        if not self._deferred:
+            self._deferred_usd.clear()  # so that no rounding adds up
+
     def may_be_freed(self, job: Job, now: float) -> bool:
         """Whether reservations alone keep a job from being paid: what they cost in the end may be less."""
         names = [name for name in (job.monitor.name, ALL_MONITORS) if name in self._budgets]
@@ -287,6 +312,9 @@ class BudgetController:
         """An evaluation has ended; `usd` is its cost, None if it was not made."""
         self._reserved.pop(job.evaluation_id, None)
         self._spend(job, partition, usd, now)
+        self._call_back()
+
+    def _call_back(self) -> None:
         callbacks, self._on_settled = self._on_settled, []
         for callback in callbacks:
             callback()
@@ -294,12 +322,17 @@ class BudgetController:
     def _spend(self, job: Job, partition: int, usd: float | None, now: float) -> None:
         if usd is None:
             return
-        kind = (job.assignment.evaluator.name, job.judge.model)
+        kind = _kind(job.assignment, fallback=job.fallback)
         mean = self._costs.get(kind)
         self._costs[kind] = usd if mean is None else (1 - _LEARNING_RATE) * mean + _LEARNING_RATE * usd
         partition_budget = self._by_partition.get(partition)
         for window in partition_budget.windows_of(job.monitor.name) if partition_budget else ():
             window.spend(usd, now)
+
+
+def _kind(assignment: Assignment, *, fallback: bool) -> tuple[str, str, bool]:
+    """What evaluations have in common that cost about the same."""
+    return (assignment.evaluator.name, assignment.judge_of(fallback=fallback).model, assignment.deferred)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +383,76 @@ class Unlimited:
     def settle(self, usd: float | None) -> None:
         """Do nothing."""
 
+    def release(self) -> None:
+        """Do nothing."""
+
     def for_canary(self) -> Unlimited:
         """The same."""
         return self
+
+
+class DeferredReservation:
+    """The reservation of an evaluation that waits for hours: granted once, however often it runs until it has ended.
+
+    With `granted` it was granted before, by this process or another. Call `release` at the end.
+    """
+
+    def __init__(self, reservation: BudgetReservation, *, granted: bool) -> None:
+        self._reservation = reservation
+        self._granted = granted
+        if granted:
+            reservation.budget.defer(reservation.job)
+
+    def reserve(self) -> bool:
+        """Reserve the expected cost; False if a hard cap is reached."""
+        if not self._granted and self._reservation.reserve():
+            self._granted = True
+            self._reservation.budget.defer(self._reservation.job)
+        return self._granted
+
+    def may_be_freed(self) -> bool:
+        """See `BudgetReservation`."""
+        return self._reservation.may_be_freed()
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """See `BudgetReservation`."""
+        self._reservation.on_settled(callback)
+
+    def settle(self, usd: float | None) -> None:
+        """It costs so much; None if it has not ended."""
+        if usd is not None:
+            self._reservation.settle(usd)
+
+    def for_canary(self) -> NoReservation:
+        """None: a canary run would wait for hours, and leaves no record that outlives a restart."""
+        return NoReservation()
+
+    def release(self) -> None:
+        """Free what is reserved."""
+        self._reservation.budget.release_deferred(self._reservation.job)
+
+
+class NoReservation:
+    """A reservation that is never granted."""
+
+    def reserve(self) -> bool:
+        """Refuse."""
+        return False
+
+    def may_be_freed(self) -> bool:
+        """Never."""
+        return False
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """Nothing ends."""
+
+    def settle(self, usd: float | None) -> None:
+        """Nothing was reserved."""
+
+    def for_canary(self) -> NoReservation:
+        """The same."""
+        return self
+
+
+Reservation: TypeAlias = BudgetReservation | DeferredReservation | NoReservation | Unlimited
+"""What an evaluation may cost, asked for before it is made."""

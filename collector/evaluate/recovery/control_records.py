@@ -29,7 +29,7 @@ class ControlRecord:
     `snapshot_validity` says of snapshots at and after `offset` whether they are valid; the last record about an offset
     counts. `budget` is the partition's budget as its owner knew it. `configuration` is the number of the configuration
     that counts from there on. With `stopped` it is an owner's last record: neither it nor an earlier one has applied
-    records from `offset` on.
+    records from `offset` on. `batches` is what happened to batches of judges' requests; no decision, and of no offset.
     """
 
     offset: int
@@ -39,6 +39,7 @@ class ControlRecord:
     budget: Mapping[str, Any] | None = None
     configuration: int | None = None
     stopped: bool = False
+    batches: Mapping[str, Any] | None = None
 
     def to_record(self, partition: int) -> Record:
         """The record to append."""
@@ -53,6 +54,8 @@ class ControlRecord:
             plain["configuration"] = self.configuration
         if self.stopped:
             plain["stopped"] = True
+        if self.batches is not None:
+            plain["batches"] = self.batches
         return Record(None, orjson.dumps(plain), CONTROL_HEADERS, partition)
 
 
@@ -73,6 +76,7 @@ def parse_control_record(value: bytes) -> ControlRecord:
             budget=plain.get("account"),
             configuration=plain.get("configuration"),
             stopped=plain.get("stopped", False),
+            batches=plain.get("batches"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"not a control record: {type(error).__name__}") from None

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -49,7 +49,7 @@ class Ledger:
     `horizon` (s) is how long ids stay beyond need, so that a turn written into the turns log again within that time is
     recognized. `previous_end` is the offset of the turns log below which an earlier owner may have made evaluations, as
     it was after the claim: until it is reached, no id is removed. With `read_costs`, the costs of evaluations are read
-    back, too.
+    back, too. `on_batches` gets what is read back of judges' batches.
     """
 
     def __init__(
@@ -60,12 +60,14 @@ class Ledger:
         horizon: float = 900.0,
         previous_end: int = 0,
         read_costs: bool = False,
+        on_batches: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None,
     ) -> None:
         self._evaluations = evaluations
         self._partition = partition
         self._horizon = horizon
         self.previous_end = previous_end
         self._read_costs = read_costs
+        self._on_batches = on_batches
         self._ids: dict[str, int] = {}  # to an offset not above its own; both in growing order
         self._checkpoints: deque[_Checkpoint] = deque()
         self._end = 0
@@ -142,7 +144,7 @@ class Ledger:
                     self._claims.setdefault(self._fence.epoch if counts else 0, owner)
                 elif record.headers == CONTROL_HEADERS:
                     if counts:
-                        self._read_control_record(record)
+                        await self._read_control_record(record)
                 elif record.key is not None:
                     self._stopped_at = None  # somebody has worked since
                     if counts:
@@ -152,13 +154,17 @@ class Ledger:
                 self._end = record.offset
                 self._next = record.offset + 1
 
-    def _read_control_record(self, record: StoredRecord) -> None:
+    async def _read_control_record(self, record: StoredRecord) -> None:
         try:
             control = parse_control_record(record.value)
         except BadInput as error:
             logger.warning("record %d of the evaluations log is skipped: %s", record.offset, error)
             return
         self._stopped_at = control.offset if control.stopped else None
+        if control.batches is not None:
+            if self._on_batches is not None:
+                await self._on_batches(control.batches)
+            return
         self.control_records.append(control)
         if control.budget is not None:
             self._retained_from = record.offset
@@ -184,6 +190,10 @@ class Ledger:
     async def append(self, record: Record) -> None:
         """Append a control record; retries while the log is unavailable."""
         await append_with_retry(self._evaluations, replace(record, value=stamped(record.value, self.epoch)))
+
+    async def append_batches(self, event: Mapping[str, Any]) -> None:
+        """Append what happened to a batch; retries while the log is unavailable. What is there twice does no harm."""
+        await self.append(ControlRecord(offset=0, batches=event).to_record(self._partition))
 
     def reached(self, delivered: int) -> int:
         """The offset of the turns log that no earlier owner has passed.

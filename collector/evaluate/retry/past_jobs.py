@@ -66,9 +66,11 @@ async def control_records_in(evaluations: Log, partition: int) -> Sequence[Contr
         for record in batch:
             if fence.admits(record) and record.headers == CONTROL_HEADERS:
                 try:
-                    controls.append(parse_control_record(record.value))
+                    control = parse_control_record(record.value)
                 except BadInput:
                     continue  # a claim, or what a later version wrote
+                if control.batches is None:
+                    controls.append(control)
     return controls
 
 

@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 from functools import partial
 
 from collector.backoff import Backoff
-from collector.evaluate.budget.controller import BudgetController, BudgetReservation, Unlimited
+from collector.evaluate.budget.controller import (
+    BudgetController,
+    BudgetReservation,
+    DeferredReservation,
+    Reservation,
+    Unlimited,
+)
 from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.plan import Job
@@ -73,14 +79,16 @@ class Dispatcher:
 
     def queue_timeout(self, job: Job) -> float | None:
         """Seconds that a job may still wait for a slot; None is indefinitely."""
-        if self._shed_after is None or job.happened_at is not None:
+        if self._shed_after is None or job.happened_at is not None or job.deferred:
             return None
         return max(0.0, job.triggered_at + self._shed_after - self._clock())
 
-    async def execute(self, job: Job, partition: int, *, has_slot: bool = True) -> Evaluation:
+    async def execute(
+        self, job: Job, partition: int, *, has_slot: bool = True, reservation: Reservation | None = None
+    ) -> Evaluation:
         """Evaluate, or skip with a reason. A job that got no slot in time is shed."""
         case = job.case()
-        reservation = self._reservation(job, partition)
+        reservation = reservation or self._reservation(job, partition)
         reason = await self._skip_reason(job, reservation) if has_slot else "shed"
         if reason is None:
             result = await self._evaluate(job, case, reservation)
@@ -88,13 +96,20 @@ class Dispatcher:
             result = self._skipped(reason)
         return evaluation_of(job, case, result)
 
-    async def execute_pack(self, jobs: Sequence[Job], partition: int, *, has_slot: bool = True) -> list[Evaluation]:
+    async def execute_pack(
+        self,
+        jobs: Sequence[Job],
+        partition: int,
+        *,
+        has_slot: bool = True,
+        reservations: Sequence[Reservation] | None = None,
+    ) -> list[Evaluation]:
         """The same for jobs that are one pack: of one subject, with one judge, whose questions go out together.
 
         Where a budget leaves money for some of them, these go first, and the others when that has been paid.
         """
         case = jobs[0].case()
-        reservations = [self._reservation(job, partition) for job in jobs]
+        reservations = reservations or [self._reservation(job, partition) for job in jobs]
         results: dict[int, Result] = {}
         if not has_slot:
             results = {number: self._skipped("shed") for number in range(len(jobs))}
@@ -130,12 +145,17 @@ class Dispatcher:
         ]
         await append_with_retry(self._evaluations, *records, backoff=self._backoff, since=since)
 
+    def deferred_reservation(self, job: Job, partition: int, *, granted: bool) -> DeferredReservation | Unlimited:
+        """The reservation of a job that waits for hours."""
+        reservation = self._reservation(job, partition)
+        return reservation if isinstance(reservation, Unlimited) else DeferredReservation(reservation, granted=granted)
+
     def _reservation(self, job: Job, partition: int) -> BudgetReservation | Unlimited:
         if self._budget is None or job.happened_at is not None:
             return Unlimited()
         return BudgetReservation(self._budget, job, partition, self._clock)
 
-    async def _skip_reason(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
+    async def _skip_reason(self, job: Job, reservation: Reservation) -> str | None:
         """Why a job is not done, None if it is. One that only reservations keep from being paid waits for their end.
 
         What is reserved is an estimate, and before the first cost is known a guess: most of it may be freed again.
@@ -144,7 +164,7 @@ class Dispatcher:
             await _settled(reservation)
         return decision
 
-    def _decide(self, job: Job, reservation: BudgetReservation | Unlimited) -> str | None:
+    def _decide(self, job: Job, reservation: Reservation) -> str | None:
         """None where a job may be done now, why it is not to be done, or that it waits for other reservations."""
         if job.skip is not None:
             return job.skip
@@ -154,9 +174,7 @@ class Dispatcher:
             return None
         return "over_budget" if isinstance(reservation, Unlimited) or not reservation.may_be_freed() else _WAITS
 
-    async def _evaluate(
-        self, job: Job, case: Turn | Conversation, reservation: BudgetReservation | Unlimited
-    ) -> Result:
+    async def _evaluate(self, job: Job, case: Turn | Conversation, reservation: Reservation) -> Result:
         cost: float | None = None
         place = self._guard.known_place(f"evaluation {job.evaluation_id}")
         try:
@@ -178,7 +196,7 @@ class Dispatcher:
         return result
 
     async def _evaluate_pack(
-        self, jobs: Sequence[Job], case: Turn | Conversation, reservations: Sequence[BudgetReservation | Unlimited]
+        self, jobs: Sequence[Job], case: Turn | Conversation, reservations: Sequence[Reservation]
     ) -> list[Result]:
         first = jobs[0]
         costs: list[float | None] = [None] * len(jobs)
@@ -216,9 +234,9 @@ class Dispatcher:
         return Result(outcome=outcome, judge=None, usage=None, cost_usd=None, started_at=moment, ended_at=moment)
 
 
-async def _settled(reservation: BudgetReservation | Unlimited) -> None:
+async def _settled(reservation: Reservation) -> None:
     """Wait for the next reservation that ends."""
-    assert isinstance(reservation, BudgetReservation), "only a budget makes anybody wait"
+    assert not isinstance(reservation, Unlimited), "only a budget makes anybody wait"
     settled = asyncio.Event()
     reservation.on_settled(settled.set)
     await settled.wait()

@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from collector.evaluate.deferred.deferred_evaluations import DeferredEvaluations, packed
 from collector.evaluate.outcomes import OutcomeCounter
 from collector.evaluate.plan import Job
 from collector.evaluate.recovery.ledger import Ledger
@@ -23,16 +24,22 @@ _SLACK = 64
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A job that is not done: the oldest record that it needs, the record that triggered it, and who does it."""
+    """A job that is not done: the oldest record that it needs, the record that triggered it, and who does it.
+
+    Without a bulkhead it waits for batches.
+    """
 
     replay_point: ReplayPoint
     trigger_offset: int
-    bulkhead: Bulkhead
+    bulkhead: Bulkhead | None
     evaluator: str
 
 
 class PartitionJobs:
-    """The jobs of one partition. `on_evaluated` is called when an evaluation is durable."""
+    """The jobs of one partition. `on_evaluated` is called when an evaluation is durable.
+
+    `deferred` makes those that may wait for hours: they take no slot of a judge, and delay nobody.
+    """
 
     def __init__(
         self,
@@ -42,6 +49,7 @@ class PartitionJobs:
         task_group: asyncio.TaskGroup,
         outcomes: OutcomeCounter,
         on_evaluated: Callable[[Job, Evaluation], None] | None = None,
+        deferred: DeferredEvaluations | None = None,
     ) -> None:
         self._partition = partition
         self._ledger = ledger
@@ -49,6 +57,8 @@ class PartitionJobs:
         self._task_group = task_group
         self._outcomes = outcomes
         self._on_evaluated = on_evaluated
+        self._deferred = deferred
+        self._deferred_tasks: set[asyncio.Task[None]] = set()
         self._job_tasks: set[asyncio.Task[None]] = set()
         self._running: set[asyncio.Task[None]] = set()
         self._writing: set[asyncio.Task[None]] = set()
@@ -56,6 +66,8 @@ class PartitionJobs:
         self._by_replay_point = LazyMinHeap(self._pending, lambda each: each.replay_point.offset)
         self._by_evaluator: dict[str, dict[str, PendingJob]] = {}
         self._by_trigger: dict[str, LazyMinHeap] = {}
+        self._prompt: dict[str, PendingJob] = {}  # those that do not wait for batches
+        self._prompt_by_trigger = LazyMinHeap(self._prompt, lambda each: each.trigger_offset)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -91,19 +103,19 @@ class PartitionJobs:
         """Whether a job's evaluation exists or is pending."""
         return job.evaluation_id in self._ledger or job.evaluation_id in self._pending
 
-    async def submit(self, *jobs: Job) -> None:
+    async def submit(self, *jobs: Job, resumed: bool = False) -> None:
         """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
 
-        Waits while the judge's bulkhead is full: the back-pressure.
+        Waits while the judge's bulkhead is full: the back-pressure. Jobs that may wait for hours wait for batches
+        instead, or are shed where too many do; those that were `resumed` had room before.
         """
+        if self._deferred is not None and jobs[0].deferred:
+            small = packed(jobs)
+            self._begin(small, None)
+            self._defer(small, self._deferred, has_room=self._deferred.admit(small, resumed=resumed))
+            return
         bulkhead, size = self._dispatcher.bulkheads.of(jobs[0].judge_name), max(job.size for job in jobs)
-        for job in jobs:
-            if job.happened_at is None:  # what is stale is told by what began of the traffic of now
-                self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
-            self._add_pending(
-                job.evaluation_id,
-                PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),
-            )
+        self._begin(jobs, bulkhead)
         try:
             await bulkhead.acquire(size)
         except BaseException:
@@ -119,6 +131,21 @@ class PartitionJobs:
         if bulkhead.busy:
             await asyncio.sleep(0)  # let the jobs run: a long delivery must not starve them
 
+    def _begin(self, jobs: Sequence[Job], bulkhead: Bulkhead | None) -> None:
+        for job in jobs:
+            if job.happened_at is None:  # what is stale is told by what began of the traffic of now
+                self._outcomes.count_started(job.monitor.name, job.assignment.evaluator.name)
+            self._add_pending(
+                job.evaluation_id,
+                PendingJob(job.replay_point, job.trigger_offset, bulkhead, job.assignment.evaluator.name),
+            )
+
+    def _defer(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
+        task = self._task_group.create_task(self._run_deferred(jobs, deferred, has_room=has_room))
+        self._job_tasks.add(task)
+        self._deferred_tasks.add(task)
+        task.add_done_callback(lambda task: self._release_deferred(task, jobs, deferred))
+
     def _add_pending(self, name: str, job: PendingJob) -> None:
         self._pending[name] = job
         self._by_replay_point.add(name, job)
@@ -127,17 +154,23 @@ class PartitionJobs:
         if job.evaluator not in self._by_trigger:
             self._by_trigger[job.evaluator] = LazyMinHeap(same, lambda each: each.trigger_offset)
         self._by_trigger[job.evaluator].add(name, job)
+        if job.bulkhead is not None:
+            self._prompt[name] = job
+            self._prompt_by_trigger.add(name, job)
 
     def _remove_pending(self, name: str) -> None:
         job = self._pending.pop(name)
         del self._by_evaluator[job.evaluator][name]
+        self._prompt.pop(name, None)
 
     async def wait_for_oldest(self, offset: int, records: int) -> None:
         """Wait while a pending job was triggered more than `records` records before `offset`.
 
-        All records since then stay in memory with it, and are read again after a restart.
+        All records since then stay in memory with it, and are read again after a restart. What waits for batches is
+        not waited for: everything else would stand still for hours.
         """
-        while (oldest := self._oldest_triggered()) is not None and offset - oldest.trigger_offset > records:
+        while (oldest := self._prompt_by_trigger.peek()) is not None and offset - oldest.trigger_offset > records:
+            assert oldest.bulkhead is not None
             await oldest.bulkhead.wait_for_release()
 
     async def _run(self, jobs: Sequence[Job], bulkhead: Bulkhead) -> None:
@@ -146,16 +179,27 @@ class PartitionJobs:
             assert task is not None
             self._running.add(task)
             await self._dispatcher.confirm()
-            evaluations = await self._execute(jobs, has_slot=has_slot)
-            await self._dispatcher.confirm()
-            self._writing.add(task)
-            await self._dispatcher.write(evaluations, self._partition, self._ledger.end_offset, self._ledger.epoch)
-            for job, evaluation in zip(jobs, evaluations, strict=True):
-                self._ledger.add(job.evaluation_id)
-                self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
-                self._count_outcome(evaluation)
-                if self._on_evaluated is not None:
-                    self._on_evaluated(job, evaluation)
+            await self._record(task, jobs, await self._execute(jobs, has_slot=has_slot))
+
+    async def _run_deferred(self, jobs: Sequence[Job], deferred: DeferredEvaluations, *, has_room: bool) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        evaluations = await (deferred.make(jobs) if has_room else deferred.shed(jobs))
+        self._running.add(task)
+        await self._record(task, jobs, evaluations)
+        deferred.forget(jobs)
+
+    async def _record(self, task: asyncio.Task[None], jobs: Sequence[Job], evaluations: Sequence[Evaluation]) -> None:
+        """Write the evaluations down; then the jobs are done."""
+        await self._dispatcher.confirm()
+        self._writing.add(task)
+        await self._dispatcher.write(evaluations, self._partition, self._ledger.end_offset, self._ledger.epoch)
+        for job, evaluation in zip(jobs, evaluations, strict=True):
+            self._ledger.add(job.evaluation_id)
+            self._remove_pending(job.evaluation_id)  # not in a `finally`: a cancelled job keeps the low watermark
+            self._count_outcome(evaluation)
+            if self._on_evaluated is not None:
+                self._on_evaluated(job, evaluation)
 
     async def _execute(self, jobs: Sequence[Job], *, has_slot: bool) -> Sequence[Evaluation]:
         if jobs[0].pack is not None:
@@ -163,10 +207,16 @@ class PartitionJobs:
         return [await self._dispatcher.execute(job, self._partition, has_slot=has_slot) for job in jobs]
 
     def _release(self, task: asyncio.Task[None], jobs: Sequence[Job], size: int, bulkhead: Bulkhead) -> None:
-        self._job_tasks.discard(task)
-        self._running.discard(task)
-        self._writing.discard(task)
         bulkhead.release(size)
+        self._end(task, jobs)
+
+    def _release_deferred(self, task: asyncio.Task[None], jobs: Sequence[Job], deferred: DeferredEvaluations) -> None:
+        deferred.leave(jobs)
+        self._end(task, jobs)
+
+    def _end(self, task: asyncio.Task[None], jobs: Sequence[Job]) -> None:
+        for tasks in (self._job_tasks, self._deferred_tasks, self._running, self._writing):
+            tasks.discard(task)
         for job in jobs:
             if job.evaluation_id in self._pending:
                 self._count_reassigned(job)
@@ -183,9 +233,9 @@ class PartitionJobs:
             self._outcomes.count_evaluation(*names, "skipped" if evaluation.outcome == "skipped" else "scored", reason)
 
     async def drain(self, grace: float) -> None:
-        """Give all jobs `grace` seconds to end, those that wait for a slot, too."""
-        if self._job_tasks and grace > 0:
-            await asyncio.wait(list(self._job_tasks), timeout=grace)
+        """Give all jobs `grace` seconds to end, those that wait for a slot, too. What waits for batches can wait on."""
+        if (prompt := self._job_tasks - self._deferred_tasks) and grace > 0:
+            await asyncio.wait(list(prompt), timeout=grace)
 
     async def stop(self, grace: float) -> None:
         """Give running jobs `grace` seconds to end, then cancel them; the next owner makes them again.

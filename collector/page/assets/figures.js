@@ -1,7 +1,7 @@
 // Where the traffic went, what it cost, and what could not be processed.
 
 import { byId, fill, h } from "./dom.js";
-import { clock, compact, count, money, percent, span } from "./format.js";
+import { clock, compact, count, money, percent, plural, span } from "./format.js";
 
 export function showFigures(overview) {
   showFunnel(overview);
@@ -9,15 +9,21 @@ export function showFigures(overview) {
   showDead(overview.dead_letters);
 }
 
-function showFunnel({ funnel, started, turns }) {
+function showFunnel({ funnel, started, turns, deferred }) {
   byId("funnel-note").textContent = `since ${clock(started, false)}`;
   const monitors = [...new Set([...funnel.outcomes.map((each) => each.monitor), ...Object.keys(funnel.traffic).filter(Boolean)])];
   const unmatched = funnel.traffic[""]?.unmatched;
   fill(
     byId("funnel").querySelector(".body"),
     monitors.map((monitor) => monitorFunnel(monitor, funnel)),
+    deferred ? h("p", { class: "what" }, waiting(deferred)) : null,
     h("p", { class: "what" }, unmatched ? `${count(unmatched)} turns are watched by no monitor` : `${count(turns)} turns read by this page`),
   );
+}
+
+function waiting({ gathering, submitted, oldest }) {
+  if (gathering + submitted === 0) return "no evaluation waits for batches";
+  return `${plural(gathering + submitted, "evaluation waits", "evaluations wait")} for batches on purpose (${count(submitted)} submitted), the oldest for ${span(oldest)}`;
 }
 
 function monitorFunnel(monitor, { traffic, outcomes }) {

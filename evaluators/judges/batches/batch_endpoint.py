@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ import orjson
 from evaluators.cases import Json
 from evaluators.errors import JudgeDenied, JudgeError, JudgeUnavailable
 from evaluators.judges.batches.journal import BatchJournal, JournalEntry, OpenBatch
+from evaluators.judges.batches.owned_requests import OwnedRequests, current_requests
 from evaluators.judges.batches.provider import (
     PASSING,
     BatchItem,
@@ -35,19 +37,25 @@ MOST_ATTEMPTS = 2
 """Batches that a request may be in: what expired or failed goes into one more."""
 _NAME_DIGITS = 48
 _RECORDED_AT_ONCE = 200
+_FOR_NOW = frozenset({"token_limit_exceeded"})
+"""Codes of batches that are refused as a whole, as too much waits at the provider now."""
+_MENDABLE = frozenset({401, 402, 403})
+"""Statuses that end when somebody mends a key or pays a bill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPace:
     """Waits, in seconds.
 
-    A batch is submitted when no request came for `linger`. It is looked at after `first_look`, then after waits that
-    grow to `longest_look`. What may have been submitted by a process that was killed is looked for until `settled`
-    after it was written down. What fails for now is tried again after waits from `first_retry` to `longest_look`; a
-    request outside of batches for `patience`, and the first look whether there are batches for `patience_at_start`.
+    A batch is submitted when no request came for `linger`, or its first one for `longest_linger`. It is looked at
+    after `first_look`, then after waits that grow to `longest_look`. What may have been submitted by a process that was
+    killed is looked for until `settled` after it was written down. What fails for now is tried again after waits from
+    `first_retry` to `longest_look`; a request outside of batches for `patience`, and the first look whether there are
+    batches for `patience_at_start`.
     """
 
     linger: float = 3.0
+    longest_linger: float = math.inf
     first_look: float = 5.0
     longest_look: float = 60.0
     settled: float = 60.0
@@ -73,11 +81,18 @@ class BatchProgress:
     unknown: int = 0
 
 
+async def _certain() -> None:
+    """Nobody else may send it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTerms:
     """Whose requests they are, what a batch costs less than the list price, and who is told.
 
     `home` names the judge and its endpoint in the journal. `timeout` is that of a request outside of batches.
+    `most_items` is how many requests are in a batch at most, if that is less than the provider takes. Before anything
+    is sent `confirm` waits until it may be. Where `endures` is set, what is refused for its key, its money or for what
+    waits already is tried again for as long as that takes.
     """
 
     home: str
@@ -86,6 +101,9 @@ class BatchTerms:
     pace: BatchPace = field(default_factory=BatchPace)
     on_progress: Callable[[BatchProgress], None] = lambda _progress: None
     on_problem: Callable[[JudgeError], None] = lambda _error: None
+    most_items: int | None = None
+    confirm: Callable[[], Awaitable[None]] = _certain
+    endures: bool = False
 
 
 class BatchEndpoint:
@@ -95,7 +113,8 @@ class BatchEndpoint:
     answer: what an endpoint does not take would else be learnt batch by batch, at a day each. What has no shape goes
     out at once, too, such as evaluation steps that are written once. What has no answer when its batch ends is in the
     next one, once; what somebody cancelled is not. Equal requests are told apart by their number, in the order in
-    which they come. One event loop at a time.
+    which they come; those of an evaluation that is known (`OwnedRequests`) by the order of its own. One event loop at a
+    time.
     """
 
     def __init__(
@@ -117,6 +136,8 @@ class BatchEndpoint:
         self._numbers: dict[str, set[int]] = {}
         self._first: dict[str, asyncio.Future[Exception | None]] = {}
         self._gathered: dict[str, Mapping[str, Json]] = {}
+        self._gather_until = math.inf
+        self._owners: dict[str, OwnedRequests] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,8 +154,17 @@ class BatchEndpoint:
             await self._patiently(self._provider.check, self._terms.pace.patience_at_start)
         except HttpStatusError as error:
             raise to_judge_error(error) from None
+        self.follow_open()
+
+    def follow_open(self) -> None:
+        """Follow the batches that an earlier run, or a former owner, has left."""
         for batch in self._journal.open_batches(self._terms.home):
             self._follow_again(batch)
+
+    @property
+    def gathered(self) -> int:
+        """How many requests wait for their batch to be submitted."""
+        return len(self._gathered)
 
     def _follow_again(self, batch: OpenBatch) -> None:
         self._begin(batch.key, self._continue(batch), self._journal.names(batch.key))
@@ -162,10 +192,14 @@ class BatchEndpoint:
             RequestOutdated: it has to be made again.
         """
         digest = hashlib.sha256(orjson.dumps(body)).hexdigest()[:_NAME_DIGITS]
+        form = None if shape is None else repr(shape)
+        if (requests := current_requests()) is not None:
+            with requests.posting():
+                return await self._answer(requests.name(digest), body, form, requests)
         number = self._take_number(digest)
         name = f"{digest}-{number}"
         try:
-            return await self._answer(name, body, None if shape is None else repr(shape))
+            return await self._answer(name, body, form)
         finally:
             if not self._journal.has(self._terms.home, name):
                 self._numbers[digest].discard(number)  # it was not sent
@@ -176,7 +210,9 @@ class BatchEndpoint:
         used.add(number)
         return number
 
-    async def _answer(self, name: str, body: Mapping[str, Json], shape: str | None) -> EndpointReply:
+    async def _answer(
+        self, name: str, body: Mapping[str, Json], shape: str | None, requests: OwnedRequests | None = None
+    ) -> EndpointReply:
         while True:
             entry = self._journal.entry(self._terms.home, name)
             if entry is not None and entry.status is not None:
@@ -194,7 +230,24 @@ class BatchEndpoint:
             elif entry.batch not in self._followed:
                 self._follow_again(self._journal.batch(entry.batch))
             waiting = self._waiting.setdefault(name, asyncio.get_running_loop().create_future())
+            if requests is None:
+                await asyncio.shield(waiting)
+            else:
+                await self._wait_as(requests, name, waiting, submitted=entry is not None and entry.batch is not None)
+
+    async def _wait_as(
+        self, requests: OwnedRequests, name: str, waiting: asyncio.Future[None], *, submitted: bool
+    ) -> None:
+        """Wait for a request of an evaluation, which may rest as soon as its batch is submitted."""
+        self._owners[name] = requests
+        if submitted:
+            requests.wait(name, waiting)
+        try:
             await asyncio.shield(waiting)
+        finally:
+            if self._owners.get(name) is requests:
+                del self._owners[name]
+            requests.waiting.pop(name, None)
 
     def _reply(self, entry: JournalEntry, shape: str | None) -> EndpointReply:
         status = entry.status or 0
@@ -234,10 +287,11 @@ class BatchEndpoint:
 
     async def _at_once(self, name: str, body: Mapping[str, Json]) -> EndpointReply:
         reply = await self._patiently(lambda: self._post_now(body), self._terms.pace.patience)
-        self._journal.record_at_once(self._terms.home, name, reply.content)
+        await self._journal.record_at_once(self._terms.home, name, reply.content)
         return reply
 
     async def _post_now(self, body: Mapping[str, Json]) -> EndpointReply:
+        await self._terms.confirm()
         try:
             async with asyncio.timeout(self._terms.timeout):
                 return await self._endpoint.post(body)
@@ -245,18 +299,26 @@ class BatchEndpoint:
             raise JudgeUnavailable(f"no answer within {self._terms.timeout:g} s", type="judge_timeout") from None
 
     def _gather(self, name: str, body: Mapping[str, Json]) -> None:
+        loop, pace = asyncio.get_running_loop(), self._terms.pace
+        if not self._gathered:
+            self._gather_until = loop.time() + pace.longest_linger
         self._gathered[name] = body
         if self._timer is not None:
             self._timer.cancel()
-        if len(self._gathered) >= self._provider.most_items:
+        if len(self._gathered) >= self._most_items:
             self._submit_gathered()
             return
-        self._timer = asyncio.get_running_loop().call_later(self._terms.pace.linger, self._submit_gathered)
+        self._timer = loop.call_at(min(loop.time() + pace.linger, self._gather_until), self._submit_gathered)
+
+    @property
+    def _most_items(self) -> int:
+        most = self._provider.most_items
+        return most if self._terms.most_items is None else min(most, self._terms.most_items)
 
     def _submit_gathered(self) -> None:
         gathered, self._gathered, self._timer = self._gathered, {}, None
         items = [BatchItem(name, body) for name, body in gathered.items()]
-        for part in _parts(items, self._provider.most_items, self._provider.most_bytes):
+        for part in _parts(items, self._most_items, self._provider.most_bytes):
             names = [each.name for each in part]
             key = self._key(names)
             self._begin(key, self._submit(key, part), names)
@@ -285,42 +347,58 @@ class BatchEndpoint:
 
     async def _submit(self, key: str, items: Sequence[BatchItem]) -> None:
         planned = self._clock()
-        self._journal.plan(self._terms.home, key, [each.name for each in items], planned)
+        await self._journal.plan(self._terms.home, key, [each.name for each in items], planned)
         try:
             batch = await self._submitted(key, items)
         except JudgeError:
-            self._journal.drop_plan(key)
+            await self._journal.drop_plan(key)
             raise
-        self._journal.submitted(key, batch)
+        await self._journal.submitted(key, batch)
+        self._let_rest([each.name for each in items])
+        del items  # not for as long as the batch takes: it has all texts
         await self._follow(key, batch, planned)
+
+    def _let_rest(self, names: Iterable[str]) -> None:
+        """These requests are in a submitted batch."""
+        for name in names:
+            requests, waiting = self._owners.get(name), self._waiting.get(name)
+            if requests is not None and waiting is not None:
+                requests.wait(name, waiting)
 
     async def _submitted(self, key: str, items: Sequence[BatchItem]) -> str:
         """The id of the batch, submitted once: where nobody knows whether it was, it is looked for first."""
         names, wait = [each.name for each in items], self._terms.pace.first_retry
         while True:
             began = self._clock()
+            await self._terms.confirm()
             try:
                 return await self._provider.submit(key, items)
             except (HttpStatusError, JudgeUnavailable) as error:
                 problem = to_judge_error(error) if isinstance(error, HttpStatusError) else error
-                if not isinstance(problem, JudgeUnavailable):
+                refused = isinstance(error, HttpStatusError) and error.status < 500
+                if not isinstance(problem, JudgeUnavailable) and not self._passes(error):
                     raise problem from None
                 self._terms.on_problem(problem)
-                refused = isinstance(error, HttpStatusError) and error.status < 500
-            await self._sleep(max(wait, problem.retry_after or 0.0))
+            await self._sleep(max(wait, getattr(problem, "retry_after", None) or 0.0))
             wait = min(2 * wait, self._terms.pace.longest_look)
             if not refused and (batch := await self._search(key, names, began)) is not None:
                 return batch
+
+    def _passes(self, error: Exception) -> bool:
+        """Whether a request may succeed later."""
+        if not isinstance(error, HttpStatusError):
+            return isinstance(error, JudgeUnavailable)
+        return error.status in PASSING or (self._terms.endures and error.status in _MENDABLE)
 
     async def _continue(self, batch: OpenBatch) -> None:
         """Go on with a batch of an earlier run: whether it was submitted may have to be found out."""
         names = self._journal.names(batch.key)
         batch_id = batch.id or await self._search(batch.key, names, batch.planned)
         if batch_id is None:
-            self._journal.drop_plan(batch.key)
+            await self._journal.drop_plan(batch.key)
             self._wake(names)
             return
-        self._journal.submitted(batch.key, batch_id)
+        await self._journal.submitted(batch.key, batch_id)
         await self._follow(batch.key, batch_id, batch.planned)
 
     async def _search(self, key: str, names: Sequence[str] | frozenset[str], since: float) -> str | None:
@@ -365,7 +443,12 @@ class BatchEndpoint:
         missing: dict[str, Missing] = {}
         unknown = await self._provider_call(lambda: self._read_results(members, state, missing))
         left = self._journal.names(key)
-        self._journal.end(key, missing, "cancelled" if state.status == "cancelled" else "failed")
+        if self._terms.endures and state.problem in _FOR_NOW:
+            self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
+            await self._journal.drop_plan(key)  # nothing of it was done
+            self._wake(members)
+            return
+        await self._journal.end(key, missing, "cancelled" if state.status == "cancelled" else "failed")
         self._report(batch, state, planned, total, without_answer=len(left), unknown=unknown)
         self._wake(members)
 
@@ -382,9 +465,9 @@ class BatchEndpoint:
                 else:
                     answered.append(result)
                 if len(answered) >= _RECORDED_AT_ONCE:
-                    self._journal.record(self._terms.home, answered)
+                    await self._journal.record(self._terms.home, answered)
                     answered.clear()
-        self._journal.record(self._terms.home, answered)
+        await self._journal.record(self._terms.home, answered)
         return unknown
 
     def _report(
@@ -428,7 +511,7 @@ class BatchEndpoint:
             try:
                 return await call()
             except HttpStatusError as error:
-                if error.status not in PASSING:
+                if not self._passes(error):
                     if patience is None:
                         raise to_judge_error(error) from None
                     raise

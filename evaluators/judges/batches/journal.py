@@ -64,17 +64,20 @@ class OpenBatch:
 class BatchJournal:
     """The journal in one file. `home` in its methods is a judge at an endpoint. Close it with `close`.
 
+    Without a path the file is a temporary one of this object's own, which nobody can open again.
+
     Raises:
         JournalInUse: another process has it open.
         OSError: the file cannot be written.
         sqlite3.DatabaseError: it is something else.
     """
 
-    def __init__(self, path: Path) -> None:
-        with open(path, "ab", opener=open_private):  # SQLite would make it readable by all
-            pass
+    def __init__(self, path: Path | None) -> None:
+        if path is not None:
+            with open(path, "ab", opener=open_private):  # SQLite would make it readable by all
+                pass
         self.path = path
-        self._file = sqlite3.connect(path, timeout=0.0)
+        self._file = sqlite3.connect(path or "", timeout=0.0)
         try:
             self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._file.execute("BEGIN EXCLUSIVE")
@@ -97,7 +100,8 @@ class BatchJournal:
     def remove(self) -> None:
         """Close the file and delete it."""
         self.close()
-        self.path.unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
     @property
     def secret(self) -> bytes:
@@ -146,7 +150,7 @@ class BatchJournal:
         with self._file:
             self._file.execute("INSERT OR IGNORE INTO shape VALUES (?, ?)", (home, shape))
 
-    def record_at_once(self, home: str, name: str, content: bytes) -> None:
+    async def record_at_once(self, home: str, name: str, content: bytes) -> None:
         """A request was answered outside of batches."""
         with self._file:
             self._file.execute(
@@ -154,24 +158,24 @@ class BatchJournal:
                 (home, name, zlib.compress(content, _QUICK)),
             )
 
-    def plan(self, home: str, key: str, names: Collection[str], now: float) -> None:
+    async def plan(self, home: str, key: str, names: Collection[str], now: float) -> None:
         """These requests are about to be submitted as one batch."""
         with self._file:
-            self._file.execute("INSERT INTO batch (key, home, planned) VALUES (?, ?, ?)", (key, home, now))
+            self._file.execute("INSERT OR REPLACE INTO batch (key, home, planned) VALUES (?, ?, ?)", (key, home, now))
             self._file.executemany(
                 "INSERT INTO request (home, name, batch) VALUES (?, ?, ?) "
                 "ON CONFLICT (home, name) DO UPDATE SET batch = excluded.batch, missing = NULL",
                 [(home, name, key) for name in names],
             )
 
-    def drop_plan(self, key: str) -> None:
+    async def drop_plan(self, key: str) -> None:
         """The batch was not submitted, for sure."""
         with self._file:
             self._file.execute("DELETE FROM request WHERE batch = ? AND attempts = 0", (key,))
             self._file.execute("UPDATE request SET batch = NULL WHERE batch = ?", (key,))
             self._file.execute("DELETE FROM batch WHERE key = ?", (key,))
 
-    def submitted(self, key: str, batch_id: str) -> None:
+    async def submitted(self, key: str, batch_id: str) -> None:
         """The batch was submitted under the provider's id."""
         with self._file:
             self._file.execute("UPDATE batch SET id = ? WHERE key = ?", (batch_id, key))
@@ -197,7 +201,7 @@ class BatchJournal:
         rows = self._file.execute("SELECT name FROM request WHERE batch = ? AND status IS NULL", (key,))
         return frozenset(row[0] for row in rows)
 
-    def record(self, home: str, results: Iterable[BatchResult]) -> None:
+    async def record(self, home: str, results: Iterable[BatchResult]) -> None:
         """These results of a batch came."""
         with self._file:
             self._file.executemany(
@@ -205,7 +209,7 @@ class BatchJournal:
                 [(each.status, zlib.compress(each.content, _QUICK), home, each.name) for each in results],
             )
 
-    def end(self, key: str, missing: Mapping[str, Missing], otherwise: Missing) -> None:
+    async def end(self, key: str, missing: Mapping[str, Missing], otherwise: Missing) -> None:
         """The batch has ended: what has no answer has none, for its reason."""
         with self._file:
             self._file.executemany(

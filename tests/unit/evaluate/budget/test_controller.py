@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetReservation, BudgetUsage
+from collector.evaluate.budget.controller import (
+    ALL_MONITORS,
+    BudgetController,
+    BudgetReservation,
+    BudgetUsage,
+    DeferredReservation,
+)
 from collector.evaluate.budget.windows import HOUR, Budget
 from collector.evaluate.plan import Assignment, Job, Monitor, Plan
 from collector.evaluate.recovery.replay_point import ReplayPoint
@@ -252,3 +258,57 @@ def test_without_a_fallback_a_rate_holds_for_its_minute() -> None:
     budget.decide_rates(0, 10.0)
     budget.settle(JOB, 0, 9.9, 15.0)
     assert not budget.is_decision_due(0, 25.0)
+
+
+def deferred(budget: BudgetController, name: str, *, granted: bool = False) -> DeferredReservation:
+    assignment = replace(ASSIGNMENT, deferred=True, expected_usd=1.0)
+    job = replace(JOB, evaluation_id=name, assignment=assignment)
+    return DeferredReservation(BudgetReservation(budget, job, 0, lambda: 5.0), granted=granted)
+
+
+def budget_of(**limits: float) -> BudgetController:
+    budget = BudgetController(Plan((replace(WATCHED, budget=Budget(hard_cap=1.0, **limits)),)), 1)
+    budget.add_partition(0, 0.0, None, ())
+    return budget
+
+
+def test_what_waits_for_hours_is_reserved_in_the_budget_of_the_day_alone() -> None:
+    budget = budget_of(usd_per_hour=2.0, usd_per_day=3.0)
+    waiting = [deferred(budget, f"d{n}") for n in range(4)]
+    assert [each.reserve() for each in waiting] == [True, True, True, False]
+    assert not waiting[3].may_be_freed(), "nothing is freed soon"
+    assert all(each.reserve() for each in waiting[:3]), "what was granted is granted when it runs again"
+    waiting[0].settle(None)
+    assert not waiting[3].reserve(), "a run that rests has not ended"
+    waiting[0].settle(0.25)
+    waiting[0].release()
+    assert budget.used_fraction("m", 5.0) == pytest.approx((0.25 + 2.0) / 3.0)
+    for each in waiting:
+        each.release()
+    assert budget.used_fraction("m", 5.0) == pytest.approx(0.25 / 2.0)
+    assert waiting[3].reserve()
+
+
+def test_the_hour_has_room_while_much_waits() -> None:
+    budget = budget_of(usd_per_hour=2.0)
+    assert all(deferred(budget, f"d{n}").reserve() for n in range(100))
+    assert budget.reserve(JOB, 5.0)
+
+
+def test_what_was_sent_before_a_restart_is_not_refused() -> None:
+    budget = budget_of(usd_per_day=1.0)
+    assert deferred(budget, "full").reserve()
+    resumed = deferred(budget, "sent", granted=True)
+    assert resumed.reserve()
+    assert budget.used_fraction("m", 5.0) == pytest.approx(2.0)
+
+
+def test_a_deferred_evaluation_has_no_canary_and_a_cost_of_its_own() -> None:
+    budget = budget_of(usd_per_day=10.0)
+    waiting = deferred(budget, "d")
+    assert waiting.reserve()
+    assert not waiting.for_canary().reserve()
+    waiting.settle(0.5)
+    waiting.release()
+    assert budget.expected_usd(replace(ASSIGNMENT, deferred=True), fallback=False) == 0.5
+    assert budget.expected_usd(ASSIGNMENT, fallback=False) == 0.01

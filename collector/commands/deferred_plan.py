@@ -1,0 +1,62 @@
+"""What `evalstream check` says of monitors whose evaluations may wait for hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from collector.config.loading import Config, judges_of
+from collector.config.settings import MonitorSettings
+from collector.config.urgency import LONGEST_WAIT
+from collector.wording import listed, plural
+
+_DAY = 86_400.0
+
+
+def deferred_lines(name: str, config: Config) -> Iterator[str]:
+    """Which judges' batches a monitor uses, how many evaluations wait at most, and what has to be larger for that."""
+    monitor = config.settings.monitors[name]
+    if monitor.urgency == "now":
+        return
+    judges = _judges(monitor, config)
+    discounts = sorted({config.settings.judges[each].batch_discount for each in judges})
+    cheaper = " to ".join(f"{each * 100:.4g}" for each in dict.fromkeys((discounts[0], discounts[-1])))
+    gather = config.settings.evaluate.gather
+    yield (
+        f"urgency: hours; requests gather for {gather / 60:g} min and go into batches of {listed(judges)}, {cheaper} % "
+        "cheaper, with an answer within a day; the first of each kind goes out at once, at the full price"
+    )
+    waiting, most = _waiting(config), config.settings.evaluate.max_deferred
+    if waiting is not None:
+        fits = f"evaluate.max_deferred is {most:,} in each process"
+        if waiting > most:
+            fits += ": where one process evaluates, what is beyond is shed; raise it, or sample less"
+        yield f"up to {plural(round(waiting), 'evaluation')} of all such monitors wait within a day; {fits}"
+    if config.settings.log.kind == "sqlite" and config.settings.log.retention <= LONGEST_WAIT:
+        yield "log.retention is shorter than the three days that an evaluation may wait; set it to 4d or more"
+    if config.settings.log.kind == "memory":
+        yield "log.kind is memory: what waits ends with the process, and its batches are paid for nothing"
+    if config.settings.log.kind == "kafka":
+        yield "the topics of turns and evaluations have to retain records for more than three days (retention.ms)"
+
+
+def _judges(monitor: MonitorSettings, config: Config) -> Sequence[str]:
+    named = {judge for use in monitor.uses for judge in judges_of(use.name, config.evaluators)}
+    return sorted({member for each in named for member in config.settings.members(each)})
+
+
+def _waiting(config: Config) -> float | None:
+    """Evaluations that become due within a day, of all monitors whose evaluations may wait; None without traffic."""
+    traffic = config.settings.traffic
+    if traffic is None:
+        return None
+    evaluations = 0.0
+    for monitor in config.settings.monitors.values():
+        if monitor.urgency == "now":
+            continue
+        hourly = monitor.alerts.turns_per_hour
+        turns = traffic.spans_per_second / traffic.spans_per_turn if hourly is None else hourly / 3600.0
+        for use in monitor.uses:
+            if judges_of(use.name, config.evaluators):
+                of_turns = config.evaluators[use.name].evaluator.scope == "turn"
+                evaluations += turns * monitor.rate_of(use) / (1.0 if of_turns else traffic.turns_per_conversation)
+    return evaluations * _DAY

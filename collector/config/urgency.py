@@ -1,0 +1,76 @@
+"""Monitors whose evaluations may wait for hours: what of that cannot be meant, and their part of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from collector.config.settings import MonitorSettings, Settings
+
+if TYPE_CHECKING:
+    from collector.config.loading import Config, Configured
+
+LONGEST_WAIT = 3 * 86_400.0
+"""Seconds within which a deferred evaluation ends: a batch takes a day, and what expires goes into one more."""
+
+
+def urgency_mistakes(
+    name: str, monitor: MonitorSettings, settings: Settings, evaluators: Mapping[str, Configured]
+) -> Iterator[str]:
+    """What is wrong with a monitor whose evaluations may wait, one sentence each."""
+    if monitor.urgency == "now":
+        return
+    where = f"monitors.{name}.urgency"
+    if not settings.store_text:
+        yield f"{where}: hours stores judges' answers in the log until all are there; write now, or store_text: true"
+    asking = [use.name for use in monitor.uses if use.name in evaluators and _judges(use.name, settings, evaluators)]
+    if not asking and all(use.name in evaluators for use in monitor.uses):
+        yield f"{where}: none of its evaluators asks a judge, so nothing would wait; leave it out"
+    for each in asking:
+        for judge in _judges(each, settings, evaluators):
+            configured = settings.judges.get(judge)
+            if configured is not None and not configured.takes_batches:
+                how = f"api: {configured.api}" if configured.kind == "openai" else f"kind: {configured.kind}"
+                yield (
+                    f"{where}: {each} asks judge {judge} ({how}), and there are no batches of such; "
+                    "write now, or use it in another monitor"
+                )
+
+
+def _judges(name: str, settings: Settings, evaluators: Mapping[str, Configured]) -> list[str]:
+    """The judges that an evaluator asks: those of its audit and their fallbacks, too."""
+    from collector.config.loading import judges_of
+
+    names = [
+        member
+        for judge in judges_of(name, evaluators)
+        if judge in settings.judge_names
+        for member in settings.members(judge)
+    ]
+    known = [settings.judges[each] for each in names if each in settings.judges]
+    return list(dict.fromkeys([*names, *(each.fallback for each in known if each.fallback)]))
+
+
+def deferred_part(config: Config) -> Config | None:
+    """The configuration with nothing but the monitors whose evaluations may wait, and their evaluators; None if none.
+
+    Their scores wait for audits as long as for the judges: those are in batches, too.
+    """
+    settings = config.settings
+    monitors = {name: each for name, each in settings.monitors.items() if each.urgency == "hours"}
+    if not monitors:
+        return None
+    names = {use.name for each in monitors.values() for use in each.uses}
+    names |= {low.evaluator for each in monitors.values() for low in each.boost.low_score}
+    names |= {
+        each.audit.evaluator for name in names if (each := config.evaluators[name]).audit and each.audit.evaluator
+    }
+    evaluators = {name: _patient(config.evaluators[name]) for name in sorted(names)}
+    return replace(config, settings=settings.model_copy(update={"monitors": monitors}), evaluators=evaluators)
+
+
+def _patient(configured: Configured) -> Configured:
+    if configured.audit is None:
+        return configured
+    return replace(configured, audit=configured.audit.model_copy(update={"patience": LONGEST_WAIT}))

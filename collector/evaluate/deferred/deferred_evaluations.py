@@ -1,0 +1,162 @@
+"""Evaluations of one partition whose judges' requests go out in batches.
+
+Such an evaluation runs until all that it does is to wait for batches that are submitted. Then it is cancelled, so that
+hours of waiting cost little more than a packed case; when a batch has ended it runs again from its beginning, and the
+journal has the answers to what it asked before. A restart is nothing else: it runs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Protocol
+
+from collector.evaluate.deferred.logged_journal import LoggedJournal
+from collector.evaluate.deferred.waiting_room import WaitingRoom
+from collector.evaluate.plan import Job, Plan
+from collector.evaluate.scheduling.dispatch import Dispatcher
+from collector.records.json import turn_from_json, turn_to_json
+from evaluators.cases import Turn
+from evaluators.judges.batches.owned_requests import OwnedRequests, owner_name
+from evaluators.results import Evaluation
+
+_STEPS = 10
+"""Steps of the event loop within which a run that continues asks again."""
+
+
+class OpenBatchedPlan(Protocol):
+    """Opens the plan of the running configuration with judges whose requests go into batches of one journal."""
+
+    def __call__(self, journal: LoggedJournal) -> AbstractAsyncContextManager[Plan]:
+        """Open it; the batches that the journal has are followed until it is left."""
+        ...
+
+
+class DeferredEvaluations:
+    """Makes the deferred evaluations of a partition, by a plan with judges of its own."""
+
+    def __init__(
+        self, partition: int, plan: Plan, journal: LoggedJournal, room: WaitingRoom, dispatcher: Dispatcher
+    ) -> None:
+        self._partition = partition
+        self._plan = plan
+        self._journal = journal
+        self._room = room
+        self._dispatcher = dispatcher
+
+    def admit(self, jobs: Sequence[Job], *, resumed: bool) -> bool:
+        """Let one or a pack wait, if there is room, or it was `resumed` and had room before; then call `leave`."""
+        if self._room.full and not resumed:
+            return False
+        self._room.enter(jobs, max(each.size for each in jobs))
+        return True
+
+    def leave(self, jobs: Sequence[Job]) -> None:
+        """These wait no more."""
+        self._room.leave(jobs)
+
+    async def shed(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
+        """Skip them, as there is no room."""
+        return [await self._dispatcher.execute(job, self._partition, has_slot=False) for job in jobs]
+
+    async def make(self, jobs: Sequence[Job]) -> Sequence[Evaluation]:
+        """Make an evaluation that was admitted, or those of a pack, however long that takes."""
+        was_sent = self._journal.knows_owner(_owner(jobs))
+        jobs = [self._by_batches(job) for job in jobs]
+        reservations = [self._dispatcher.deferred_reservation(job, self._partition, granted=was_sent) for job in jobs]
+
+        async def run() -> Sequence[Evaluation]:
+            if jobs[0].pack is not None:
+                return await self._dispatcher.execute_pack(jobs, self._partition, reservations=reservations)
+            return [await self._dispatcher.execute(jobs[0], self._partition, reservation=reservations[0])]
+
+        try:
+            return await self._until_made(jobs, run)
+        finally:
+            for each in reservations:
+                each.release()
+
+    def forget(self, jobs: Sequence[Job]) -> None:
+        """What these have asked is of no more use: they are in the ledger."""
+        self._journal.forget(_owner(jobs))
+
+    async def _until_made(
+        self, jobs: Sequence[Job], run: Callable[[], Awaitable[Sequence[Evaluation]]]
+    ) -> Sequence[Evaluation]:
+        rests = True
+        while True:
+            made, waiting = await _run_until_rest(jobs[0].evaluation_id, run, rests=rests)
+            if made is not None:
+                return made
+            self._room.move(jobs, "submitted")
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            # What has become of a batch that failed as a whole is for the evaluation to hear: it does not rest again.
+            rests = not any(each.done() and each.exception() is not None for each in waiting)
+            self._room.move(jobs, "gathering")
+
+    def _by_batches(self, job: Job) -> Job:
+        """The job with the judge that gathers."""
+        use = self._plan.assignment_of(job.monitor.name, job.assignment.evaluator.name)
+        assert use is not None, "a deferred evaluator is in the plan of batches"
+        return replace(job, assignment=use[1])
+
+
+def _owner(jobs: Sequence[Job]) -> str:
+    return owner_name(jobs[0].evaluation_id)
+
+
+async def _run_until_rest(
+    owner: str, run: Callable[[], Awaitable[Sequence[Evaluation]]], *, rests: bool
+) -> tuple[Sequence[Evaluation] | None, Sequence[asyncio.Future[None]]]:
+    """Run until the end, or until all that it does is to wait: what has come of it, or what it waits for.
+
+    A run that rests is gone: nothing of it remains in memory.
+    """
+    resting = asyncio.Event()
+    requests = OwnedRequests(owner, resting.set)
+    with requests.current():
+        running = asyncio.ensure_future(run())
+    running.add_done_callback(lambda _ended: resting.set())
+    try:
+        while not running.done():
+            await resting.wait()
+            resting.clear()
+            if rests and await _rests(running, requests):
+                return None, list(requests.waiting.values())
+    finally:
+        await _cancelled(running)
+    return running.result(), ()
+
+
+async def _rests(running: asyncio.Future[Sequence[Evaluation]], requests: OwnedRequests) -> bool:
+    """Whether a run does nothing but wait: what has an answer may be on its way to its next question."""
+    for _ in range(_STEPS):
+        if running.done() or not requests.at_rest:
+            return False
+        await asyncio.sleep(0)
+    return True
+
+
+async def _cancelled(running: asyncio.Future[Sequence[Evaluation]]) -> None:
+    """Cancel a run that has not ended, and wait until it has."""
+    if running.done():
+        return
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def packed(jobs: Sequence[Job]) -> Sequence[Job]:
+    """The jobs with their case as little as it can be. A conversation's is packed already."""
+    if jobs[0].assignment.evaluator.scope != "turn":
+        return jobs
+    case = jobs[0].case()
+    assert isinstance(case, Turn)
+    data = zlib.compress(turn_to_json(case))
+
+    def unpack() -> Turn:
+        return turn_from_json(zlib.decompress(data))
+
+    return [replace(job, case=unpack, size=len(data)) for job in jobs]
