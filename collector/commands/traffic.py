@@ -51,7 +51,7 @@ def traffic(config: Config) -> Iterator[str]:
         yield f"traffic    unknown ({service.problem})"
         return
     counts = parse_counts(service.metrics)
-    yield from arrival_lines(service.metrics, has_turns=bool(counts))
+    yield from arrival_lines(service.metrics, has_turns=any(any(each.values()) for each in counts.values()))
     yield from count_lines(config, counts)
     yield from letter_lines(service.metrics)
 
@@ -120,7 +120,7 @@ def arrival_lines(metrics: str, *, has_turns: bool) -> Iterator[str]:
         if status not in _ACCEPTED
     }
     came = {
-        name.replace("traces ", "spans ").replace("logs ", "log records "): number
+        name.replace("traces ", "spans " if number != 1 else "span ").replace("logs ", "log records "): number
         for name, number in _sums(metrics, RECEIVE_ITEMS, "signal", "result").items()
     }
     if came or refused or not has_turns:  # a process of other stages has turns alone

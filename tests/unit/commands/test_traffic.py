@@ -22,6 +22,7 @@ from collector.telemetry.series import (
     RECEIVE_REQUESTS,
     RECORDS_LOST,
     SPANS_READ,
+    TURNS,
     TURNS_ASSEMBLED,
     UNREAD_TEXT,
 )
@@ -83,6 +84,17 @@ def test_says_what_came_and_what_of_it_nobody_reads() -> None:
         "           turns made: 1 incomplete no_content",
         "           text of acme.sdk that nobody reads: evalstream normalize --explain FILE shows what helps",
     ]
+
+
+def test_says_that_nothing_came_to_a_service_that_just_started() -> None:
+    def started(port: int) -> str:
+        telemetry = Telemetry()
+        show_build(telemetry, at(port), ["evaluate"])
+        telemetry.counter(TURNS, "busy", "sampled")
+        return generate_latest(telemetry.registry).decode()
+
+    with answering(started) as port:
+        assert next(traffic(at(port))) == "traffic    received: nothing"
 
 
 def test_says_that_nothing_came_unless_another_process_receives() -> None:
