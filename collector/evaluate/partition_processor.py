@@ -245,7 +245,8 @@ class PartitionProcessor:
         await self._apply_control(ControlRecord(offset=offset, rates=rates, budget=saved))
 
     def _retain(self, offset: int) -> None:
-        self._retained.retain(self.state.take_released(), offset)
+        if released := self.state.take_released():
+            self._retained.retain(released, offset)
 
     async def _submit(self, jobs: Iterable[Job], *, resumed: bool = False) -> None:
         waiting = self._waiting = deque((job, self._by_newest(job)) for job in jobs)

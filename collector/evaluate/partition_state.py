@@ -6,7 +6,7 @@ Evaluators without a judge run here where a boost needs their score: they only c
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -144,7 +144,9 @@ class PartitionState:
         self._timestamp, self._size = record.timestamp, len(record.value)
         if self.references.is_used:
             jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
-        if record.headers == SNAPSHOT_HEADERS:
+        if not record.headers:
+            jobs += await self._apply_turn(record, replay_point)
+        elif record.headers == SNAPSHOT_HEADERS:
             self._restore_snapshot(record, replay_point)
         elif record.is_tick:
             jobs += self._advance(record.timestamp, record.offset)
@@ -188,11 +190,14 @@ class PartitionState:
                 self._populations[name] = Population(settings.idle_gap)
         self.conversations = {name: self.conversations[name] for name in watching}  # in the order of the plan
 
-    def take_released(self) -> list[ReplayPoint]:
+    def take_released(self) -> Sequence[ReplayPoint]:
         """The replay points that conversations have stopped needing since the last call."""
-        released, self._released = self._released, []
+        released: Sequence[ReplayPoint] = ()
+        if self._released:
+            released, self._released = self._released, []
         for each in self.conversations.values():
-            released += each.take_released()
+            if each.has_released:
+                released = [*released, *each.take_released()]
         return released
 
     def _apply_controls_up_to(self, offset: int) -> list[Job]:
@@ -483,10 +488,12 @@ class PartitionState:
     ) -> tuple[Any, list[Job]]:
         conversations = self.conversations.get(monitor.name)
         factor, most = self._reduction(monitor.name).factor, monitor.strata.strongest
-        if conversations is None or not any(
-            self._plan.draw(each, key) < monitor.probability(each, factor, most)
-            for each in monitor.of_scope("conversation")
-        ):
+        if conversations is None:
+            return "sampled_out", []
+        for each in monitor.of_scope("conversation"):
+            if self._plan.draw(each, key) < monitor.probability(each, factor, most):
+                break
+        else:
             return "sampled_out", []
         incoming = IncomingTurn(
             turn.turn_id,

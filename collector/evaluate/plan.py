@@ -83,9 +83,11 @@ class EndRule:
         """Whether the turn is the last of its conversation."""
         if self.tools and any(each.name in self.tools for each in turn.tools_called):
             return True
-        if not self.events.isdisjoint(turn.events):
+        if self.events and not self.events.isdisjoint(turn.events):
             return True
-        return any(text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items())
+        return bool(self.attributes) and any(
+            text_at(turn, f"attributes.{name}") in values for name, values in self.attributes.items()
+        )
 
 
 @dataclass(frozen=True)  # without slots, for what is cached

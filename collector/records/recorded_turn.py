@@ -114,6 +114,11 @@ class RecordedTurn:
             self._fields["attributes"] = self.attributes = merged
             self._value, self._turn = orjson.dumps(self._fields), None
 
+    @property
+    def has_history(self) -> bool:
+        """Whether anything was said before it."""
+        return "history" in self._fields if self._fields is not None else bool(self.turn.history)
+
     def earlier_inputs(self) -> Iterator[str]:
         """What users said in its history."""
         if self._fields is None:

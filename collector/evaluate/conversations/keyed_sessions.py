@@ -98,10 +98,10 @@ class KeyedSessions:
         """Add the turn of the record at `replay_point`, at the partition's `time`; returns what closed by it, too."""
         conversation = self._conversations.get(conversation_id)
         windows = conversation.windows if conversation else []
-        known = next((each for each in windows if incoming.turn_id in each.turns), None)
-        if known is not None:
-            known.needed_at = time
-            return "duplicate", []
+        for window in windows:
+            if incoming.turn_id in window.turns:
+                window.needed_at = time
+                return "duplicate", []
         at = incoming.packed.happened_at
         matching = [each for each in windows if self._fits(each, at)]
         if not matching and at + self._reach <= time:
@@ -182,10 +182,8 @@ class KeyedSessions:
     def _deadline(self, window: SessionWindow) -> float:
         if window.closed:
             return max(window.touched_at, window.needed_at) + self._reach + self._settings.allowed_lateness
-        return max(
-            window.touched_at,
-            min(window.touched_at + self._settings.idle_gap, window.first_at + self._settings.max_age),
-        )
+        idle_at, aged_at = window.touched_at + self._settings.idle_gap, window.first_at + self._settings.max_age
+        return idle_at if idle_at <= aged_at else max(window.touched_at, aged_at)
 
     def _close(
         self, conversation: ConversationWindows, window: SessionWindow, closed_by: str, *, purge: bool = False
@@ -299,6 +297,11 @@ class KeyedSessions:
     def low_watermark(self) -> ReplayPoint | None:
         """The oldest replay point of a conversation."""
         return next((each.replay_point for each in self._conversations.values()), None)
+
+    @property
+    def has_released(self) -> bool:
+        """Whether conversations have stopped needing replay points since the last call of `take_released`."""
+        return bool(self._released)
 
     def take_released(self) -> list[ReplayPoint]:
         """The replay points that conversations have stopped needing since the last call."""

@@ -88,7 +88,7 @@ def pack(turn: RecordedTurn, happened_at: float) -> PackedTurn:
 
 def prior_user_hashes(turn: RecordedTurn) -> frozenset[int]:
     """The hashes of the user's messages in the turn's history."""
-    return frozenset(map(user_message_hash, turn.earlier_inputs())) or NO_HASHES
+    return frozenset(map(user_message_hash, turn.earlier_inputs())) if turn.has_history else NO_HASHES
 
 
 def user_message_hash(text: str) -> int:

@@ -102,8 +102,11 @@ class SessionWindow:
         self.closed = False
 
     def _order(self, key: tuple[float, str], incoming: IncomingTurn) -> None:
-        self.first_at = min(self.first_at, incoming.packed.happened_at)
-        self.last_at = max(self.last_at, incoming.packed.happened_at)
+        at = incoming.packed.happened_at
+        if at > self.last_at:
+            self.last_at = at
+        elif at < self.first_at:
+            self.first_at = at
         if key > self.newest:
             self.newest, self.ends_conversation = key, incoming.ends_conversation
         if key < self.oldest:
@@ -113,6 +116,8 @@ class SessionWindow:
         """Make `rate` times `boost` the largest product of any turn."""
         # Not the largest rate of one turn times the largest boost of another: no turn was drawn with that chance, so
         # 1 / chance would be too small a weight, and means would be biased.
+        if boost == self.boost == 1.0 and rate <= self.rate and stratum == self.stratum:
+            return  # as nearly all do
         chance = max(self.rate * self.boost, rate * boost)
         self.boost, self.stratum = max((self.boost, self.stratum), (boost, stratum))
         self.rate = chance / self.boost

@@ -19,6 +19,8 @@ class Population:
         self._most = most
         self._seen: dict[str, float] = {}  # in the order of their newest turn
         self._beyond = 0
+        self._not_before = 0.0
+        """Until then none becomes idle: turns only defer it."""
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -26,6 +28,7 @@ class Population:
     def reconfigure(self, idle: float) -> None:
         """From now on this gap (s) counts."""
         self._idle = idle
+        self._not_before = 0.0
 
     def observe(self, conversation: str, time: float) -> None:
         """A turn of a conversation came at `time` (s), which never falls."""
@@ -37,10 +40,14 @@ class Population:
 
     def take_idle(self, time: float) -> int:
         """The number that became idle since the last call."""
+        if time < self._not_before and not self._beyond:
+            return 0
         count, self._beyond = self._beyond, 0
+        self._not_before = time + self._idle
         while self._seen:
             oldest = next(iter(self._seen))
-            if self._seen[oldest] + self._idle > time:
+            if (idle_at := self._seen[oldest] + self._idle) > time:
+                self._not_before = idle_at
                 break
             del self._seen[oldest]
             count += 1

@@ -27,7 +27,7 @@ class UpstreamTrust:
 
     def ignores(self, turn: TurnFields) -> bool:
         """Whether the turn names a rate below 1 that is not believed."""
-        return not self._believes(turn) and (upstream_of(turn.trace_state) or 1.0) < 1.0
+        return bool(turn.trace_state) and not self._believes(turn) and (upstream_of(turn.trace_state) or 1.0) < 1.0
 
     def _believes(self, turn: TurnFields) -> bool:
         return self.everybody or (bool(self.tenants) and tenant_of(turn) in self.tenants)
