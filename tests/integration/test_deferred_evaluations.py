@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from batch_server import BatchServer, batch_server
 from prometheus_client import generate_latest
 from test_batches import LIST_PRICE, prepare
 from test_packs_in_service import records_of
+from typer.testing import CliRunner
 
+from collector.cli import app
 from collector.config.loading import load
 from collector.demo.judge import completion
 from collector.logs.log import Record
@@ -290,3 +294,92 @@ async def test_a_new_configuration_takes_over_what_waits(tmp_path: Path) -> None
             evaluations = await made(started, COUNT)
         assert_once(server, evaluations)
         assert len(server.batches) == 1
+
+
+async def test_a_batch_that_is_refused_for_what_waits_already_is_submitted_again(tmp_path: Path) -> None:
+    """However often: nothing of it was done."""
+    refused = {"object": "list", "data": [{"code": "token_limit_exceeded", "message": "Enqueued token limit reached"}]}
+
+    class Busy(BatchServer):
+        def _described(self, batch: Any) -> dict[str, Any]:
+            described = super()._described(batch)
+            return described | {"errors": refused} if batch.status == "failed" else described
+
+    server = Busy(end=lambda number: "failed" if number < 4 else "completed")
+    async with TestServer(server.application()) as started_server:
+        url = f"http://127.0.0.1:{started_server.port}/v1"
+        async with service(configure(tmp_path, url)) as started:
+            await started.logs.turns.append(turns(COUNT))
+            evaluations = await made(started, COUNT)
+    assert Counter(each.outcome for each in evaluations) == {"scored": COUNT}
+    assert len(server.batches) == 5
+
+
+async def test_conversations_wait_like_turns(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["evaluators"]["whole"] = {"kind": "conversational_g_eval", "criteria": "Is it helpful?"}
+        config["monitors"]["all"] |= {"evaluators": ["whole"], "max_turns": 2}
+
+    async with batch_server(looks=10**9) as server:
+        path = configure(tmp_path, server.base_url, change)
+        async with service(path) as started:
+            for n in range(2):
+                await started.logs.turns.append(
+                    [
+                        Record(
+                            f"c{c}".encode(),
+                            turn_to_json(
+                                Turn(
+                                    turn_id=f"t{c}-{n}",
+                                    conversation_id=f"c{c}",
+                                    input=f"What is {c} and {n}?",
+                                    actual_output="It.",
+                                )
+                            ),
+                        )
+                        for c in range(6)
+                    ]
+                )
+            await submitted(server)
+            await asyncio.sleep(0.2)
+        server.looks = 1
+        async with service(path) as started:
+            evaluations = await made(started, 6)
+        assert Counter(each.outcome for each in evaluations) == {"scored": 6}
+        assert set(server.submitted.values()) == {1}
+
+
+async def test_a_denied_key_is_waited_for(tmp_path: Path) -> None:
+    """What is refused for its key is sent when somebody has mended that."""
+    denied = True
+
+    def refuse(step: str) -> web.Response | None:
+        return web.json_response({"error": {"message": "no"}}, status=401) if denied and step == "create" else None
+
+    async with batch_server(refuse=refuse) as server:
+        async with service(configure(tmp_path, server.base_url)) as started:
+            await started.logs.turns.append(turns(COUNT))
+            async with asyncio.timeout(30):
+                while server.calls.count("create") < 3:
+                    await asyncio.sleep(0.02)
+            denied = False
+            evaluations = await made(started, COUNT)
+        assert_once(server, evaluations)
+
+
+async def test_audit_and_check_know_that_it_waits(tmp_path: Path) -> None:
+    """What waits on purpose is not missing, and `retry` has nothing to do."""
+    async with batch_server(looks=10**9) as server:
+        path = configure(tmp_path, server.base_url)
+        async with service(path) as started:
+            await started.logs.turns.append(turns(COUNT))
+            await submitted(server)
+            await asyncio.sleep(0.3)
+        for command, expected in (("audit", 0), ("retry --failed", 0)):
+            done = await asyncio.to_thread(CliRunner().invoke, app, [*command.split(), "-c", str(path)])
+            assert done.exit_code == expected, (command, done.output, done.exception)
+        server.looks = 1
+        async with service(path) as started:
+            assert_once(server, await made(started, COUNT))
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["audit", "-c", str(path)])
+        assert done.exit_code == 0, done.output

@@ -1,18 +1,30 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from evaluation_samples import START, scored
 
 from collector.evaluate.budget.controller import ALL_MONITORS, BudgetController, BudgetUsage
 from collector.evaluate.budget.windows import DAY, HOUR, Budget
-from collector.evaluate.plan import Monitor, Plan
-from collector.page.providers import budget_views, criteria_of, judge_alerts, page_sources, usage_from_view
-from collector.page.sources import BudgetView, DropView, TrafficView
+from collector.evaluate.deferred.waiting_room import WaitingRoom, WaitingRoomLimits
+from collector.evaluate.plan import Assignment, Job, Monitor, Plan
+from collector.evaluate.recovery.replay_point import ReplayPoint
+from collector.page.providers import (
+    budget_views,
+    criteria_of,
+    deferred_view,
+    judge_alerts,
+    page_sources,
+    usage_from_view,
+)
+from collector.page.sources import BudgetView, DeferredView, DropView, TrafficView
 from collector.page.view import View
+from collector.service.gauges import show_deferred
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_STATE, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
-from evaluators import ExactMatch, GEval
+from evaluators import ExactMatch, GEval, Turn
+from evaluators.judge import NoJudge
 
 
 def test_tells_what_the_process_has_counted():
@@ -79,3 +91,30 @@ def test_what_an_evaluator_judges_by_is_the_configurations_word_or_its_kinds() -
     assert criteria_of(GEval(**wanted, criteria="Does it help?")) == "Does it help?"
     assert criteria_of(GEval(**wanted, evaluation_steps=["Read.", "Rate."])) == "Read. Rate."
     assert criteria_of(ExactMatch(name="exact")) == "1 if the answer equals the expected output, else 0."
+
+
+EXACT = Assignment(ExactMatch(name="exact"), NoJudge(), "v")
+WAITING = Job(
+    evaluation_id="",
+    monitor=Monitor(name="m", assignments=(EXACT,), match={}),
+    assignment=EXACT,
+    case=lambda: Turn(turn_id="t"),
+    replay_point=ReplayPoint(0),
+    trigger_offset=0,
+)
+
+
+def test_what_waits_for_batches() -> None:
+    telemetry = Telemetry()
+    assert deferred_view(telemetry) is None, "no monitor's evaluations may wait"
+    room = WaitingRoom(WaitingRoomLimits(evaluations=10, bytes=1000))
+    show_deferred(telemetry, room, lambda: 100.0)
+    assert deferred_view(telemetry) == DeferredView(gathering=0, submitted=0, oldest=0.0)
+    jobs = [replace(WAITING, evaluation_id=name, triggered_at=when) for name, when in (("a", 40.0), ("b", 90.0))]
+    room.enter(jobs, 10)
+    room.move(jobs[:1], "submitted")
+    assert deferred_view(telemetry) == DeferredView(gathering=1, submitted=1, oldest=60.0)
+    room.leave(jobs[:1])
+    assert deferred_view(telemetry) == DeferredView(gathering=1, submitted=0, oldest=10.0)
+    show_deferred(telemetry, None, lambda: 100.0)
+    assert deferred_view(telemetry) is None
