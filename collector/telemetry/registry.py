@@ -50,9 +50,17 @@ class Telemetry:
             parent.labels(*labels).set(value)
 
     def remove(self, of: Series, *labels: str) -> None:
-        """Remove the series of these label values, if there is one: what it says is over."""
-        if self._children.pop((of.name, *labels), None) is not None:
+        """Remove the series of these label values, if there is one: what it says is over.
+
+        One without labels is always there; it is as at the start.
+        """
+        if self._children.pop((of.name, *labels), None) is None:
+            return
+        if labels:
             self._parents[of.name].remove(*labels)
+        else:
+            self.registry.unregister(self._parents[of.name])
+            self._parents[of.name] = self._declare(of)
 
     def drop(self, stage: str, reason: str, count: float = 1) -> None:
         """Count a loss."""

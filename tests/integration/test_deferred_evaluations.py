@@ -285,7 +285,6 @@ async def test_a_new_configuration_takes_over_what_waits(tmp_path: Path) -> None
             await submitted(server)
             await asyncio.sleep(0.2)
             config = yaml.safe_load(path.read_text())
-            config["monitors"]["all"]["alerts"] = {}
             config["monitors"]["other"] = {"evaluators": ["helpful"], "match": {"model": "nobody"}}
             path.write_text(yaml.safe_dump(config))
             started.reload.request()
@@ -383,3 +382,32 @@ async def test_audit_and_check_know_that_it_waits(tmp_path: Path) -> None:
             assert_once(server, await made(started, COUNT))
         done = await asyncio.to_thread(CliRunner().invoke, app, ["audit", "-c", str(path)])
         assert done.exit_code == 0, done.output
+
+
+async def test_a_monitor_that_is_set_back_to_now_asks_at_once(tmp_path: Path) -> None:
+    """And a new configuration ends what the page and metrics say of waiting, with a budget for all monitors as well."""
+    async with batch_server(looks=10**9) as server:
+        path = configure(
+            tmp_path, server.base_url, lambda config: config["evaluate"].update(budget={"usd_per_day": 100.0})
+        )
+        async with running(load(path), {"evaluate"}, path=path) as started:
+            await asyncio.sleep(0.2)
+            await started.logs.turns.append(turns(COUNT))
+            async with asyncio.timeout(30):
+                while not server.batches and not server.at_once:
+                    await asyncio.sleep(0.02)
+            config = yaml.safe_load(path.read_text())
+            config["monitors"]["all"]["urgency"] = "now"
+            path.write_text(yaml.safe_dump(config))
+            started.reload.request()
+            async with asyncio.timeout(30):
+                while (
+                    started.telemetry.registry.get_sample_value(
+                        "evalstream_evaluations_deferred", {"state": "submitted"}
+                    )
+                    is not None
+                ):
+                    await asyncio.sleep(0.05)
+            await started.logs.turns.append(turns(COUNT, first=COUNT))
+            evaluations = await made(started, 2)
+        assert evaluations

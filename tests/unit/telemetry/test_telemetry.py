@@ -10,7 +10,7 @@ from promtool import tool
 from collector.export import prometheus
 from collector.telemetry import series as telemetry
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import DROPS, EVALUATIONS, LABEL_OVERFLOW, OTHER, SCORE
+from collector.telemetry.series import DROPS, EVALUATIONS, LABEL_OVERFLOW, OTHER, SCORE, TOTAL_BUDGET_SPENT
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,3 +69,15 @@ def test_reserved_values_have_a_place_whatever_comes_first():
     text = generate_latest(capped.registry).decode()
     assert 'evaluator="ours"' in text
     assert "intruder" not in text
+
+
+def test_a_series_without_labels_is_removed_like_others() -> None:
+    """The library removes series with labels alone, and a new configuration may end what such a one says."""
+    telemetry = Telemetry()
+    telemetry.gauge(TOTAL_BUDGET_SPENT).set_function(lambda: 0.5)
+    assert telemetry.registry.get_sample_value(TOTAL_BUDGET_SPENT.name) == 0.5
+    telemetry.remove(TOTAL_BUDGET_SPENT)
+    telemetry.remove(TOTAL_BUDGET_SPENT)
+    assert telemetry.registry.get_sample_value(TOTAL_BUDGET_SPENT.name) == 0.0
+    telemetry.gauge(TOTAL_BUDGET_SPENT).set_function(lambda: 0.25)
+    assert telemetry.registry.get_sample_value(TOTAL_BUDGET_SPENT.name) == 0.25
