@@ -215,7 +215,8 @@ async def _positions(log: KafkaLog) -> list[int]:
 
 
 async def test_a_source_gives_foreign_topics(kafka_broker) -> None:
-    topics = [await make_topic(kafka_broker, 2), await make_topic(kafka_broker, 1)]
+    forever = {"retention.ms": "-1"}  # these records are of 1970, and a broker deletes what is old when it comes by
+    topics = [await make_topic(kafka_broker, 2, **forever), await make_topic(kafka_broker, 1, **forever)]
     await produce(kafka_broker, topics[0], [{"value": b"a", "partition": 1, "timestamp_ms": 5000}])
     await produce(kafka_broker, topics[0], [{"value": b"b", "partition": 1, "timestamp_ms": 3000}])
     await produce(kafka_broker, topics[1], [{"key": b"gone", "value": None, "timestamp_ms": 1000}])
