@@ -191,6 +191,7 @@ def assert_fenced(seen: Seen) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_what_a_frozen_worker_has_in_hand_is_void(tmp_path: Path, own_broker: Broker) -> None:
     assert_fenced(await frozen_in_turn(own_broker, tmp_path, 1, SESSION + 5.0))

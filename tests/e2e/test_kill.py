@@ -56,6 +56,7 @@ async def test_on_sqlite_a_service_that_is_killed_again_and_again_judges_everyth
         assert_everything_once(await killed_and_finished(process, random.Random(seed), within=60))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_on_sqlite_traces_that_share_records_are_judged_once_through_kills(tmp_path: Path) -> None:
     """All traces come in one request of each signal, so that several share a record."""
@@ -108,7 +109,7 @@ async def shared_records_in(spans: Log) -> int:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", [1, *LATER_SEEDS])
 async def test_on_kafka_a_service_that_is_killed_again_and_again_judges_everything_once(
     seed: int, shared: bool, tmp_path: Path, kafka_broker: Any
