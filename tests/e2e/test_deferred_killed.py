@@ -158,6 +158,7 @@ async def test_killed_at_a_step_over_sqlite(tmp_path: Path, step: str, api: str)
 
 @pytest.mark.kafka
 @pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", ["before create", "after create", "after look", "within content"])
 async def test_killed_at_a_step_over_kafka(kafka_broker: Any, tmp_path: Path, step: str) -> None:
     """The one that takes the partitions over knows what was sent."""
@@ -181,6 +182,7 @@ async def test_killed_at_a_step_over_kafka(kafka_broker: Any, tmp_path: Path, st
 
 @pytest.mark.kafka
 @pytest.mark.long
+@pytest.mark.timeout(300)
 async def test_partitions_move_while_batches_wait(kafka_broker: Any, tmp_path: Path) -> None:
     """To a process that comes, and from one that is killed to those that are there."""
     log = Topics(kafka_broker.bootstrap).log_settings()

@@ -88,7 +88,7 @@ class DeferredEvaluations:
     ) -> Sequence[Evaluation]:
         rests = True
         while True:
-            made, waiting = await _run_until_rest(jobs[0].evaluation_id, run, rests=rests)
+            made, waiting = await run_until_rest(jobs[0].evaluation_id, run, rests=rests)
             if made is not None:
                 return made
             self._room.move(jobs, "submitted")
@@ -108,10 +108,10 @@ def _owner(jobs: Sequence[Job]) -> str:
     return owner_name(jobs[0].evaluation_id)
 
 
-async def _run_until_rest(
-    owner: str, run: Callable[[], Awaitable[Sequence[Evaluation]]], *, rests: bool
+async def run_until_rest(
+    owner: str, run: Callable[[], Awaitable[Sequence[Evaluation]]], *, rests: bool = True
 ) -> tuple[Sequence[Evaluation] | None, Sequence[asyncio.Future[None]]]:
-    """Run until the end, or until all that it does is to wait: what has come of it, or what it waits for.
+    """Run until the end, or until all that it does is to wait: what has come of it, or all that it waits for.
 
     A run that rests is gone: nothing of it remains in memory.
     """
@@ -137,7 +137,7 @@ async def _rests(running: asyncio.Future[Sequence[Evaluation]], requests: OwnedR
         if running.done() or not requests.at_rest:
             return False
         await asyncio.sleep(0)
-    return True
+    return requests.at_rest and not running.done()  # what it waited for may have come in the last step
 
 
 async def _cancelled(running: asyncio.Future[Sequence[Evaluation]]) -> None:
