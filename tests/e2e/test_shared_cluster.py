@@ -119,6 +119,7 @@ def send(broker: Broker, topic: str, start: int, end: int) -> None:
     producer.close()
 
 
+@pytest.mark.long
 async def test_both_judge_everything_and_a_password_changes_meanwhile(secured_broker: Broker, tmp_path: Path) -> None:
     topic = make_topic(secured_broker)
     one, two = (Deployment(secured_broker, topic, tmp_path / name) for name in ("one", "two"))

@@ -260,6 +260,7 @@ async def move(homes: Sequence[Path], move: Move, judge: StandInJudge, *, kill: 
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.long
 async def test_from_one_file_to_another(tmp_path: Path) -> None:
     judge = StandInJudge()
     async with serve_judge(judge) as url:

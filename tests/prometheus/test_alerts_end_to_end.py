@@ -191,6 +191,7 @@ class Judged:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_large_drop_pages_although_some_judge_calls_fail(tmp_path: Path):
     """7 % are unscored, which a warning says; that explains 0.07, and not a fall from 0.85 to 0.30."""
     async with AsyncExitStack() as stack:

@@ -149,6 +149,7 @@ def test_the_life_of_an_alert_in_rules_is_that_of_the_plain_code(
     run(tmp_path, config, [{"inputs": in_full(400, stream), "values": list(life_in_rules(path, 7))}])
 
 
+@pytest.mark.long
 def test_a_replica_that_restarts_fires_nothing_and_is_left_out_of_the_sums(tmp_path: Path):
     """Two replicas; one loses its counters at minute 200 and begins again, the other goes on."""
     one, other = Stream(2.0, seed=11).run(400), Stream(2.0, seed=12).run(400)
@@ -400,6 +401,7 @@ def without_the_heavy_ones() -> Stream:
     return together(errors, rest)
 
 
+@pytest.mark.long
 def test_a_window_from_which_the_heavy_conversations_are_missing_pages_nobody(tmp_path: Path):
     """By its own scores it would be eight standard errors below its target."""
     stream = without_the_heavy_ones()
@@ -454,9 +456,8 @@ def warned(minutes: int, per_minute: float) -> dict[str, list[dict[str, str]]]:
     }
 
 
-@pytest.mark.parametrize(
-    "warning", [pytest.param("EvalstreamUnscored", marks=pytest.mark.long), "EvalstreamJudgeShift"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("warning", ["EvalstreamUnscored", "EvalstreamJudgeShift"])
 def test_a_warning_silences_what_it_explains_and_no_more(tmp_path: Path, warning: str):
     """A mean 0.05 below its target is explained by 6 % that is unscored, or by a judge that is 0.06 stricter. A mean
     that falls to 0.3 is not: it pages."""
@@ -481,6 +482,7 @@ def test_a_warning_silences_what_it_explains_and_no_more(tmp_path: Path, warning
         run(tmp_path, configured(), [case])
 
 
+@pytest.mark.long
 def test_without_a_warning_the_little_drop_pages(tmp_path: Path):
     little = Stream(8.0, mean=lambda _: 0.72, seed=22).run(420)
     dropped = {"alertname": "EvalstreamScoreDropped", "severity": "page"}

@@ -57,6 +57,7 @@ def decide(
     return best is not None and holdout_test(parts, before, candidates[best]).gained
 
 
+@pytest.mark.long
 def test_on_labels_that_follow_nothing_a_gain_is_claimed_in_at_most_one_of_twenty_runs() -> None:
     """480 runs with 8 candidates each: labels of any share that pass, weights 1 to 4, two labels a conversation."""
     chance = random.Random(17)
