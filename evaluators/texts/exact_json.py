@@ -66,6 +66,8 @@ def parse_json(text: str | bytes) -> Json:
 
 
 def _without_halves(data: bytes) -> bytes:
+    if b"\\ud" not in data and b"\\uD" not in data:  # most of what is no JSON; the pattern takes 26 times as long
+        return data
     return _SURROGATE.sub(lambda escape: escape[0] if escape[2] else escape[1] + rb"\ufffd", data)
 
 
