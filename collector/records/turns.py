@@ -14,7 +14,7 @@ def turn_record(turn: Turn) -> Record:
 
 
 def turn_key(turn: Turn) -> bytes:
-    """The key of a turn's record: its conversation, or itself where it has none."""
+    """The key of a turn's record: the id of its conversation, else of its trace, else its own."""
     return (turn.conversation_id or turn.trace_id or turn.turn_id).encode("utf-8", "replace")
 
 
