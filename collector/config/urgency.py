@@ -11,8 +11,19 @@ from collector.config.settings import MonitorSettings, Settings
 if TYPE_CHECKING:
     from collector.config.loading import Config, Configured
 
+PROMISED = 86_400.0
+"""Seconds within which a provider answers a batch, or gives it up."""
 LONGEST_WAIT = 3 * 86_400.0
 """Seconds within which a deferred evaluation ends: a batch takes a day, and what expires goes into one more."""
+
+
+_SLACK = 2 * 3600.0
+"""Seconds for what is around a batch: one look a minute, large results, a restart that reads the day again."""
+
+
+def due_after(settings: Settings, batches: int = 1) -> float:
+    """Seconds within which a deferred evaluation ends whose requests are in so many batches, one after the other."""
+    return batches * (settings.evaluate.gather + PROMISED) + _SLACK
 
 
 def urgency_mistakes(

@@ -41,12 +41,15 @@ _REPORT_AFTER = 60.0
 class EnduringBatches:
     """Of a service: how many requests are in a batch at most, what is waited for before each, who sees its progress.
 
-    `warn` is given what somebody has to see.
+    The callbacks get a judge's name first; `on_problem` is called for each call that failed for now, `on_at_once` for
+    each request that went out at once. `warn` is given what somebody has to see.
     """
 
     most_items: int
     confirm: Confirm
     on_progress: Callable[[str, BatchProgress], None]
+    on_problem: Callable[[str, JudgeError], None]
+    on_at_once: Callable[[str], None]
     warn: Callable[[str], None]
 
 
@@ -105,17 +108,28 @@ class Batches:
             if enduring is not None:
                 enduring.on_progress(name, progress)
 
+        def on_problem(error: JudgeError) -> None:
+            reporter.report_problem(error)
+            if enduring is not None:
+                enduring.on_problem(name, error)
+
         terms = BatchTerms(
-            home=f"{name} {settings.api} {settings.base_url}",
+            home=home_of(name, settings),
             discount=settings.batch_discount,
             timeout=settings.timeout,
             pace=self._pace,
             on_progress=on_progress,
-            on_problem=reporter.report_problem,
+            on_problem=on_problem,
         )
         if enduring is None:
             return terms
-        return replace(terms, most_items=enduring.most_items, confirm=enduring.confirm, endures=True)
+        return replace(
+            terms,
+            most_items=enduring.most_items,
+            confirm=enduring.confirm,
+            on_at_once=lambda: enduring.on_at_once(name),
+            endures=True,
+        )
 
     async def start(self) -> None:
         """Follow the batches of earlier runs. What endures does not wait for its endpoints.
@@ -152,6 +166,11 @@ class Batches:
             f"{plural(len(left), 'batch', 'batches')} of an earlier run still open ({names}), which nothing of this "
             f"run waits for; cancel at the provider what is not wanted, then delete {self.journal.path}"
         )
+
+
+def home_of(name: str, settings: JudgeSettings) -> str:
+    """A judge and its endpoint, as a journal names them."""
+    return f"{name} {settings.api} {settings.base_url}"
 
 
 def to_terminal(report: str) -> None:

@@ -15,6 +15,7 @@ from collector.page.sources import AlertView, BudgetView, DeferredView, DropView
 from collector.page.view import EvaluatorView, View
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
+    BATCHES_OPEN,
     BREAKER_STATE,
     DEFERRED_OLDEST,
     DROPS,
@@ -137,7 +138,12 @@ def deferred_view(telemetry: Telemetry) -> DeferredView | None:
     if not states:
         return None
     oldest = [value for _, value in _samples(telemetry.registry, DEFERRED_OLDEST.name)]
-    return DeferredView(gathering=states["gathering"], submitted=states["submitted"], oldest=max(oldest, default=0.0))
+    return DeferredView(
+        gathering=states["gathering"],
+        submitted=states["submitted"],
+        oldest=max(oldest, default=0.0),
+        batches=sum(int(value) for _, value in _samples(telemetry.registry, BATCHES_OPEN.name)),
+    )
 
 
 def traffic_views(telemetry: Telemetry) -> Sequence[TrafficView]:

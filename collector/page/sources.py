@@ -58,11 +58,15 @@ class DropView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredView:
-    """Evaluations of this process that wait for batches: not submitted yet, and submitted; the oldest one's age, s."""
+    """Evaluations of this process that wait for batches: not submitted yet, and submitted; the oldest one's age, s.
+
+    `batches` are under way.
+    """
 
     gathering: int
     submitted: int
     oldest: float
+    batches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,12 +15,13 @@ from collector.evaluate.deferred.logged_journal import LoggedJournal
 from collector.evaluate.deferred.waiting_room import WaitingRoom, WaitingRoomLimits
 from collector.evaluate.plan import Plan
 from collector.evaluate.stage import GROUP
-from collector.judging.batches import Batches, EnduringBatches
-from collector.judging.open_judges import open_judges
+from collector.judging.batches import Batches, EnduringBatches, home_of
+from collector.judging.open_judges import judges_in_use, open_judges
 from collector.service.plan_builder import build_plan
 from collector.service.process import Process
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import BATCH_REQUESTS
+from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES
+from evaluators.errors import JudgeError
 from evaluators.judges.batches.batch_endpoint import BatchPace, BatchProgress
 
 logger = logging.getLogger(__name__)
@@ -29,14 +30,24 @@ PACE = BatchPace(patience=float("inf"))
 """What is asked at once is asked until it is answered: nobody waits for it."""
 MOST_ITEMS = 500
 """Requests in a batch at most: until it is submitted each costs 50 kB of memory, for each partition and judge."""
+_OUTCOMES = frozenset({"completed", "expired", "cancelled", "failed", "gone"})
 
 
 @dataclass(frozen=True, slots=True)
 class Deferring:
-    """How a process makes evaluations that may wait, and where they do."""
+    """How a process makes evaluations that may wait, where they do, and the journals of its partitions.
+
+    `homes` are the journals' names of judges whose requests go into batches, by the judges' own.
+    """
 
     open_batched: OpenBatchedPlan
     room: WaitingRoom
+    homes: Mapping[str, str]
+    journals: set[LoggedJournal]
+
+    def open_batches(self, judge: str) -> int:
+        """How many batches of a judge have not ended, and are followed by this process."""
+        return sum(len(each.open_batches(self.homes[judge])) for each in self.journals)
 
 
 def deferring(process: Process) -> Deferring | None:
@@ -46,27 +57,50 @@ def deferring(process: Process) -> Deferring | None:
         return None
     settings = process.config.settings.evaluate
     limits = WaitingRoomLimits(evaluations=settings.max_deferred, bytes=settings.max_deferred_bytes)
-    return Deferring(partial(_open_batched, process=process, part=part), WaitingRoom(limits))
+    judges = {name: part.settings.judges[name] for name in judges_in_use(part)}
+    homes = {name: home_of(name, each) for name, each in judges.items() if each.takes_batches}
+    journals = set[LoggedJournal]()
+    open_batched = partial(_open_batched, process=process, part=part, journals=journals)
+    return Deferring(open_batched, WaitingRoom(limits), homes, journals)
 
 
 @asynccontextmanager
-async def _open_batched(journal: LoggedJournal, process: Process, part: Config) -> AsyncGenerator[Plan]:
+async def _open_batched(
+    journal: LoggedJournal, process: Process, part: Config, journals: set[LoggedJournal]
+) -> AsyncGenerator[Plan]:
     gather = part.settings.evaluate.gather
     enduring = EnduringBatches(
         most_items=MOST_ITEMS,
         confirm=partial(process.logs.turns.confirm, GROUP),
         on_progress=partial(_count, process.telemetry),
+        on_problem=partial(_count_problem, process.telemetry),
+        on_at_once=lambda judge: process.telemetry.counter(BATCH_REQUESTS, judge, "at_once").inc(),
         warn=logger.warning,
     )
     pace = replace(PACE, linger=gather, longest_linger=gather)
     batches = Batches(journal, pace, logger.info, enduring=enduring)
     assert process.steps is not None, "a service has a definitions log"
     async with open_judges(part, process.steps, batches=batches) as judges:
-        yield build_plan(part, judges)
+        journals.add(journal)
+        try:
+            yield build_plan(part, judges)
+        finally:
+            journals.discard(journal)
 
 
 def _count(telemetry: Telemetry, judge: str, progress: BatchProgress) -> None:
     if progress.ended:
         without = progress.without_answer
+        telemetry.counter(BATCHES, judge, _outcome(progress.status)).inc()
         telemetry.counter(BATCH_REQUESTS, judge, "answered").inc(progress.total - without)
         telemetry.counter(BATCH_REQUESTS, judge, "unanswered").inc(without)
+
+
+def _count_problem(telemetry: Telemetry, judge: str, error: JudgeError) -> None:
+    telemetry.counter(BATCH_CALLS_FAILED, judge, error.type).inc()
+
+
+def _outcome(status: str) -> str:
+    """How a batch has ended, in OpenAI's words; Anthropic's say only that it has."""
+    word = status.partition(" ")[0]
+    return word if word in _OUTCOMES else "completed"

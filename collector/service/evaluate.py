@@ -8,7 +8,6 @@ from functools import partial
 from collector.config.loading import Config
 from collector.config.settings import EvaluateSettings
 from collector.evaluate.budget.controller import BudgetController
-from collector.evaluate.deferred.waiting_room import WaitingRoom
 from collector.evaluate.guardrails import EvaluationGuardrails
 from collector.evaluate.outcomes import PrometheusOutcomes
 from collector.evaluate.partition_processor import StateLimits
@@ -18,8 +17,16 @@ from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import GROUP, EvaluateStage
 from collector.logs.exchangeable_folds import ExchangeableFolds
 from collector.logs.log import OpenFold
-from collector.service.deferred import deferring
-from collector.service.gauges import hide_budgets, show_budgets, show_bulkheads, show_deferred, show_evaluate
+from collector.service.deferred import Deferring, deferring
+from collector.service.gauges import (
+    hide_budgets,
+    hide_open_batches,
+    show_budgets,
+    show_bulkheads,
+    show_deferred,
+    show_evaluate,
+    show_open_batches,
+)
 from collector.service.process import Apply, Process
 
 
@@ -32,7 +39,7 @@ class _Evaluating:
     guardrails: EvaluationGuardrails
     budgets: BudgetController
     open_fold: OpenFold
-    room: WaitingRoom | None
+    waiting: Deferring | None
 
 
 class Evaluating:
@@ -69,6 +76,7 @@ class Evaluating:
         before.stage.handing_over = True
         await self._folds.exchange(self._current.open_fold)
         hide_budgets(process.telemetry, before.process.plan)
+        hide_open_batches(process.telemetry, () if before.waiting is None else before.waiting.homes)
         self._show(self._current)
         await before.guardrails.close()
 
@@ -112,14 +120,15 @@ class Evaluating:
             room=None if waiting is None else waiting.room,
         )
         show_bulkheads(process.telemetry, process.plan, dispatcher.bulkheads)
-        room = None if waiting is None else waiting.room
         open_fold = dead_letters.wrap(stage.open_fold, process.guard)
-        return _Evaluating(process, stage, guardrails, budgets, open_fold, room)
+        return _Evaluating(process, stage, guardrails, budgets, open_fold, waiting)
 
     def _show(self, of: _Evaluating) -> None:
         show_budgets(of.process.telemetry, of.process.plan, of.budgets, of.process.clock)
         show_evaluate(of.process.telemetry, of.stage)
-        show_deferred(of.process.telemetry, of.room, of.process.clock)
+        show_deferred(of.process.telemetry, None if of.waiting is None else of.waiting.room, of.process.clock)
+        if of.waiting is not None:
+            show_open_batches(of.process.telemetry, of.waiting.homes, of.waiting.open_batches)
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

@@ -20,6 +20,7 @@ from collector.evaluate.scheduling.bulkhead import Bulkheads
 from collector.evaluate.stage import EvaluateStage
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
+    BATCHES_OPEN,
     BUDGET_FACTOR,
     BUDGET_SPENT,
     BUDGET_USD,
@@ -94,6 +95,18 @@ def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> No
         bulkhead = bulkheads.of(name)
         telemetry.gauge(EVALUATIONS_WAITING, name or "none").set_function(partial(getattr, bulkhead, "waiting"))
         telemetry.gauge(PAUSED_PARTITIONS, name or "none").set_function(partial(getattr, bulkhead, "paused_partitions"))
+
+
+def show_open_batches(telemetry: Telemetry, judges: Collection[str], count: Callable[[str], int]) -> None:
+    """The batches of judges that have not ended."""
+    for judge in judges:
+        telemetry.gauge(BATCHES_OPEN, judge).set_function(partial(count, judge))
+
+
+def hide_open_batches(telemetry: Telemetry, judges: Collection[str]) -> None:
+    """Remove the series of judges of a configuration that is not in force any more."""
+    for judge in judges:
+        telemetry.remove(BATCHES_OPEN, judge)
 
 
 def show_deferred(telemetry: Telemetry, room: WaitingRoom | None, clock: Callable[[], float]) -> None:

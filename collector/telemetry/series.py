@@ -722,8 +722,27 @@ DEFERRED_OLDEST = Series(
 BATCH_REQUESTS = Series(
     "evalstream_batch_requests_total",
     "counter",
-    "Requests in judges' batches that have ended: answered or unanswered (sent once more).",
+    "Requests of deferred evaluations: answered or unanswered (sent once more) in a batch that has ended, or asked "
+    "at_once, at the full price.",
     ("judge", "outcome"),
+)
+BATCHES_OPEN = Series(
+    "evalstream_batches_open",
+    "gauge",
+    "Judges' batches that are submitted, or may be, and have not ended.",
+    ("judge",),
+)
+BATCHES = Series(
+    "evalstream_batches_total",
+    "counter",
+    "Judges' batches that have ended: completed, expired, cancelled, failed (refused as a whole) or gone.",
+    ("judge", "outcome"),
+)
+BATCH_CALLS_FAILED = Series(
+    "evalstream_batch_calls_failed_total",
+    "counter",
+    "Calls to a provider about batches that failed and are tried again, by the error's type.",
+    ("judge", "reason"),
 )
 PAUSED_PARTITIONS = Series(
     "evalstream_paused_partitions",

@@ -5,11 +5,17 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard as boards
 
 from collector.telemetry.series import (
+    BATCH_CALLS_FAILED,
+    BATCH_REQUESTS,
+    BATCHES,
+    BATCHES_OPEN,
     CONSUMER_LAG_RECORDS,
     CONSUMER_LAG_SECONDS,
+    DEFERRED_OLDEST,
     DROPS,
     EVALUATION_DURATION,
     EVALUATIONS,
+    EVALUATIONS_DEFERRED,
     EVALUATIONS_RUNNING,
     EXPORT_EVALUATIONS,
     EXPORT_FAILURES,
@@ -44,6 +50,7 @@ def plumbing() -> boards.Dashboard:
         "From spans to turns": _assemble(),
         "Turns and evaluations": _evaluate(),
         "Judges": _judges(),
+        "Evaluations that wait for batches": _deferred(),
         "Out": _export(),
     }
     return filled(board, parts)
@@ -171,6 +178,46 @@ def _judges() -> list[object]:
         lines(
             Look("Requests in flight", "At the judge's `concurrency`, further ones wait.", width=8, low=0),
             Query(f"sum by (judge) ({JUDGE_REQUESTS_IN_FLIGHT.name})", "{{judge}}"),
+        ),
+    ]
+
+
+def _deferred() -> list[object]:
+    """Empty where no monitor says `urgency: hours`."""
+    return [
+        lines(
+            Look("Waiting for batches", "Gathering until their batch is submitted, or submitted.", width=6, low=0),
+            Query(f"sum by (state) ({EVALUATIONS_DEFERRED.name})", "{{state}}"),
+            stacked=True,
+        ),
+        lines(
+            Look(
+                "Age of the oldest that waits",
+                "A batch is answered within a day. From 26 h on one has expired or is not followed; after 50 h a score"
+                " or a failure should be there.",
+                unit="s",
+                width=6,
+                low=0,
+                steps=((26 * 3600.0, "orange"), (50 * 3600.0, "red")),
+            ),
+            Query(f"max({DEFERRED_OLDEST.name})", "oldest"),
+        ),
+        lines(
+            Look("Batches", "Under way, and those that ended within the last hour.", width=6, low=0),
+            Query(f"sum by (judge) ({BATCHES_OPEN.name})", "{{judge}} under way"),
+            Query(f"sum by (judge, outcome) (increase({BATCHES.name}[1h]))", "{{judge}} {{outcome}}"),
+        ),
+        lines(
+            Look(
+                "Requests in batches",
+                "Answered, unanswered (in the next batch, once) or asked at once, at the full price; and calls about"
+                " batches that failed for now.",
+                unit="reqps",
+                width=6,
+                low=0,
+            ),
+            Query(rate(BATCH_REQUESTS, "judge, outcome"), "{{judge}} {{outcome}}"),
+            Query(rate(BATCH_CALLS_FAILED, "judge, reason"), "{{judge}} call failed: {{reason}}"),
         ),
     ]
 

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from collector.alerting.rules import series
+from collector.alerting.rules.deferred import deferred_groups
 from collector.alerting.rules.drops import DROPPED, delta_group, detector_rules
 from collector.alerting.rules.feedback import feedback_group
 from collector.alerting.rules.model import AlertingRule, Inhibition, RecordingRule, RuleGroup, RuleSet, Timing
@@ -72,6 +73,7 @@ def _rules_of(config: Config, timing: Timing) -> RuleSet:
         service_group([each for each in configured if not each.is_derived], alerts, timing, limited=_limited(config)),
         release_group(_compared(config), alerts, timing),
         feedback_group(alerts, timing),
+        *deferred_groups(config.settings, timing),
     )
     by_segment = _by_segment(config)
     return RuleSet(

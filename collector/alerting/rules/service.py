@@ -122,8 +122,9 @@ def _trust(targets: Sequence[Target], alerts: AlertSettings, timing: Timing) -> 
             "be off by as much. Alerts on it fire for what is off by more."
         ),
     )
-    if targets:
-        yield from _weights(targets, alerts, long)
+    # What waits for batches has its weights up to a day after its traffic: over hours they do not add up to it.
+    if prompt := [each for each in targets if not each.deferred]:
+        yield from _weights(prompt, alerts, long)
 
 
 _POPULATIONS: Mapping[Scope, str] = {

@@ -9,6 +9,7 @@ from typing import Any
 from collector.alerting.detection import DropDetector, threshold
 from collector.config.alerts import DAY, AlertSettings, BurnRate
 from collector.config.loading import Config, judges_of
+from collector.config.urgency import due_after
 from collector.export.audited_sums import audit_name, scored_name
 from collector.export.label_shares import share_name
 from collector.export.prometheus import PrometheusSettings
@@ -39,6 +40,8 @@ class Target:
     sample: float = 1.0
     label: str | None = None
     audited: bool = False
+    deferred: bool = False
+    """Whether its scores wait for batches."""
     min_agreement: float | None = None
     """The agreement with people that its judge needs for its scores to page; None if none is asked for."""
 
@@ -73,6 +76,8 @@ def _targets(config: Config) -> Iterator[Target]:
         for use in monitor.uses if alerts.enabled else ():
             each, rate = use.name, monitor.rate_of(use)
             evaluator = config.evaluators[each].evaluator
+            deferred = monitor.urgency == "hours" and bool(judges_of(each, config.evaluators))
+            closes = 2 * monitor.idle_timeout if evaluator.scope == "conversation" else 0.0
             target = Target(
                 monitor=name,
                 evaluator=each,
@@ -81,7 +86,8 @@ def _targets(config: Config) -> Iterator[Target]:
                 lower_is_better=evaluator.direction == "lower_is_better",
                 objective=alerts.objectives.get(each),
                 burns=tuple(alerts.burn_rates),
-                delay=2 * monitor.idle_timeout if evaluator.scope == "conversation" else 0.0,
+                delay=closes + (due_after(config.settings) if deferred else 0.0),
+                deferred=deferred,
                 turns_per_hour=alerts.turns_per_hour,
                 sample=rate,
                 min_agreement=min_agreement(config, each),

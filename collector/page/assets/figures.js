@@ -21,9 +21,9 @@ function showFunnel({ funnel, started, turns, deferred }) {
   );
 }
 
-function waiting({ gathering, submitted, oldest }) {
+function waiting({ gathering, submitted, oldest, batches }) {
   if (gathering + submitted === 0) return "no evaluation waits for batches";
-  return `${plural(gathering + submitted, "evaluation waits", "evaluations wait")} for batches on purpose (${count(submitted)} submitted), the oldest for ${span(oldest)}`;
+  return `${plural(gathering + submitted, "evaluation waits", "evaluations wait")} for batches on purpose (${count(submitted)} submitted, ${plural(batches, "batch", "batches")} under way), the oldest for ${span(oldest)}`;
 }
 
 function monitorFunnel(monitor, { traffic, outcomes }) {

@@ -91,8 +91,9 @@ class BatchTerms:
 
     `home` names the judge and its endpoint in the journal. `timeout` is that of a request outside of batches.
     `most_items` is how many requests are in a batch at most, if that is less than the provider takes. Before anything
-    is sent `confirm` waits until it may be. Where `endures` is set, what is refused for its key, its money or for what
-    waits already is tried again for as long as that takes.
+    is sent `confirm` waits until it may be. `on_at_once` is called for each request that was answered at once. Where
+    `endures` is set, what is refused for its key, its money or for what waits already is tried again for as long as
+    that takes.
     """
 
     home: str
@@ -101,6 +102,7 @@ class BatchTerms:
     pace: BatchPace = field(default_factory=BatchPace)
     on_progress: Callable[[BatchProgress], None] = lambda _progress: None
     on_problem: Callable[[JudgeError], None] = lambda _error: None
+    on_at_once: Callable[[], None] = lambda: None
     most_items: int | None = None
     confirm: Callable[[], Awaitable[None]] = _certain
     endures: bool = False
@@ -287,6 +289,7 @@ class BatchEndpoint:
 
     async def _at_once(self, name: str, body: Mapping[str, Json]) -> EndpointReply:
         reply = await self._patiently(lambda: self._post_now(body), self._terms.pace.patience)
+        self._terms.on_at_once()
         await self._journal.record_at_once(self._terms.home, name, reply.content)
         return reply
 

@@ -20,7 +20,7 @@ from collector.page.providers import (
 )
 from collector.page.sources import BudgetView, DeferredView, DropView, TrafficView
 from collector.page.view import View
-from collector.service.gauges import show_deferred
+from collector.service.gauges import hide_open_batches, show_deferred, show_open_batches
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import BREAKER_STATE, JUDGE_PAUSED_REQUESTS, TURNS, UNMATCHED_TURNS
 from evaluators import ExactMatch, GEval, Turn
@@ -109,12 +109,14 @@ def test_what_waits_for_batches() -> None:
     assert deferred_view(telemetry) is None, "no monitor's evaluations may wait"
     room = WaitingRoom(WaitingRoomLimits(evaluations=10, bytes=1000))
     show_deferred(telemetry, room, lambda: 100.0)
-    assert deferred_view(telemetry) == DeferredView(gathering=0, submitted=0, oldest=0.0)
+    assert deferred_view(telemetry) == DeferredView(gathering=0, submitted=0, oldest=0.0, batches=0)
     jobs = [replace(WAITING, evaluation_id=name, triggered_at=when) for name, when in (("a", 40.0), ("b", 90.0))]
     room.enter(jobs, 10)
     room.move(jobs[:1], "submitted")
-    assert deferred_view(telemetry) == DeferredView(gathering=1, submitted=1, oldest=60.0)
+    show_open_batches(telemetry, ["main", "dear"], {"main": 2, "dear": 3}.__getitem__)
+    assert deferred_view(telemetry) == DeferredView(gathering=1, submitted=1, oldest=60.0, batches=5)
     room.leave(jobs[:1])
-    assert deferred_view(telemetry) == DeferredView(gathering=1, submitted=0, oldest=10.0)
+    hide_open_batches(telemetry, ["main", "dear"])
+    assert deferred_view(telemetry) == DeferredView(gathering=1, submitted=0, oldest=10.0, batches=0)
     show_deferred(telemetry, None, lambda: 100.0)
     assert deferred_view(telemetry) is None
