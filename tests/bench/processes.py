@@ -25,6 +25,13 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that run."""
+    return [
+        int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
+    ]
+
+
 class Process:
     """`evalstream run` with some stages."""
 
@@ -70,9 +77,14 @@ class Process:
         return sum(float(value) for series, value in found if all(each in series for each in wanted))
 
     @property
+    def cpu_by_process(self) -> dict[int, float]:
+        """Seconds until now, by process: of the command, and of its workers."""
+        return {pid: cpu_seconds(pid) for pid in (self.pid, *children(self.pid))}
+
+    @property
     def cpu(self) -> float:
-        """Seconds until now."""
-        return cpu_seconds(self.pid)
+        """Seconds until now, of all processes."""
+        return sum(self.cpu_by_process.values())
 
     @property
     def memory(self) -> float:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from collector.config.settings import Settings
 from collector.errors import ConfigError
+from collector.service.workers.stage_loads import stage_loads
 
-_BY_STAGE: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("receive", "assemble"), ("evaluate", "export", "watch", "page")),
-    (("receive",), ("assemble",), ("evaluate", "export", "watch", "page")),
-    (("receive",), ("assemble",), ("evaluate",), ("export", "watch", "page")),
-)
-"""For two workers and more: each stage of a SQLite file can be in one process only."""
+_LATER = ("evaluate", "export", "watch", "page")
+_BY_STAGE: Mapping[int, tuple[tuple[tuple[str, ...], ...], ...]] = {
+    2: (
+        (("receive", "assemble"), _LATER),
+        (("receive",), ("assemble", *_LATER)),
+        (("assemble",), ("receive", *_LATER)),
+    ),
+    3: ((("receive",), ("assemble",), _LATER),),
+    4: ((("receive",), ("assemble",), ("evaluate",), _LATER[1:]),),
+}
+"""By the number of workers, the ways to divide: each stage of a SQLite file can be in one process only."""
 _OF_THE_FIRST = ("export", "watch", "page")
 """Over Kafka in the first worker alone: files that are appended to and ports can have one owner only."""
 
@@ -27,23 +33,25 @@ def divide(stages: Collection[str], workers: int, settings: Settings) -> Sequenc
         case "memory":
             raise ConfigError("--workers: log.kind is memory, which is of one process; use sqlite or kafka")
         case "sqlite":
-            return _by_stage(stages, workers)
+            return _by_stage(stages, workers, stage_loads(settings))
         case "kafka":
             _require_shareable(settings, workers)
             return _by_partition(stages, workers)
 
 
-def _by_stage(stages: Collection[str], workers: int) -> Sequence[frozenset[str]]:
-    most = len(_BY_STAGE) + 1
+def _by_stage(stages: Collection[str], workers: int, loads: Mapping[str, float]) -> Sequence[frozenset[str]]:
+    """The way in which the busiest worker has least to do: it is the one that all wait for."""
+    most = max(_BY_STAGE)
     if workers > most:
         raise ConfigError(f"--workers: over a SQLite file there can be {most} at most; use log.kind: kafka for more")
-    parts = [frozenset(part) & frozenset(stages) for part in _BY_STAGE[workers - 2]]
-    if not all(parts):
+    ways = [[frozenset(part) & frozenset(stages) for part in way] for way in _BY_STAGE[workers]]
+    possible = [way for way in ways if all(way)]
+    if not possible:
         raise ConfigError(
             f"--workers: over a SQLite file workers divide the stages, and {', '.join(sorted(stages))} "
             f"cannot be divided among {workers}; use fewer workers"
         )
-    return parts
+    return min(possible, key=lambda way: max(sum(loads.get(stage, 0.0) for stage in part) for part in way))
 
 
 def _by_partition(stages: Collection[str], workers: int) -> Sequence[frozenset[str]]:

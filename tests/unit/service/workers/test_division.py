@@ -12,12 +12,13 @@ from collector.service.app import STAGES
 from collector.service.workers.division import divide
 
 
-def settings(log: dict[str, Any], **receive: Any) -> Any:
+def settings(log: dict[str, Any], *, sample: float = 1.0, keep: str = "all", **receive: Any) -> Any:
     values = {
         "log": log,
         "receive": {"otlp_http": {"port": 4318}} | receive,
         "evaluators": {"short": {"kind": "length", "maximum": 9}},
-        "monitors": {"all": {"evaluators": ["short"]}},
+        "monitors": {"all": {"evaluators": ["short"], "sample": sample}},
+        "assemble": {"keep": keep},
     }
     return check(values, "test.yaml").settings
 
@@ -34,6 +35,32 @@ def test_over_a_file_each_stage_runs_in_one_worker(workers: int) -> None:
     divided = divide(STAGES, workers, settings(SQLITE))
     assert len(divided) == workers
     assert sorted(stage for each in divided for stage in each) == sorted(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("sample", "keep", "alone"),
+    [
+        (0.01, "all", {"assemble"}),
+        (0.01, "wanted", {"receive"}),
+        (0.1, "all", {"receive", "assemble"}),
+        (1.0, "wanted", {"receive", "assemble"}),
+    ],
+)
+def test_of_two_workers_the_busier_has_as_little_as_possible(sample: float, keep: str, alone: set[str]) -> None:
+    divided = divide(STAGES, 2, settings(SQLITE, sample=sample, keep=keep))
+    assert alone in divided
+    assert set(STAGES) - alone in divided
+
+
+def test_stages_that_are_elsewhere_leave_fewer_ways() -> None:
+    assert set(divide(["receive", "assemble"], 2, settings(SQLITE))) == {
+        frozenset({"receive"}),
+        frozenset({"assemble"}),
+    }
+    assert set(divide(["receive", "evaluate"], 2, settings(SQLITE))) == {
+        frozenset({"receive"}),
+        frozenset({"evaluate"}),
+    }
 
 
 def test_over_kafka_all_workers_take_partitions_and_the_first_one_has_what_can_be_there_once() -> None:
