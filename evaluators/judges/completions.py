@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, overload
+from typing import Any, cast
 
-import orjson
+import msgspec
 
 from evaluators.errors import NoCompletion
 from evaluators.judge import Token
 from evaluators.judges.error_mapping import error_inside, to_judge_error
 from evaluators.judges.large_json import read_large
+from evaluators.judges.lazy_tokens import NULL, TokenEntry, read_passing_over, tokens_of
 from evaluators.results import Usage
 from evaluators.texts.exact_json import parse_json
 
-_NEVER = -9999.0  # what servers report for a token that could not have been
+
+class _Probabilities(msgspec.Struct):
+    content: list[TokenEntry] | None = None
 
 
-class LazyTokens(Sequence[Token]):
-    """The tokens of an answer, made when they are looked at: of hundreds, only those of the score ever are.
+class _ChoiceForm(msgspec.Struct):
+    message: msgspec.Raw = NULL
+    finish_reason: msgspec.Raw = NULL
+    logprobs: _Probabilities | None = None
 
-    Until then each is JSON once more: one object instead of sixty, through all of which a garbage collection would go.
-    """
 
-    def __init__(self, texts: Sequence[str], entries: Sequence[bytes]) -> None:
-        self.texts = texts
-        """What the tokens spell, one by one, without making them."""
-        self._entries = entries
+class _CompletionForm(msgspec.Struct):
+    choices: list[_ChoiceForm]
+    model: msgspec.Raw = NULL
+    system_fingerprint: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
 
-    @classmethod
-    def of(cls, entries: Sequence[Any]) -> LazyTokens:
-        """The tokens of a parsed list."""
-        try:
-            texts = [each["token"] for each in entries]
-            "".join(texts)
-        except (KeyError, TypeError):  # some are not as they should be
-            texts = [_text(_mapping(each).get("token")) or "" for each in entries]
-        return cls(texts, [*map(orjson.dumps, entries)])
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @overload
-    def __getitem__(self, index: int) -> Token: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Token]: ...
-    def __getitem__(self, index: int | slice) -> Token | Sequence[Token]:
-        if isinstance(index, slice):
-            return LazyTokens(self.texts[index], self._entries[index])
-        return _token(orjson.loads(self._entries[index]))
+_DECODER = msgspec.json.Decoder(_CompletionForm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +64,8 @@ def completion_of(body: bytes) -> Completion:
         NoCompletion: it is not a chat completion, for instance a page of a proxy.
         JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
-    return read_large(body, _completion)
+    form = read_passing_over(body, _DECODER)
+    return read_large(body, _completion) if form is None or not form["choices"] else _made(form)
 
 
 def _completion(body: bytes) -> Completion:
@@ -93,10 +79,14 @@ def _completion(body: bytes) -> Completion:
         if payload.get("error"):
             raise to_judge_error(error_inside(body))
         raise NoCompletion("the endpoint answered with no choices")
+    return _made(payload)
+
+
+def _made(payload: Mapping[str, Any]) -> Completion:
     used = _mapping(payload.get("usage"))
     details = _mapping(used.get("prompt_tokens_details"))
     return Completion(
-        choices=[_choice(_mapping(choice)) for choice in cast("list[Any]", choices)],
+        choices=[_choice(_mapping(choice)) for choice in payload["choices"]],
         model=_text(payload.get("model")),
         fingerprint=_text(payload.get("system_fingerprint")),
         usage=Usage(
@@ -111,12 +101,11 @@ def _completion(body: bytes) -> Completion:
 
 def _choice(choice: dict[str, Any]) -> Choice:
     message = _mapping(choice.get("message"))
-    entries = _mapping(choice.get("logprobs")).get("content")
     return Choice(
         text=_content(message.get("content")),
         finish_reason=_text(choice.get("finish_reason")),
         refused=bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter",
-        tokens=LazyTokens.of(cast("list[Any]", entries)) if isinstance(entries, list) else (),
+        tokens=tokens_of(_mapping(choice.get("logprobs")).get("content")),
     )
 
 
@@ -128,21 +117,6 @@ def _content(content: Any) -> str:
         parts = [_mapping(part) for part in cast("list[Any]", content)]
         return "".join(_text(part.get("text")) or "" for part in parts if part.get("type") == "text")
     return ""
-
-
-def _token(entry: Any) -> Token:
-    entry = _mapping(entry)
-    listed = entry.get("top_logprobs")
-    weighed = [_mapping(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
-    return Token(
-        text=_text(entry.get("token")) or "",
-        logprob=_logprob(entry.get("logprob")),
-        alternatives=tuple((_text(each.get("token")) or "", _logprob(each.get("logprob"))) for each in weighed),
-    )
-
-
-def _logprob(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _NEVER
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
+
+import msgspec
 
 from evaluators.cases import Json
 from evaluators.judges.apis.payload import mapping, object_in, objects, text, usage_of
 from evaluators.judges.apis.writing import WritingApi
 from evaluators.judges.capabilities import Capabilities
-from evaluators.judges.completions import Choice, Completion, LazyTokens
+from evaluators.judges.completions import Choice, Completion
 from evaluators.judges.large_json import read_large
+from evaluators.judges.lazy_tokens import NULL, TokenEntry, read_passing_over, tokens_of
 from evaluators.judges.requests import Chat, Request
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -52,6 +55,27 @@ def _part(part: Mapping[str, Any]) -> dict[str, Json]:
     return {"type": "input_image", "image_url": part["image_url"]["url"], "detail": "auto"}
 
 
+class _PartForm(msgspec.Struct):
+    type: msgspec.Raw = NULL
+    text: msgspec.Raw = NULL
+    logprobs: list[TokenEntry] | None = None
+
+
+class _MessageForm(msgspec.Struct):
+    type: msgspec.Raw = NULL
+    content: list[_PartForm] | None = None
+
+
+class _ResponseForm(msgspec.Struct):
+    output: list[_MessageForm]
+    incomplete_details: msgspec.Raw = NULL
+    model: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
+
+
+_DECODER = msgspec.json.Decoder(_ResponseForm)
+
+
 def completion(content: bytes) -> Completion:
     """Read the body of a response with status 200.
 
@@ -59,11 +83,15 @@ def completion(content: bytes) -> Completion:
         NoCompletion: it is no response of this kind, or holds no message.
         JudgeError: it is an error with a code or a status of its own, which says what it means.
     """
-    return read_large(content, _completion)
+    form = read_passing_over(content, _DECODER)
+    return read_large(content, _completion) if form is None or not form["output"] else _made(form)
 
 
 def _completion(content: bytes) -> Completion:
-    payload = object_in(content, "output")
+    return _made(object_in(content, "output"))
+
+
+def _made(payload: Mapping[str, Any]) -> Completion:
     messages = [each for each in objects(payload.get("output")) if each.get("type") == "message"]
     parts = [part for each in messages for part in objects(each.get("content"))]
     incomplete = text(mapping(payload.get("incomplete_details")).get("reason"))
@@ -73,7 +101,7 @@ def _completion(content: bytes) -> Completion:
         text="".join(text(part.get("text")) or "" for part in written),
         finish_reason="length" if incomplete == "max_output_tokens" else "stop",
         refused=incomplete == "content_filter" or any(part.get("type") == "refusal" for part in parts),
-        tokens=_tokens(written[0].get("logprobs")) if len(written) == 1 else (),
+        tokens=tokens_of(written[0].get("logprobs")) if len(written) == 1 else (),
     )
     return Completion(
         choices=[choice],
@@ -81,10 +109,6 @@ def _completion(content: bytes) -> Completion:
         fingerprint=None,
         usage=usage_of(used),
     )
-
-
-def _tokens(entries: Any) -> LazyTokens | tuple[()]:
-    return LazyTokens.of(cast("list[Any]", entries)) if isinstance(entries, list) and entries else ()
 
 
 def _abilities(features: Capabilities) -> Capabilities:
