@@ -26,6 +26,7 @@ from collector.demo.state import DemoState
 from collector.logs.log import Committed, StoredRecord
 from collector.records.epochs import fenced
 from collector.records.json import evaluation_from_json, turn_from_json
+from collector.records.shared_records import divide_records
 from collector.service.app import Running, running
 
 CONVERSATION_EVERY = 1.2
@@ -175,7 +176,7 @@ class _RecordObserver:
 
     async def deliver(self, records: Sequence[StoredRecord]) -> None:
         """Show what is new."""
-        for record in records:
+        for record in divide_records(records):
             if not record.headers:  # a tick, a label, or the evaluate stage's own
                 self._see(record)
 

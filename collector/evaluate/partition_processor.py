@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from collector.evaluate.recovery.replay_point import CommitMetadata, ReplayPoint
 from collector.evaluate.recovery.retained_offsets import RetainedOffsets
 from collector.evaluate.scheduling.jobs import PartitionJobs
 from collector.logs.log import Log, LogUnavailable, RecordTooLarge, StoredRecord
+from collector.records.shared_records import is_shared
 
 SNAPSHOTS_AT_ONCE = 64
 EVICTION_SHARE, MAX_EVICTIONS = 0.01, 500
@@ -174,6 +176,8 @@ class PartitionProcessor:
                         self._count(replaced, "superseded")
                     jobs[job.evaluation_id] = job
             self._retain(record.offset)
+            if is_shared(record):  # by very many turns
+                await asyncio.sleep(0)
         for job in jobs.values():
             self._count(job, "resumed")
         await self._submit(jobs.values(), resumed=True)
@@ -209,6 +213,8 @@ class PartitionProcessor:
                 await self._validate_snapshots(batch)
             for record in batch:
                 await self._process(record)
+                if is_shared(record):
+                    await asyncio.sleep(0)
         await self._snapshot_long_conversations()
         if records:  # by the log's time: turns of a backlog carry times that pass much faster
             await self._ledger.checkpoint(

@@ -40,6 +40,7 @@ from collector.logs.log import StoredRecord
 from collector.records.attributes import declared_attributes
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import REFERENCE_HEADERS, is_reference, parse_reference
+from collector.records.shared_records import is_shared, pieces_of
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Json, Turn
 from evaluators.evaluation import evaluate
@@ -146,6 +147,11 @@ class PartitionState:
             jobs += self._due_now(self.references.advance(record.timestamp, record.offset))
         if not record.headers:
             jobs += await self._apply_turn(record, replay_point)
+        elif is_shared(record):
+            # One record all the same: controls, snapshots and what is done are at offsets, and so between records.
+            for piece in pieces_of(record):
+                self._size = len(piece.value)
+                jobs += await self._apply_turn(piece, replay_point)
         elif record.headers == SNAPSHOT_HEADERS:
             self._restore_snapshot(record, replay_point)
         elif record.is_tick:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from collector.backoff import Backoff
@@ -10,6 +11,7 @@ from collector.link.history_digest import history_of
 from collector.logs.durable_append import RETRY, append_until_durable
 from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
+from collector.records.shared_records import append_shared
 from collector.records.tenants import with_conversation
 from collector.records.turns import turn_key, turn_record, without_content
 from evaluators.cases import Turn
@@ -19,10 +21,11 @@ EVERY = "*"
 
 
 class RoutedRecord(NamedTuple):
-    """A record to append, and whether its turn is still to be linked to a conversation."""
+    """A record to append; whether its turn is still to be linked to a conversation, and whether nobody can want it."""
 
     record: Record
     unlinked: bool = False
+    unwanted: bool = False
 
 
 def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
@@ -38,7 +41,8 @@ def has_no_conversation(turn: Turn, services: frozenset[str]) -> bool:
 class TurnRouter:
     """Appends turns to their log. Those of `services` that name no conversation go to the log `unlinked`.
 
-    With `is_key_wanted` the turns of other keys are stored without their content; those to be linked are not.
+    With `is_key_wanted` the turns of other keys are stored without their content, and what is appended of them at once
+    for a partition shares a record; those to be linked are not.
     """
 
     def __init__(
@@ -68,10 +72,12 @@ class TurnRouter:
         # As the reader of the log sees the key, which need not be valid text.
         return self._is_key_wanted(turn_key(with_conversation(turn)).decode(errors="replace"))
 
-    def _record(self, turn: Turn) -> Record:
+    def _route(self, turn: Turn) -> RoutedRecord:
         named = with_conversation(turn)
         unread = named.incomplete == "unwanted"
-        return turn_record(named if unread or self.is_wanted(named) else without_content(named))
+        if not unread and self.is_wanted(named):
+            return RoutedRecord(turn_record(named))
+        return RoutedRecord(turn_record(named if unread else without_content(named)), unwanted=self.selects)
 
     def route(self, turns: Sequence[Turn], whole: Iterable[Turn] | None = None) -> Iterator[RoutedRecord]:
         """The records of some turns of one trace, or of other turns that belong together; `whole` are all of these.
@@ -80,18 +86,28 @@ class TurnRouter:
         discards them, and they need not be serialized for that.
         """
         if not any(has_no_conversation(each, self._services) for each in turns):
-            yield from (RoutedRecord(self._record(turn)) for turn in turns)
+            yield from map(self._route, turns)
             return
         opening = next(filter(None, (history_of(each).opening for each in whole or turns)), None)
         for turn in turns:
             if opening is not None and has_no_conversation(turn, self._services):
                 yield RoutedRecord(Record(opening.hex().encode(), turn_to_json(turn)), unlinked=True)
             else:
-                yield RoutedRecord(self._record(turn))
+                yield self._route(turn)
 
     async def append(self, routed: Sequence[RoutedRecord]) -> None:
         """Append records; they are durable on return. Waits while a log cannot be written."""
-        for log, unlinked in ((self._turns, False), (self._unlinked, True)):
-            records = [each.record for each in routed if each.unlinked is unlinked]
-            if log is not None and records:
-                await append_until_durable(log, records, self._backoff)
+        if linked := [each for each in routed if not each.unlinked]:
+            await self._append_turns(linked)
+        unlinked = [each.record for each in routed if each.unlinked]
+        if self._unlinked is not None and unlinked:
+            await append_until_durable(self._unlinked, unlinked, self._backoff)
+
+    async def _append_turns(self, routed: Sequence[RoutedRecord]) -> None:
+        records = [each.record for each in routed]
+        unwanted = {each.record for each in routed if each.unwanted}
+        if not unwanted:
+            await append_until_durable(self._turns, records, self._backoff)
+            return
+        append = partial(append_shared, self._turns, may_share=unwanted.__contains__)
+        await append_until_durable(self._turns, records, self._backoff, append)

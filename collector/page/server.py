@@ -39,6 +39,7 @@ from collector.receive.access import ssl_context_of
 from collector.receive.rejection import Rejected
 from collector.records.epochs import fenced
 from collector.records.json import label_to_json
+from collector.records.shared_records import dividing
 
 MOST_CONNECTIONS = 256
 MOST_STREAMS = 64
@@ -109,7 +110,7 @@ class Page:
                 end = partial(self._evaluations.end_offset, partition)
                 self.view.end_at(partition, await RETRY.repeat(end, LogUnavailable, action="reading evaluations"))
         folds = [
-            (self._turns, TURNS_GROUP, self.stage.open_turns),
+            (self._turns, TURNS_GROUP, dividing(self.stage.open_turns)),
             (self._evaluations, EVALUATIONS_GROUP, fenced(self._evaluations, self.stage.open_evaluations)),
             (self._labels, LABELS_GROUP, self.stage.open_labels),
         ]

@@ -1,20 +1,20 @@
-"""Records of the spans log that several traces share: what one request brings for a partition travels in one record.
+"""Records that several pieces share: what is written at once for a partition travels in one record.
 
 A record costs as much as a small trace: a transaction's row, a producer's future. So the pieces of several traces can
-be put into one, with an index of their keys, signals and sizes. They are divided again where the log is read, into
-records that have the offset of the one they came in, and a number of their own beside it: see `StoredRecord.piece`.
-A piece that is alone, or large, is a record as it always was.
+be put into one in the spans log, and unwanted turns in the turns log, with an index of their keys, signals and sizes.
+They are divided again where the log is read, into records that have the offset of the one they came in, and a number of
+their own beside it: see `StoredRecord.piece`. A piece that is alone, or large, is a record as it always was.
 
-The form, with all numbers big-endian: the number of pieces (4 bytes); for each, the lengths of key (2), signal (1) and
-value (4); then for each its key, signal and value. The header `pieces` is `1`, the form's version, and the record's key
-that of the first piece, by which all of them are in this partition.
+The form, with all numbers big-endian: the number of pieces (4 bytes); for each, the lengths of key (2), signal (1; 0
+for a turn, which has none) and value (4); then for each its key, signal and value. The header `pieces` is `1`, the
+form's version, and the record's key that of the first piece, by which all of them are in this partition.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from collector.logs.fold_wrapper import FoldWrapper
@@ -47,12 +47,27 @@ _SIZES = struct.Struct(">HBI")
 _LONGEST_KEY = 1024
 
 
-def share_records(
-    records: Iterable[Record], partitions: int, *, most_bytes: int = MOST_BYTES, most_pieces: int = MOST_PIECES
-) -> list[Record]:
-    """Put pieces for the same partition into shared records; each partition's stay in their order.
+def is_shared(record: StoredRecord) -> bool:
+    """Whether several pieces share this record. One that was dead-lettered has more headers by now."""
+    return record.headers == HEADERS or record.headers[:1] == HEADERS
 
-    A record that is no piece of a trace, or would fill one by itself, stays as it is.
+
+def is_piece_of_trace(record: Record) -> bool:
+    """Whether this is what a record of the spans log holds."""
+    return bool(record.headers)
+
+
+def share_records(
+    records: Iterable[Record],
+    partitions: int,
+    *,
+    may_share: Callable[[Record], bool] = is_piece_of_trace,
+    most_bytes: int = MOST_BYTES,
+    most_pieces: int = MOST_PIECES,
+) -> list[Record]:
+    """Put what `may_share` into shared records, those for the same partition; each partition's stay in their order.
+
+    A record that has other headers than a piece, or would fill one by itself, stays as it is.
     """
     written: list[Record] = []
     waiting: dict[int, list[Record]] = {}
@@ -71,7 +86,7 @@ def share_records(
             continue
         partition = partition_of(record.key, partitions)
         size = len(record.key) + len(record.value) + 16
-        if not _can_share(record) or size > most_bytes:
+        if size > most_bytes or not (may_share(record) and _can_share(record)):
             write(partition)
             written.append(record)
             continue
@@ -91,22 +106,24 @@ def share_records(
 
 def divide_records(records: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
     """The records with a piece each, in order. What is not of this form stays: whoever reads it reports it."""
-    if all(each.headers != HEADERS for each in records):
+    if not any(map(is_shared, records)):
         return records
     divided: list[StoredRecord] = []
     for record in records:
-        divided += _pieces(record) if record.headers == HEADERS else (record,)
+        divided += pieces_of(record) if is_shared(record) else (record,)
     return divided
 
 
-async def append_shared(log: Log, records: Sequence[Record]) -> None:
-    """Append pieces in shared records; they are durable when this returns.
+async def append_shared(
+    log: Log, records: Sequence[Record], may_share: Callable[[Record], bool] = is_piece_of_trace
+) -> None:
+    """Append what `may_share` in shared records; all are durable when this returns.
 
     Raises:
         LogUnavailable: nothing, or only a part, was appended; the caller may append the same again.
         RecordTooLarge: one can never be appended, not even alone; nothing was.
     """
-    shared = share_records(records, log.partitions)
+    shared = share_records(records, log.partitions, may_share=may_share)
     try:
         await log.append(shared)
     except RecordTooLarge:
@@ -149,20 +166,22 @@ class _DividingFold(FoldWrapper):
 def _can_share(record: Record) -> bool:
     if record.key is None or len(record.key) > _LONGEST_KEY or record.timestamp is not None:
         return False
-    return len(record.headers) == 1 and record.headers[0][0] == "signal" and len(record.headers[0][1]) < 256
+    if not record.headers:
+        return True
+    return len(record.headers) == 1 and record.headers[0][0] == "signal" and 0 < len(record.headers[0][1]) < 256
 
 
 def _shared(pieces: Sequence[Record]) -> Record:
     index = [_COUNT.pack(len(pieces))]
     content: list[bytes] = []
     for each in pieces:
-        key, signal = each.key or b"", each.headers[0][1]
+        key, signal = each.key or b"", each.headers[0][1] if each.headers else b""
         index.append(_SIZES.pack(len(key), len(signal), len(each.value)))
         content += (key, signal, each.value)
     return Record(pieces[0].key, b"".join(index + content), HEADERS)
 
 
-def _pieces(record: StoredRecord) -> Sequence[StoredRecord]:
+def pieces_of(record: StoredRecord) -> Sequence[StoredRecord]:
     """The pieces of a shared record; the record itself if its index does not describe it."""
     value = record.value
     if len(value) < _COUNT.size:
@@ -187,4 +206,4 @@ def _pieces(record: StoredRecord) -> Sequence[StoredRecord]:
     return pieces if at == len(value) else (record,)
 
 
-_HEADERS_OF: dict[bytes, Headers] = {signal: (("signal", signal),) for signal in (b"traces", b"logs")}
+_HEADERS_OF: dict[bytes, Headers] = {b"": ()} | {signal: (("signal", signal),) for signal in (b"traces", b"logs")}

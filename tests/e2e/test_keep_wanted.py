@@ -20,6 +20,7 @@ from collector.config.settings import LogSettings
 from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.evaluate.sampling.draw import draw
 from collector.records.json import turn_from_json
+from collector.records.shared_records import divide_records
 from collector.service.open_logs import open_logs
 from evaluators.cases import Turn
 from evaluators.results import Evaluation
@@ -80,7 +81,7 @@ async def turns_in(folder: Path) -> list[Turn]:
         return [
             turn_from_json(each.value)
             async for batch in logs.turns.read(0, 0)
-            for each in batch
+            for each in divide_records(batch)
             if each.key and not each.headers
         ]
 

@@ -429,6 +429,23 @@ def test_traces_that_share_a_record_of_the_spans_log() -> None:
     assert [each.number for each in divide_records([there])] == [7, 281474976710663]
 
 
+def test_unwanted_turns_that_share_a_record_of_the_turns_log() -> None:
+    turns = [Record(b"visit-7", UNWANTED.encode()), Record(b"visit-8", GLANCED.encode())]
+    bytes_of_it = (
+        b"\0\0\0\2"
+        b"\0\7\0\0\0\1\x49"
+        b"\0\7\0\0\0\1\x44"
+        b"visit-7" + UNWANTED.encode() + b"visit-8" + GLANCED.encode()
+    )  # fmt: skip
+    assert share_records(turns, 1, may_share=turns.__contains__) == [
+        Record(b"visit-7", bytes_of_it, (("pieces", b"1"),))
+    ]
+    there = StoredRecord(2, 7, 5.0, b"visit-7", bytes_of_it, (("pieces", b"1"),))
+    assert divide_records([there]) == [
+        StoredRecord(2, 7, 5.0, each.key, each.value, (), number) for number, each in enumerate(turns)
+    ]
+
+
 def test_references_in_the_turns_log() -> None:
     log = MemoryLog("turns", 3)
     of_a_trace = list(reference_records(CASES["reference: no tool is expected"], log))

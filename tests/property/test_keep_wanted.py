@@ -1,7 +1,7 @@
 """With `keep: wanted` everything comes to the same: populations, weights, ids, cases of what is judged, and counters.
 
 The captured payloads of all dialects, in many conversations, through both stages in either way: cut up, late, again,
-with restarts in between, under rates that a budget lowers.
+with restarts in between, under rates that a budget lowers. Unwanted turns share records of the turns log.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -39,8 +40,10 @@ from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.otlp.decode import request_from_protobuf, split_by_trace
 from collector.records.json import turn_from_json
+from collector.records.shared_records import divide_records, is_shared
 from collector.records.tenants import trace_key
 from collector.telemetry.registry import Telemetry
+from evaluators.cases import Turn
 from evaluators.conversation.completeness import Completeness
 from evaluators.evaluation import evaluate
 from evaluators.judge import NoJudge
@@ -184,12 +187,13 @@ class Evaluated:
     demands: dict[tuple[str, str], float]
 
 
-async def evaluated(turns: Sequence[StoredRecord]) -> Evaluated:
+async def evaluated(turns: Sequence[StoredRecord], changes: Sequence[int], plan: Plan = PLAN) -> Evaluated:
+    """What is judged where the rates change at these offsets."""
     controls = [
         ControlRecord(offset=offset, rates=Rates({"limited": RateReduction(factor)}))
-        for offset, factor in ((0, 1.0), (40, 0.3), (80, 0.7))
+        for offset, factor in zip(changes, (1.0, 0.3, 0.7), strict=True)
     ]
-    state = PartitionState(PLAN, ReplayPoint(0, 0.0), controls)
+    state = PartitionState(plan, ReplayPoint(0, 0.0), controls)
     counts, jobs = _Counts(), list[Job]()
     state.outcomes = counts
     demands: dict[tuple[str, str], float] = {}
@@ -214,19 +218,34 @@ def is_wanted(key: str) -> bool:
     return can_be_wanted(key, PLAN)
 
 
+def changes_in(turns: Sequence[StoredRecord]) -> tuple[list[int], list[int]]:
+    """Where rates change in a log: offsets of its records, and how many turns lie before each."""
+    before = [0, *accumulate(len(divide_records([each])) for each in turns)]
+    offsets = [next((each for each, number in enumerate(before) if number >= turn), len(turns)) for turn in (0, 40, 80)]
+    return offsets, [before[each] for each in offsets]
+
+
+def in_records_of_their_own(turns: Sequence[StoredRecord]) -> list[StoredRecord]:
+    divided = divide_records(turns)
+    return [replace(each, offset=number, piece=0) for number, each in enumerate(divided)]
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_both_ways_over_the_same_traffic(seed: int) -> None:
     given_traffic = traffic(seed, 150)
     whole, wanted = await assembled(given_traffic, None), await assembled(given_traffic, is_wanted)
     assert wanted.spans == whole.spans
     assert wanted.by_dialect == whole.by_dialect
-    assert [each.key for each in wanted.turns] == [each.key for each in whole.turns]
-    unwanted = [turn_from_json(each.value) for each in wanted.turns if b'"incomplete":"unwanted"' in each.value]
+    alone = in_records_of_their_own(wanted.turns)
+    assert len(wanted.turns) < 0.8 * len(alone)
+    assert [each.key for each in alone] == [each.key for each in whole.turns]
+    unwanted = [turn_from_json(each.value) for each in alone if b'"incomplete":"unwanted"' in each.value]
     assert len(unwanted) > 0.3 * len(whole.turns)
     assert all(each.input is None and each.actual_output is None and each.history == () for each in unwanted)
     assert sum(len(each.value) for each in wanted.turns) < 0.8 * sum(len(each.value) for each in whole.turns)
-    expected = await evaluated(whole.turns)
-    assert await evaluated(wanted.turns) == expected
+    offsets, numbers = changes_in(wanted.turns)
+    expected = await evaluated(whole.turns, numbers)
+    assert await evaluated(wanted.turns, offsets) == expected
     assert len(expected.jobs) > 20
     assert expected.counts["idle", "talks"] > 20
     assert expected.counts["turn", "turns", "sampled_out"] > 50
@@ -239,21 +258,64 @@ def test_any_traffic(seed: int, number: int) -> None:
         given_traffic = traffic(seed, number)
         whole, wanted = await assembled(given_traffic, None), await assembled(given_traffic, is_wanted)
         assert (wanted.spans, wanted.by_dialect) == (whole.spans, whole.by_dialect)
-        assert await evaluated(wanted.turns) == await evaluated(whole.turns)
+        offsets, numbers = changes_in(wanted.turns)
+        assert await evaluated(wanted.turns, offsets) == await evaluated(whole.turns, numbers)
 
     asyncio.run(compare())
 
 
+RAISED = Plan(
+    (
+        Monitor("turns", (assignment(GOOD),), {}, 0.6),
+        Monitor("limited", (assignment(GOOD),), {}, 0.8, budget=Budget(usd_per_hour=1.0)),
+        Monitor("talks", (assignment(Completeness(name="solved")),), {}, 0.7, window_settings=WINDOWS),
+    )
+)
+
+
 async def test_after_a_rate_is_raised_what_has_no_content_is_skipped_and_nothing_of_it_is_scored() -> None:
-    raised = Plan((Monitor("turns", (assignment(GOOD),), {}, 0.6),))
     turns = (await assembled(traffic(1, 150), is_wanted)).turns
-    state, outcomes = PartitionState(raised, ReplayPoint(0, 0.0)), Counter[str]()
+    state, outcomes = PartitionState(RAISED, ReplayPoint(0, 0.0)), Counter[str]()
     for record in turns:
-        unwanted = b'"incomplete":"unwanted"' in record.value
         for job in await state.apply(record):
-            result = await evaluate(job.assignment.evaluator, job.case(), NoJudge(), now=lambda: datetime.now(UTC))
+            case = job.case()
+            if not isinstance(case, Turn):
+                continue
+            unwanted = case.incomplete == "unwanted"
+            result = await evaluate(job.assignment.evaluator, case, NoJudge(), now=lambda: datetime.now(UTC))
             if unwanted:
                 assert isinstance(result.outcome, Skipped)
                 assert result.outcome.reason == "incomplete: unwanted"
             outcomes["unwanted" if unwanted else "whole"] += 1
     assert min(outcomes["unwanted"], outcomes["whole"]) > 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_turns_that_share_a_record_are_evaluated_as_those_that_do_not(seed: int) -> None:
+    """Also where a rate was raised, so that what shares a record is in windows, and due."""
+    turns = (await assembled(traffic(seed, 150), is_wanted)).turns
+    assert sum(map(is_shared, turns)) > 10
+    offsets, numbers = changes_in(turns)
+    shared = await evaluated(turns, offsets, RAISED)
+    assert shared == await evaluated(in_records_of_their_own(turns), numbers, RAISED)
+    assert len(shared.jobs) > 60
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_replay_from_any_record_makes_the_same_of_what_begins_there(seed: int) -> None:
+    """From the low watermark of a record on, whose windows may begin in the middle of one that is shared."""
+    turns = (await assembled(traffic(seed, 150), is_wanted)).turns
+    whole = PartitionState(RAISED, ReplayPoint(0, 0.0))
+    points, made = list[ReplayPoint](), list[dict[str, Any]]()
+    ticks = [StoredRecord(0, len(turns) + each, 2e9 + 1e8 * each, None, b"", TICK) for each in range(2)]
+    for record in (*turns, *ticks):
+        made.append({each.evaluation_id: each.case() for each in await whole.apply(record)})
+        low = [each.low_watermark for each in whole.conversations.values() if each.low_watermark is not None]
+        points.append(min(low, default=whole.replay_point, key=lambda each: each.offset))
+    for delivered in range(0, len(turns), 7):
+        start = points[delivered]
+        again = PartitionState(RAISED, start)
+        for record in (*turns, *ticks)[start.offset :]:
+            jobs = {each.evaluation_id: each.case() for each in await again.apply(record)}
+            if record.offset > delivered:
+                assert jobs == made[record.offset]

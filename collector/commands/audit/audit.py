@@ -31,6 +31,7 @@ from collector.export.stage import group_of
 from collector.logs.log import Committed, Log, LogError, LogUnavailable, StoredRecord
 from collector.records.epochs import CONTROL_HEADERS, Fence
 from collector.records.json import evaluation_from_json
+from collector.records.shared_records import divide_records
 from collector.service.kafka_settings import settings_of_log
 from collector.service.live.history import ConfigurationHistory
 from collector.service.open_logs import Logs, names_of, open_logs
@@ -252,7 +253,7 @@ class _PartitionTurns:
                 if record.offset >= end:
                     break
                 self._content.saw(record, self._readers)
-                result.turns += not record.headers
+                result.turns += sum(not each.headers for each in divide_records([record]))
                 self._began = record.timestamp if self._began is None else self._began
                 if record.headers == START_HEADERS:  # what was before was copied, and is audited where it came from
                     comparison.forget(partition)

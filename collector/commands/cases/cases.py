@@ -21,6 +21,7 @@ from collector.judging.open_judges import open_judges
 from collector.logs.log import Log
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, label_from_json, turn_from_json
+from collector.records.shared_records import divide_records
 from collector.records.tenants import tenant_of
 from collector.records.whole_conversation import conversation_fields
 from collector.redact.cases import redact_case
@@ -238,7 +239,7 @@ async def _turns(log: Log, chosen: Sequence[Evaluation]) -> _StoredTurns:
     stored = _StoredTurns()
     for partition in range(log.partitions):
         async for batch in log.read(partition, 0):
-            for record in batch:
+            for record in divide_records(batch):
                 if record.is_tick or record.headers:
                     continue
                 try:

@@ -10,6 +10,7 @@ from collector.errors import BadInput
 from collector.evaluate.plan import conversation_key
 from collector.logs.log import Log, StoredRecord
 from collector.records.json import turn_from_json
+from collector.records.shared_records import divide_records
 from collector.records.whole_conversation import conversation_fields
 from evaluators.cases import Conversation, Turn
 from evaluators.results import Evaluation
@@ -26,7 +27,8 @@ async def turns_in_log(log: Log, conversations: Collection[str]) -> Turns:
     turns: list[Turn] = []
     for partition in range(log.partitions):
         async for batch in log.read(partition, 0):
-            turns += (turn for record in batch if record.key in keys and (turn := _turn(record)) is not None)
+            members = (record for record in divide_records(batch) if record.key in keys)
+            turns += (turn for record in members if (turn := _turn(record)) is not None)
     return by_conversation(turns)
 
 
