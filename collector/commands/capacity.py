@@ -14,19 +14,22 @@ from collector.config.loading import Config, judges_of
 from collector.config.settings import JudgeSettings, TrafficSettings
 from collector.wording import plural
 
-RECEIVE_SPAN = 10e-6
-RECEIVE_TRACE = 270e-6
-ASSEMBLE_SPAN = 12e-6
-ASSEMBLE_TURN = 310e-6
-EVALUATE_TURN = 65e-6
-EVALUATION = 1050e-6
-JUDGE_REQUEST = 2050e-6
-EXPORT_EVALUATION = 330e-6
-"""Seconds of CPU over Kafka, in the order of the constants: receiving a span, and appending a trace; assembling a span,
-and a turn; evaluating a turn's monitors; making and appending an evaluation without its judge request; that request;
-exporting an evaluation.
+RECEIVE_SPAN = 12e-6
+RECEIVE_TRACE = 130e-6
+RECEIVE_OWN_RECORD = 25e-6
+ASSEMBLE_SPAN = 10e-6
+ASSEMBLE_TURN = 330e-6
+EVALUATE_TURN = 80e-6
+EVALUATION = 1250e-6
+JUDGE_REQUEST = 2550e-6
+EXPORT_EVALUATION = 480e-6
+"""Seconds of CPU over Kafka, in the order of the constants: receiving a span, and redacting and appending a trace, more
+of it if each has a record of its own (without `receive.shared_records`); assembling a span, and a turn; evaluating a
+turn's monitors; making and appending an evaluation without its judge request; that request; exporting an evaluation.
 """
 
+AT_REST = {"receive": 0.02, "assemble": 0.02, "evaluate": 0.02, "export": 0.04}
+"""Share of a core that a process uses over Kafka before anything comes: its consumers ask, commit and beat."""
 UTILISATION = 0.6
 """Share of a core that a process should use at the usual traffic; the rest is for peaks, and for catching up."""
 JUDGE_SECONDS = 2.0
@@ -83,7 +86,8 @@ def capacity_of(config: Config) -> Capacity | None:
     evaluations = sum(each.per_second for each in rates)
     judges = tuple(_judges(config, traffic, rates))
     requests = sum(each.requests_per_second for each in judges)
-    stages = _stages(traffic.spans_per_second, turns, evaluations, requests)
+    own_records = 0.0 if config.settings.receive.shared_records else turns
+    stages = _stages(traffic.spans_per_second, turns, own_records, evaluations, requests)
     spans_mb = traffic.spans_per_second * traffic.bytes_per_span / 1e6
     turns_mb = turns * (traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
     evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
@@ -122,14 +126,21 @@ def _rates(config: Config, traffic: TrafficSettings) -> Iterator[_Use]:
             yield _Use(use.name, subjects * monitor.rate_of(use), monitor.urgency == "hours")
 
 
-def _stages(spans: float, turns: float, evaluations: float, requests: float) -> tuple[StageNeed, ...]:
-    cores = {
-        "receive": spans * RECEIVE_SPAN + turns * RECEIVE_TRACE,
+def _stages(
+    spans: float, turns: float, own_records: float, evaluations: float, requests: float
+) -> tuple[StageNeed, ...]:
+    work = {
+        "receive": spans * RECEIVE_SPAN + turns * RECEIVE_TRACE + own_records * RECEIVE_OWN_RECORD,
         "assemble": spans * ASSEMBLE_SPAN + turns * ASSEMBLE_TURN,
         "evaluate": turns * EVALUATE_TURN + evaluations * EVALUATION + requests * JUDGE_REQUEST,
         "export": evaluations * EXPORT_EVALUATION,
     }
-    return tuple(StageNeed(name, each, max(1, math.ceil(each / UTILISATION))) for name, each in cores.items())
+    return tuple(_need(stage, cores) for stage, cores in work.items())
+
+
+def _need(stage: str, work: float) -> StageNeed:
+    processes = max(1, math.ceil(work / (UTILISATION - AT_REST[stage])))
+    return StageNeed(stage, work + processes * AT_REST[stage], processes)
 
 
 def _partitions(processes: int) -> int:

@@ -56,6 +56,7 @@ LONGER = {
     "open conversations": ("conversations.py",),
     "budgets": ("budget_simulation.py",),
     "drops": ("drop_detection.py", "--quick"),
+    "prediction": ("scale_run.py",),
 }
 ORDER = ("judge path", "ingest", "whole way", "growth", "recovery", "start-up and footprint", "stores")
 PACKAGES = ("evalstream", "aiohttp", "httpx2", "kafka-python", "openai", "orjson", "protobuf", "pydantic", "uvloop")

@@ -55,13 +55,23 @@ def test_rates_follow_from_scopes_and_samples(tmp_path: Path) -> None:
 def test_processes_and_partitions_follow_from_the_costs(tmp_path: Path) -> None:
     found = needed(file(tmp_path, 100_000))
     stages = {each.stage: each for each in found.stages}
-    assert stages["receive"].cores == pytest.approx(100_000 * capacity.RECEIVE_SPAN + 20_000 * capacity.RECEIVE_TRACE)
+    work = 100_000 * capacity.RECEIVE_SPAN + 20_000 * (capacity.RECEIVE_TRACE + capacity.RECEIVE_OWN_RECORD)
+    at_rest = stages["receive"].processes * capacity.AT_REST["receive"]
+    assert stages["receive"].cores == pytest.approx(work + at_rest)
     for each in found.stages:
         assert each.processes - 1 < each.cores / capacity.UTILISATION <= each.processes
     largest = max(each.processes for each in found.stages)
     assert found.partitions >= 2 * largest
     assert found.partitions.bit_count() == 1
     assert found.broker_in_mb_per_second == pytest.approx(100 + 20_000 * 4e-3 + found.evaluations_per_second * 1.5e-3)
+
+
+def test_traces_that_share_records_take_less(tmp_path: Path) -> None:
+    each, shared = (
+        next(stage.cores for stage in needed(file(tmp_path, more=more)).stages if stage.stage == "receive")
+        for more in ("", "receive: {otlp_http: {port: 4318}, shared_records: true}")
+    )
+    assert each - shared == pytest.approx(200 * capacity.RECEIVE_OWN_RECORD)
 
 
 def test_what_is_known_of_a_monitor_goes_before_the_whole_traffic(tmp_path: Path) -> None:
