@@ -227,6 +227,7 @@ def check(
     change instead.
     """
     from collector.commands.check import report
+    from collector.commands.deferred_plan import batch_lines
     from collector.commands.kafka_plan import kafka_lines
     from collector.commands.plan_json import plan_json
     from collector.commands.retention import retention_lines
@@ -240,7 +241,7 @@ def check(
     if json:
         print(plan_json(checked, counts_of(checked)), end="")
         return
-    parts = (report(checked), kafka_lines(checked), traffic(checked), retention_lines(checked))
+    parts = (report(checked), kafka_lines(checked), batch_lines(checked), traffic(checked), retention_lines(checked))
     for line in chain(*parts, trace_lines(checked, traces or ())):
         print(fitting(line, _terminal_width()))
 

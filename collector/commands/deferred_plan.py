@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from collector.config.loading import Config, judges_of
 from collector.config.settings import MonitorSettings
-from collector.config.urgency import LONGEST_WAIT
+from collector.config.urgency import LONGEST_WAIT, deferred_part
+from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.judging.batches import BatchesOfCheck
+from collector.judging.open_judges import open_judges
+from collector.logs.memory import MemoryLog
 from collector.wording import listed, plural
+from evaluators.judges.batches.batch_endpoint import BatchPace
+from evaluators.judges.batches.journal import BatchJournal
 
 _DAY = 86_400.0
+_PATIENCE = 5.0
+"""Seconds within which an endpoint has to answer."""
 
 
 def deferred_lines(name: str, config: Config) -> Iterator[str]:
@@ -37,6 +47,20 @@ def deferred_lines(name: str, config: Config) -> Iterator[str]:
         yield "log.kind is memory: what waits ends with the process, and its batches are paid for nothing"
     if config.settings.log.kind == "kafka":
         yield "the topics of turns and evaluations have to retain records for more than three days (retention.ms)"
+
+
+def batch_lines(config: Config) -> Iterator[str]:
+    """Which judges of monitors whose evaluations may wait have batches, as their endpoints say."""
+    part = deferred_part(config)
+    if part is not None:
+        yield from asyncio.run(_endpoint_lines(part))
+
+
+async def _endpoint_lines(part: Config) -> Sequence[str]:
+    with closing(BatchJournal(None)) as journal:
+        batches = BatchesOfCheck(journal, BatchPace(patience_at_start=0.0))
+        async with open_judges(part, GeneratedStepsStore(MemoryLog("definitions")), batches=batches):
+            return [f"batches    {each}" for each in await batches.look(_PATIENCE)]
 
 
 def _judges(monitor: MonitorSettings, config: Config) -> Sequence[str]:

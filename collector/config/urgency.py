@@ -35,11 +35,15 @@ def urgency_mistakes(
     where = f"monitors.{name}.urgency"
     if not settings.store_text:
         yield f"{where}: hours stores judges' answers in the log until all are there; write now, or store_text: true"
-    asking = [use.name for use in monitor.uses if use.name in evaluators and _judges(use.name, settings, evaluators)]
+    asking = [
+        use.name
+        for use in monitor.uses
+        if use.name in evaluators and judges_and_fallbacks(use.name, settings, evaluators)
+    ]
     if not asking and all(use.name in evaluators for use in monitor.uses):
         yield f"{where}: none of its evaluators asks a judge, so nothing would wait; leave it out"
     for each in asking:
-        for judge in _judges(each, settings, evaluators):
+        for judge in judges_and_fallbacks(each, settings, evaluators):
             configured = settings.judges.get(judge)
             if configured is not None and not configured.takes_batches:
                 how = f"api: {configured.api}" if configured.kind == "openai" else f"kind: {configured.kind}"
@@ -49,7 +53,7 @@ def urgency_mistakes(
                 )
 
 
-def _judges(name: str, settings: Settings, evaluators: Mapping[str, Configured]) -> list[str]:
+def judges_and_fallbacks(name: str, settings: Settings, evaluators: Mapping[str, Configured]) -> list[str]:
     """The judges that an evaluator asks: those of its audit and their fallbacks, too."""
     from collector.config.loading import judges_of
 

@@ -188,8 +188,8 @@ class EvaluateStage:
             return
         journal.note = ledger.append_batches
         try:
-            async with self._open_batched(journal) as plan:
-                yield DeferredEvaluations(partition, plan, journal, self._room, self._dispatcher)
+            async with self._open_batched(journal) as batched:
+                yield DeferredEvaluations(partition, batched, journal, self._room, self._dispatcher)
         finally:
             journal.close()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import ssl
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from collector.logs.log import Confirm
 from collector.wording import plural
 from evaluators.errors import JudgeError
 from evaluators.judges.apis.writing import WritingApi
+from evaluators.judges.batches.absent_batches import AbsentBatches
 from evaluators.judges.batches.anthropic_batches import AnthropicBatches
 from evaluators.judges.batches.batch_endpoint import BatchEndpoint, BatchPace, BatchProgress, BatchTerms
 from evaluators.judges.batches.journal import BatchJournal, JournalInUse
@@ -42,7 +44,8 @@ class EnduringBatches:
     """Of a service: how many requests are in a batch at most, what is waited for before each, who sees its progress.
 
     The callbacks get a judge's name first; `on_problem` is called for each call that failed for now, `on_at_once` for
-    each request that went out at once. `warn` is given what somebody has to see.
+    each request that went out at once. `warn` is given what somebody has to see. `absent` remembers which endpoints
+    take no batches.
     """
 
     most_items: int
@@ -51,6 +54,7 @@ class EnduringBatches:
     on_problem: Callable[[str, JudgeError], None]
     on_at_once: Callable[[str], None]
     warn: Callable[[str], None]
+    absent: AbsentBatches
 
 
 class Batches:
@@ -123,12 +127,19 @@ class Batches:
         )
         if enduring is None:
             return terms
+
+        def on_absent(error: NoBatches) -> None:
+            enduring.warn(f"{absent_text(name, settings, error)}; {AT_ONCE}")
+
         return replace(
             terms,
             most_items=enduring.most_items,
             confirm=enduring.confirm,
             on_at_once=lambda: enduring.on_at_once(name),
             endures=True,
+            absent=enduring.absent,
+            concurrency=settings.concurrency,
+            on_absent=on_absent,
         )
 
     async def start(self) -> None:
@@ -141,16 +152,17 @@ class Batches:
         for name, settings, endpoint in self._endpoints:
             if self._enduring is not None:
                 endpoint.follow_open()
+                endpoint.look_for_batches()
                 continue
-            where = urlsplit(settings.base_url)._replace(query="", fragment="").geturl()
             try:
                 await endpoint.start()
             except NoBatches as error:
-                raise ConfigError(
-                    f"judges.{name} at {where}: {error}; leave out --batch, or name a judge whose provider has batches"
-                ) from None
+                text = absent_text(name, settings, error)
+                raise ConfigError(f"{text}; leave out --batch, or name a judge whose provider has batches") from None
             except JudgeError as error:
-                raise EvalstreamError(f"judges.{name} at {where}: its batches cannot be looked at ({error})") from None
+                raise EvalstreamError(
+                    f"judges.{name} at {_place(settings)}: its batches cannot be looked at ({error})"
+                ) from None
 
     def finish(self) -> None:
         """All is done: the journal is of no more use, unless a batch is open that nobody waited for."""
@@ -166,6 +178,50 @@ class Batches:
             f"{plural(len(left), 'batch', 'batches')} of an earlier run still open ({names}), which nothing of this "
             f"run waits for; cancel at the provider what is not wanted, then delete {self.journal.path}"
         )
+
+
+class BatchesOfCheck(Batches):
+    """Batches in which nothing is sent: `evalstream check` looks whether there are any."""
+
+    def __init__(self, journal: BatchJournal, pace: BatchPace) -> None:
+        super().__init__(journal, pace, lambda _report: None)
+
+    async def start(self) -> None:
+        """Nothing is followed."""
+
+    async def look(self, patience: float) -> Sequence[str]:
+        """What each endpoint says within so many seconds, in a sentence."""
+        return await asyncio.gather(*(_look(*each, patience) for each in self._endpoints))
+
+
+async def _look(name: str, settings: JudgeSettings, endpoint: BatchEndpoint, patience: float) -> str:
+    where = f"judges.{name} at {_place(settings)}"
+    try:
+        async with asyncio.timeout(patience):
+            await endpoint.start()
+    except NoBatches as error:
+        return f"{absent_text(name, settings, error)}; {AT_ONCE}"
+    except JudgeError as error:
+        return f"{where}: whether it takes batches is not known ({error})"
+    except TimeoutError:
+        return f"{where}: whether it takes batches is not known (no answer within {patience:g} s)"
+    return f"{where} takes batches"
+
+
+AT_ONCE = (
+    "its evaluations that may wait are made at once, at the full price; leave out urgency: hours, "
+    "or name a judge whose provider has batches"
+)
+"""What becomes of deferred evaluations of a judge without batches, and what to do."""
+
+
+def absent_text(judge: str, settings: JudgeSettings, error: NoBatches) -> str:
+    """That a judge's endpoint takes no batches."""
+    return f"judges.{judge} at {_place(settings)}: {error}"
+
+
+def _place(settings: JudgeSettings) -> str:
+    return urlsplit(settings.base_url)._replace(query="", fragment="").geturl()
 
 
 def home_of(name: str, settings: JudgeSettings) -> str:

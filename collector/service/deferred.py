@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from collector.config.loading import Config
-from collector.config.urgency import deferred_part
-from collector.evaluate.deferred.deferred_evaluations import OpenBatchedPlan
+from collector.config.urgency import deferred_part, judges_and_fallbacks
+from collector.evaluate.deferred.deferred_evaluations import BatchedPlan, OpenBatchedPlan
 from collector.evaluate.deferred.logged_journal import LoggedJournal
 from collector.evaluate.deferred.waiting_room import WaitingRoom, WaitingRoomLimits
-from collector.evaluate.plan import Plan
 from collector.evaluate.stage import GROUP
 from collector.judging.batches import Batches, EnduringBatches, home_of
 from collector.judging.open_judges import judges_in_use, open_judges
 from collector.service.plan_builder import build_plan
 from collector.service.process import Process
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES
+from collector.telemetry.series import BATCH_CALLS_FAILED, BATCH_REQUESTS, BATCHES, UNDEFERRED
 from evaluators.errors import JudgeError
+from evaluators.judges.batches.absent_batches import AbsentBatches
 from evaluators.judges.batches.batch_endpoint import BatchPace, BatchProgress
 
 logger = logging.getLogger(__name__)
@@ -44,6 +44,11 @@ class Deferring:
     room: WaitingRoom
     homes: Mapping[str, str]
     journals: set[LoggedJournal]
+    absent: AbsentBatches
+
+    def lacks_batches(self, judge: str) -> bool:
+        """Whether a judge's endpoint was found to take none."""
+        return self.homes[judge] in self.absent
 
     def open_batches(self, judge: str) -> int:
         """How many batches of a judge have not ended, and are followed by this process."""
@@ -60,30 +65,48 @@ def deferring(process: Process) -> Deferring | None:
     judges = {name: part.settings.judges[name] for name in judges_in_use(part)}
     homes = {name: home_of(name, each) for name, each in judges.items() if each.takes_batches}
     journals = set[LoggedJournal]()
-    open_batched = partial(_open_batched, process=process, part=part, journals=journals)
-    return Deferring(open_batched, WaitingRoom(limits), homes, journals)
+    absent = AbsentBatches()
+    open_batched = partial(_open_batched, process=process, part=part, homes=homes, journals=journals, absent=absent)
+    return Deferring(open_batched, WaitingRoom(limits), homes, journals, absent)
 
 
 @asynccontextmanager
 async def _open_batched(
-    journal: LoggedJournal, process: Process, part: Config, journals: set[LoggedJournal]
-) -> AsyncGenerator[Plan]:
+    journal: LoggedJournal,
+    process: Process,
+    part: Config,
+    homes: Mapping[str, str],
+    journals: set[LoggedJournal],
+    absent: AbsentBatches,
+) -> AsyncGenerator[BatchedPlan]:
     gather = part.settings.evaluate.gather
+    telemetry = process.telemetry
     enduring = EnduringBatches(
         most_items=MOST_ITEMS,
         confirm=partial(process.logs.turns.confirm, GROUP),
-        on_progress=partial(_count, process.telemetry),
-        on_problem=partial(_count_problem, process.telemetry),
-        on_at_once=lambda judge: process.telemetry.counter(BATCH_REQUESTS, judge, "at_once").inc(),
+        on_progress=partial(_count, telemetry),
+        on_problem=partial(_count_problem, telemetry),
+        on_at_once=lambda judge: telemetry.counter(BATCH_REQUESTS, judge, "at_once").inc(),
         warn=logger.warning,
+        absent=absent,
     )
     pace = replace(PACE, linger=gather, longest_linger=gather)
     batches = Batches(journal, pace, logger.info, enduring=enduring)
     assert process.steps is not None, "a service has a definitions log"
+
+    def lacks_batches(evaluator: str) -> bool:
+        judges = judges_and_fallbacks(evaluator, part.settings, part.evaluators)
+        endpoints = [homes[each] for each in judges if each in homes]
+        return bool(endpoints) and all(each in absent for each in endpoints)
+
     async with open_judges(part, process.steps, batches=batches) as judges:
         journals.add(journal)
         try:
-            yield build_plan(part, judges)
+            yield BatchedPlan(
+                build_plan(part, judges),
+                lacks_batches,
+                lambda monitor: telemetry.counter(UNDEFERRED, monitor).inc(),
+            )
         finally:
             journals.discard(journal)
 

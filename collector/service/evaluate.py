@@ -128,7 +128,7 @@ class Evaluating:
         show_evaluate(of.process.telemetry, of.stage)
         show_deferred(of.process.telemetry, None if of.waiting is None else of.waiting.room, of.process.clock)
         if of.waiting is not None:
-            show_open_batches(of.process.telemetry, of.waiting.homes, of.waiting.open_batches)
+            show_open_batches(of.process.telemetry, of.waiting.homes, of.waiting.open_batches, of.waiting.lacks_batches)
 
 
 def _state_limits(settings: EvaluateSettings) -> StateLimits:

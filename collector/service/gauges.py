@@ -20,6 +20,7 @@ from collector.evaluate.scheduling.bulkhead import Bulkheads
 from collector.evaluate.stage import EvaluateStage
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import (
+    BATCHES_ABSENT,
     BATCHES_OPEN,
     BUDGET_FACTOR,
     BUDGET_SPENT,
@@ -97,16 +98,23 @@ def show_bulkheads(telemetry: Telemetry, plan: Plan, bulkheads: Bulkheads) -> No
         telemetry.gauge(PAUSED_PARTITIONS, name or "none").set_function(partial(getattr, bulkhead, "paused_partitions"))
 
 
-def show_open_batches(telemetry: Telemetry, judges: Collection[str], count: Callable[[str], int]) -> None:
-    """The batches of judges that have not ended."""
+def show_open_batches(
+    telemetry: Telemetry,
+    judges: Collection[str],
+    count: Callable[[str], int],
+    lacks_batches: Callable[[str], bool] = lambda _judge: False,
+) -> None:
+    """The batches of judges that have not ended, and which judges have none at all."""
     for judge in judges:
         telemetry.gauge(BATCHES_OPEN, judge).set_function(partial(count, judge))
+        telemetry.gauge(BATCHES_ABSENT, judge).set_function(partial(lacks_batches, judge))
 
 
 def hide_open_batches(telemetry: Telemetry, judges: Collection[str]) -> None:
     """Remove the series of judges of a configuration that is not in force any more."""
     for judge in judges:
         telemetry.remove(BATCHES_OPEN, judge)
+        telemetry.remove(BATCHES_ABSENT, judge)
 
 
 def show_deferred(telemetry: Telemetry, room: WaitingRoom | None, clock: Callable[[], float]) -> None:

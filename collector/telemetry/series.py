@@ -744,6 +744,18 @@ BATCH_CALLS_FAILED = Series(
     "Calls to a provider about batches that failed and are tried again, by the error's type.",
     ("judge", "reason"),
 )
+BATCHES_ABSENT = Series(
+    "evalstream_batches_absent",
+    "gauge",
+    "1 while a judge's endpoint takes no batches: evaluations that may wait are made at once; 0 where it takes some.",
+    ("judge",),
+)
+UNDEFERRED = Series(
+    "evalstream_evaluations_undeferred_total",
+    "counter",
+    "Evaluations that may wait and were made at once, at the full price, as their judge takes no batches.",
+    ("monitor",),
+)
 PAUSED_PARTITIONS = Series(
     "evalstream_paused_partitions",
     "gauge",

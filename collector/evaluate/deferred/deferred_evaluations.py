@@ -11,7 +11,7 @@ import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from collector.evaluate.deferred.logged_journal import LoggedJournal
@@ -27,10 +27,23 @@ _STEPS = 10
 """Steps of the event loop within which a run that continues asks again."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchedPlan:
+    """A plan with judges whose requests go into batches.
+
+    `lacks_batches` says of an evaluator whether none of its judges' endpoints takes any, `count_undeferred` counts an
+    evaluation of a monitor that does not wait for that.
+    """
+
+    plan: Plan
+    lacks_batches: Callable[[str], bool]
+    count_undeferred: Callable[[str], None]
+
+
 class OpenBatchedPlan(Protocol):
     """Opens the plan of the running configuration with judges whose requests go into batches of one journal."""
 
-    def __call__(self, journal: LoggedJournal) -> AbstractAsyncContextManager[Plan]:
+    def __call__(self, journal: LoggedJournal) -> AbstractAsyncContextManager[BatchedPlan]:
         """Open it; the batches that the journal has are followed until it is left."""
         ...
 
@@ -39,13 +52,27 @@ class DeferredEvaluations:
     """Makes the deferred evaluations of a partition, by a plan with judges of its own."""
 
     def __init__(
-        self, partition: int, plan: Plan, journal: LoggedJournal, room: WaitingRoom, dispatcher: Dispatcher
+        self, partition: int, batched: BatchedPlan, journal: LoggedJournal, room: WaitingRoom, dispatcher: Dispatcher
     ) -> None:
         self._partition = partition
-        self._plan = plan
+        self._batched = batched
         self._journal = journal
         self._room = room
         self._dispatcher = dispatcher
+
+    def takes(self, jobs: Sequence[Job]) -> bool:
+        """Whether one or a pack is to wait for batches: not where there are none, unless something was asked before."""
+        if not self._lack_batches(jobs) or self._journal.knows_owner(_owner(jobs)):
+            return True
+        self._count_undeferred(jobs)
+        return False
+
+    def _lack_batches(self, jobs: Sequence[Job]) -> bool:
+        return all(self._batched.lacks_batches(job.assignment.evaluator.name) for job in jobs)
+
+    def _count_undeferred(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._batched.count_undeferred(job.monitor.name)
 
     def admit(self, jobs: Sequence[Job], *, resumed: bool) -> bool:
         """Let one or a pack wait, if there is room, or it was `resumed` and had room before; then call `leave`."""
@@ -74,7 +101,10 @@ class DeferredEvaluations:
             return [await self._dispatcher.execute(jobs[0], self._partition, reservation=reservations[0])]
 
         try:
-            return await self._until_made(jobs, run)
+            made = await self._until_made(jobs, run)
+            if self._lack_batches(jobs):
+                self._count_undeferred(jobs)
+            return made
         finally:
             for each in reservations:
                 each.release()
@@ -99,7 +129,7 @@ class DeferredEvaluations:
 
     def _by_batches(self, job: Job) -> Job:
         """The job with the judge that gathers."""
-        use = self._plan.assignment_of(job.monitor.name, job.assignment.evaluator.name)
+        use = self._batched.plan.assignment_of(job.monitor.name, job.assignment.evaluator.name)
         assert use is not None, "a deferred evaluator is in the plan of batches"
         return replace(job, assignment=use[1])
 

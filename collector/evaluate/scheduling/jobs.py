@@ -107,9 +107,10 @@ class PartitionJobs:
         """Start a job that is not known, or the jobs of a pack, which take one slot and ask their judge together.
 
         Waits while the judge's bulkhead is full: the back-pressure. Jobs that may wait for hours wait for batches
-        instead, or are shed where too many do; those that were `resumed` had room before.
+        instead, or are shed where too many do; those that were `resumed` had room before. Where their judge has no
+        batches they are like all others.
         """
-        if self._deferred is not None and jobs[0].deferred:
+        if self._deferred is not None and jobs[0].deferred and self._deferred.takes(jobs):
             small = packed(jobs)
             self._begin(small, None)
             self._defer(small, self._deferred, has_room=self._deferred.admit(small, resumed=resumed))

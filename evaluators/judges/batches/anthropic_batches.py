@@ -14,6 +14,7 @@ import orjson
 
 from evaluators.judges.apis.payload import count, mapping, objects, text
 from evaluators.judges.batches.provider import (
+    ABSENT,
     PASSING,
     BatchItem,
     BatchResult,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from evaluators.judges.batches.batch_connection import BatchConnection
 
 _PATH = "/messages/batches"
-_ABSENT = frozenset({404, 405, 501})
 _CLOCKS_DIFFER = 3600.0
 _MISSING: Mapping[str, Missing] = {"expired": "expired", "canceled": "cancelled"}
 _STATUSES = {
@@ -62,7 +62,7 @@ class AnthropicBatches:
         try:
             await self._connection.get(_PATH, limit="1")
         except HttpStatusError as error:
-            if error.status in _ABSENT:
+            if error.status in ABSENT:
                 raise NoBatches(error.status, _PATH) from None
             raise
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,16 +15,19 @@ from typing import TypeVar
 import orjson
 
 from evaluators.cases import Json
-from evaluators.errors import JudgeDenied, JudgeError, JudgeUnavailable
+from evaluators.errors import JudgeDenied, JudgeError, JudgeUnavailable, Remedy
+from evaluators.judges.batches.absent_batches import LOOK_AGAIN, AbsentBatches
 from evaluators.judges.batches.journal import BatchJournal, JournalEntry, OpenBatch
 from evaluators.judges.batches.owned_requests import OwnedRequests, current_requests
 from evaluators.judges.batches.provider import (
+    ABSENT,
     PASSING,
     BatchItem,
     BatchProvider,
     BatchResult,
     BatchState,
     Missing,
+    NoBatches,
     Undecided,
 )
 from evaluators.judges.endpoint import COMPLAINTS, Endpoint, EndpointReply, RequestOutdated
@@ -39,6 +42,9 @@ _NAME_DIGITS = 48
 _RECORDED_AT_ONCE = 200
 _FOR_NOW = frozenset({"token_limit_exceeded"})
 """Codes of batches that are refused as a whole, as too much waits at the provider now."""
+_GONE: Collection[Remedy] = ("model or address", "address")
+"""What has to be corrected where a batch is not where it was."""
+_HTTP_404 = 404
 _MENDABLE = frozenset({401, 402, 403})
 """Statuses that end when somebody mends a key or pays a bill."""
 
@@ -93,7 +99,8 @@ class BatchTerms:
     `most_items` is how many requests are in a batch at most, if that is less than the provider takes. Before anything
     is sent `confirm` waits until it may be. `on_at_once` is called for each request that was answered at once. Where
     `endures` is set, what is refused for its key, its money or for what waits already is tried again for as long as
-    that takes.
+    that takes. Where `absent` is set, an endpoint that takes no batches is remembered there, and asked at once, with
+    `concurrency` requests at a time; `on_absent` is called when that is found out.
     """
 
     home: str
@@ -106,6 +113,9 @@ class BatchTerms:
     most_items: int | None = None
     confirm: Callable[[], Awaitable[None]] = _certain
     endures: bool = False
+    absent: AbsentBatches | None = None
+    concurrency: int = 1
+    on_absent: Callable[[NoBatches], None] = lambda _error: None
 
 
 class BatchEndpoint:
@@ -162,6 +172,38 @@ class BatchEndpoint:
         """Follow the batches that an earlier run, or a former owner, has left."""
         for batch in self._journal.open_batches(self._terms.home):
             self._follow_again(batch)
+
+    def look_for_batches(self) -> None:
+        """Look in the background whether the endpoint takes batches, now and from time to time."""
+        task = asyncio.get_running_loop().create_task(self._look_forever())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_forever(self) -> None:
+        absent, home = self._terms.absent, self._terms.home
+        assert absent is not None, "only what is remembered is looked for"
+        while True:
+            if absent.begin_look(home, self._clock()):
+                try:
+                    await self._patiently(self._provider.check, math.inf)
+                except NoBatches as error:
+                    self._learn_absence(error)
+                    self._submit_gathered()
+                except (HttpStatusError, JudgeError):
+                    pass  # what else is wrong with it is seen when something is submitted
+                else:
+                    absent.discard(home)
+            await self._sleep(LOOK_AGAIN)
+
+    def _learn_absence(self, error: NoBatches) -> None:
+        assert self._terms.absent is not None
+        if not self._is_absent:
+            self._terms.absent.add(self._terms.home)
+            self._terms.on_absent(error)
+
+    @property
+    def _is_absent(self) -> bool:
+        return self._terms.absent is not None and self._terms.home in self._terms.absent
 
     @property
     def gathered(self) -> int:
@@ -227,6 +269,8 @@ class BatchEndpoint:
                 if (reply := await self._first_of_shape(name, body, shape)) is not None:
                     return reply
                 continue
+            if (entry is None or entry.batch is None) and self._is_absent:
+                return await self._without_batches(name, body)
             if entry is None or entry.batch is None:
                 self._gather(name, body)
             elif entry.batch not in self._followed:
@@ -293,6 +337,11 @@ class BatchEndpoint:
         await self._journal.record_at_once(self._terms.home, name, reply.content)
         return reply
 
+    async def _without_batches(self, name: str, body: Mapping[str, Json]) -> EndpointReply:
+        assert self._terms.absent is not None
+        async with self._terms.absent.slots(self._terms.home, self._terms.concurrency):
+            return await self._at_once(name, body)
+
     async def _post_now(self, body: Mapping[str, Json]) -> EndpointReply:
         await self._terms.confirm()
         try:
@@ -319,6 +368,8 @@ class BatchEndpoint:
         return most if self._terms.most_items is None else min(most, self._terms.most_items)
 
     def _submit_gathered(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         gathered, self._gathered, self._timer = self._gathered, {}, None
         items = [BatchItem(name, body) for name, body in gathered.items()]
         for part in _parts(items, self._most_items, self._provider.most_bytes):
@@ -349,10 +400,20 @@ class BatchEndpoint:
         task.add_done_callback(self._tasks.discard)
 
     async def _submit(self, key: str, items: Sequence[BatchItem]) -> None:
+        if self._is_absent:
+            self._wake([each.name for each in items])
+            return
         planned = self._clock()
         await self._journal.plan(self._terms.home, key, [each.name for each in items], planned)
         try:
             batch = await self._submitted(key, items)
+        except NoBatches as error:
+            await self._journal.drop_plan(key)
+            if self._terms.absent is None:
+                raise
+            self._learn_absence(error)
+            self._wake([each.name for each in items])
+            return
         except JudgeError:
             await self._journal.drop_plan(key)
             raise
@@ -377,6 +438,8 @@ class BatchEndpoint:
             try:
                 return await self._provider.submit(key, items)
             except (HttpStatusError, JudgeUnavailable) as error:
+                if isinstance(error, HttpStatusError):
+                    await self._raise_if_absent(error)
                 problem = to_judge_error(error) if isinstance(error, HttpStatusError) else error
                 refused = isinstance(error, HttpStatusError) and error.status < 500
                 if not isinstance(problem, JudgeUnavailable) and not self._passes(error):
@@ -386,6 +449,15 @@ class BatchEndpoint:
             wait = min(2 * wait, self._terms.pace.longest_look)
             if not refused and (batch := await self._search(key, names, began)) is not None:
                 return batch
+
+    async def _raise_if_absent(self, error: HttpStatusError) -> None:
+        """Raise `NoBatches` where a refused submission means that there are none. A 404 may be about something else."""
+        if error.status not in ABSENT:
+            return
+        if error.status == _HTTP_404:
+            await self._provider_call(self._provider.check)
+            return
+        raise NoBatches(error.status, "a submission") from None
 
     def _passes(self, error: Exception) -> bool:
         """Whether a request may succeed later."""
@@ -411,9 +483,11 @@ class BatchEndpoint:
             began = self._clock()
             try:
                 look = partial(self._provider.submitted, key, names, since, self._journal.ids())
-                batch = await self._provider_call(look)
+                batch = await self._provider_call(partial(_unless_absent, look))
             except Undecided:
                 began = since
+            except NoBatches:
+                return None
             else:
                 if batch is not None or began - since >= self._terms.pace.settled:
                     return batch
@@ -435,9 +509,9 @@ class BatchEndpoint:
 
     async def _state(self, batch: str) -> BatchState:
         try:
-            return await self._provider_call(lambda: self._provider.state(batch))
+            return await self._provider_call(partial(_unless_absent, lambda: self._provider.state(batch)))
         except JudgeDenied as error:
-            if error.remedy != "model or address":
+            if error.remedy not in _GONE:
                 raise
             return BatchState(status="gone", ended=True)  # somebody deleted it
 
@@ -528,6 +602,20 @@ class BatchEndpoint:
             self._terms.on_problem(problem)
             await self._sleep(pause)
             wait = min(2 * wait, self._terms.pace.longest_look)
+
+
+async def _unless_absent(call: Callable[[], Awaitable[T]]) -> T:
+    """What a call about batches brings.
+
+    Raises:
+        NoBatches: there are none.
+    """
+    try:
+        return await call()
+    except HttpStatusError as error:
+        if error.status in ABSENT:
+            raise NoBatches(error.status, "a batch") from None
+        raise
 
 
 def _raise_if_spent(entry: JournalEntry) -> None:

@@ -13,6 +13,7 @@ import orjson
 
 from evaluators.judges.apis.payload import count, mapping, objects, text
 from evaluators.judges.batches.provider import (
+    ABSENT,
     PASSING,
     BatchItem,
     BatchResult,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 METADATA_KEY = "evalstream"
 _ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
-_ABSENT = frozenset({404, 405, 501})
 _MISSING: Mapping[str, Missing] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 _CLOCKS_DIFFER = 3600.0
 """Seconds by which the provider's clock may be behind ours."""
@@ -50,7 +50,7 @@ class OpenAIBatches:
         try:
             await self._connection.get("/batches", limit="1")
         except HttpStatusError as error:
-            if error.status in _ABSENT:
+            if error.status in ABSENT:
                 raise NoBatches(error.status, "/batches") from None
             raise
 

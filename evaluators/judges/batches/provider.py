@@ -11,7 +11,8 @@ from evaluators.errors import JudgeDenied, NoCompletion
 
 PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses with which a request may succeed later."""
-
+ABSENT = frozenset({404, 405, 501})
+"""Statuses of an endpoint that has no batches."""
 
 _LONGEST_NAME = 128
 
