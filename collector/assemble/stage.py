@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -144,6 +145,7 @@ class AssembleFold:
         self._labels = labels
         self._stored = _unchanged if comments else without_comment
         self._feedback: list[Record] = []
+        self._counts = _Counts()
         self._unread = UnreadTextWatch(assembler, telemetry)
         self._ids = ids
 
@@ -184,7 +186,7 @@ class AssembleFold:
         closed = 0
         for record in records:
             for trace, reason in self._apply(record, self._on_bad_record):
-                self._telemetry.counter(TRACES_CLOSED, reason).inc()
+                self._counts.closed[reason] += 1
                 outgoing += self._close(trace, reason)
                 closed += 1
                 if len(outgoing) >= _BATCH or closed % _BATCH == 0:
@@ -192,6 +194,7 @@ class AssembleFold:
         await self._append(outgoing)
 
     async def _append(self, outgoing: list[RoutedRecord]) -> None:
+        self._counts.flush(self._telemetry)
         await self._append_feedback()
         if not outgoing:
             await asyncio.sleep(0)
@@ -290,10 +293,10 @@ class AssembleFold:
 
     def _count(self, spans: Mapping[str, int], late_feedback: int, turns: Iterable[Turn]) -> None:
         for dialect, number in spans.items():
-            self._telemetry.counter(SPANS_READ, dialect).inc(number)
-        self._telemetry.counter(LATE_FEEDBACK).inc(late_feedback)
+            self._counts.spans[dialect] += number
+        self._counts.late_feedback += late_feedback
         for turn in turns:
-            self._telemetry.counter(TURNS_ASSEMBLED, turn.dialect or "", *turn_outcome(turn)).inc()
+            self._counts.turns[turn.dialect or "", *turn_outcome(turn)] += 1
 
     def _read_earlier_closings(self, trace: OpenTrace) -> None:
         """Find the turns that the trace emitted at earlier closings, before a restart."""
@@ -336,6 +339,28 @@ class AssembleFold:
             offset, number = place_of_number(piece.offset)
             record = StoredRecord(self._partition, offset, trace.opened_at, key, piece.value, headers, number)
             self._on_bad_record(record, self._fatal_trace)
+
+
+class _Counts:
+    """What is counted when the next turns are appended: at once, since a counter costs as much as a look at a span."""
+
+    def __init__(self) -> None:
+        self.closed: defaultdict[str, int] = defaultdict(int)
+        self.spans: defaultdict[str, int] = defaultdict(int)
+        self.turns: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self.late_feedback = 0
+
+    def flush(self, telemetry: Telemetry) -> None:
+        for reason, number in self.closed.items():
+            telemetry.counter(TRACES_CLOSED, reason).inc(number)
+        for dialect, number in self.spans.items():
+            telemetry.counter(SPANS_READ, dialect).inc(number)
+        for labels, number in self.turns.items():
+            telemetry.counter(TURNS_ASSEMBLED, *labels).inc(number)
+        telemetry.counter(LATE_FEEDBACK).inc(self.late_feedback)
+        for each in (self.closed, self.spans, self.turns):
+            each.clear()
+        self.late_feedback = 0
 
 
 def _in_tenant(assembly: Assembly, tenant: str) -> Assembly:

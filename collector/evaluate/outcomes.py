@@ -42,8 +42,8 @@ TurnOutcome = Literal["sampled", "sampled_out", "unmatched", "duplicate", "late"
 class OutcomeCounter(Protocol):
     """The port to counters. During a replay only resumed evaluations are counted."""
 
-    def count_turn(self, monitor: str, outcome: TurnOutcome) -> None:
-        """Count what a monitor did with a turn; "" for no monitor."""
+    def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
+        """Count what a monitor did with a turn, or several; "" for no monitor."""
         ...
 
     def count_evaluation(
@@ -80,7 +80,7 @@ class OutcomeCounter(Protocol):
 class NullOutcomes:
     """Counts nothing: for replays."""
 
-    def count_turn(self, monitor: str, outcome: TurnOutcome) -> None:
+    def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
         """Nothing."""
 
     def count_evaluation(
@@ -137,12 +137,12 @@ class PrometheusOutcomes:
             for each in monitor.assignments:
                 telemetry.counter(REFERENCES_MISSING, monitor.name, each.evaluator.name)
 
-    def count_turn(self, monitor: str, outcome: TurnOutcome) -> None:
+    def count_turn(self, monitor: str, outcome: TurnOutcome, number: int = 1) -> None:
         """See `OutcomeCounter`."""
         if outcome == "unmatched":
-            self._telemetry.counter(UNMATCHED_TURNS).inc()
+            self._telemetry.counter(UNMATCHED_TURNS).inc(number)
         else:
-            self._telemetry.counter(TURNS, monitor, outcome).inc()
+            self._telemetry.counter(TURNS, monitor, outcome).inc(number)
 
     def count_evaluation(
         self, monitor: str, evaluator: str, outcome: Due | End, reason: str = "", number: int = 1

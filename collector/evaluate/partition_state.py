@@ -148,10 +148,7 @@ class PartitionState:
         if not record.headers:
             jobs += await self._apply_turn(record, replay_point)
         elif is_shared(record):
-            # One record all the same: controls, snapshots and what is done are at offsets, and so between records.
-            for piece in pieces_of(record):
-                self._size = len(piece.value)
-                jobs += await self._apply_turn(piece, replay_point)
+            jobs += await self._apply_shared(record, replay_point)
         elif record.headers == SNAPSHOT_HEADERS:
             self._restore_snapshot(record, replay_point)
         elif record.is_tick:
@@ -213,13 +210,27 @@ class PartitionState:
             jobs += self.apply_control(self._control_records.popleft())
         return jobs
 
+    async def _apply_shared(self, record: StoredRecord, replay_point: ReplayPoint) -> list[Job]:
+        """Apply the turns of a record that several share."""
+        # One record all the same: controls, snapshots and what is done are at offsets, and so between records.
+        jobs: list[Job] = []
+        chances, sampled_out = self._chances(), 0
+        for piece in pieces_of(record):
+            if self._is_sampled_out(piece, chances):
+                sampled_out += 1
+            else:
+                self._size = len(piece.value)
+                jobs += await self._apply_content(piece, replay_point)
+        self._count_sampled_out(sampled_out)
+        return jobs
+
     async def _apply_turn(self, record: StoredRecord, replay_point: ReplayPoint) -> list[Job]:
-        if (
-            self._sampled_by_key
-            and record.key is not None
-            and self._is_sampled_out(record.key.decode(errors="replace"))
-        ):
+        if self._is_sampled_out(record, self._chances()):
+            self._count_sampled_out(1)
             return []
+        return await self._apply_content(record, replay_point)
+
+    async def _apply_content(self, record: StoredRecord, replay_point: ReplayPoint) -> list[Job]:
         try:
             turn = RecordedTurn(record.value)
         except BadInput as error:
@@ -236,26 +247,44 @@ class PartitionState:
             jobs += await self._process_turn(monitor, turn, happened_at, replay_point)
         return jobs
 
-    def _is_sampled_out(self, key: str) -> bool:
-        """Whether the key alone shows that no evaluator of any monitor selects the conversation; if so, count it."""
+    def _chances(self) -> Sequence[tuple[Assignment, float]] | None:
+        """With which chance each evaluator selects a conversation; None if that hangs on what its turns contain."""
+        if not self._sampled_by_key:
+            return None
+        return [
+            (each, monitor.probability(each, factor, 1.0))
+            for monitor in self._plan.monitors
+            for factor in (self._reduction(monitor.name).factor,)
+            for each in monitor.assignments
+        ]
+
+    def _is_sampled_out(self, record: StoredRecord, chances: Sequence[tuple[Assignment, float]] | None) -> bool:
+        """Whether the key alone shows that no evaluator of any monitor selects the conversation. To be counted."""
         # Before the record is parsed: at low rates this is most of the traffic, and it costs one hash instead.
+        if chances is None or record.key is None:
+            return False
+        key = record.key.decode(errors="replace")
+        for each, chance in chances:
+            if self._plan.draw(each, key) < chance:
+                return False
         for monitor in self._plan.monitors:
-            factor = self._reduction(monitor.name).factor
-            for each in monitor.assignments:
-                if self._plan.draw(each, key) < monitor.probability(each, factor, 1.0):
-                    return False
-        for monitor in self._plan.monitors:
-            self.outcomes.count_turn(monitor.name, "sampled_out")
             self._observe(monitor, key)
             for each in monitor.of_scope("turn"):
-                self._count_due(monitor, each, "sampled_out")
                 self.on_demand(monitor, each, monitor.probability(each, 1.0, 1.0))
         return True
 
-    def _count_due(self, monitor: Monitor, assignment: Assignment, end: Any = None) -> None:
-        self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched")
+    def _count_sampled_out(self, number: int) -> None:
+        if not number:
+            return
+        for monitor in self._plan.monitors:
+            self.outcomes.count_turn(monitor.name, "sampled_out", number)
+            for each in monitor.of_scope("turn"):
+                self._count_due(monitor, each, "sampled_out", number)
+
+    def _count_due(self, monitor: Monitor, assignment: Assignment, end: Any = None, number: int = 1) -> None:
+        self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, "matched", number=number)
         if end is not None:
-            self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, end)
+            self.outcomes.count_evaluation(monitor.name, assignment.evaluator.name, end, number=number)
 
     def _advance(self, time: float, offset: int) -> list[Job]:
         time = self.time = max(self.time, time)

@@ -13,7 +13,7 @@ from collector.logs.log import Log, Record
 from collector.records.json import turn_to_json
 from collector.records.shared_records import append_shared
 from collector.records.tenants import with_conversation
-from collector.records.turns import turn_key, turn_record, without_content
+from collector.records.turns import bare_turn_record, turn_key, turn_record, without_content
 from evaluators.cases import Turn
 
 EVERY = "*"
@@ -77,7 +77,7 @@ class TurnRouter:
         unread = named.incomplete == "unwanted"
         if not unread and self.is_wanted(named):
             return RoutedRecord(turn_record(named))
-        return RoutedRecord(turn_record(named if unread else without_content(named)), unwanted=self.selects)
+        return RoutedRecord(bare_turn_record(named if unread else without_content(named)), unwanted=self.selects)
 
     def route(self, turns: Sequence[Turn], whole: Iterable[Turn] | None = None) -> Iterator[RoutedRecord]:
         """The records of some turns of one trace, or of other turns that belong together; `whole` are all of these.

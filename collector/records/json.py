@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -29,6 +30,11 @@ def turn_content_to_json(turn: Turn) -> bytes:
     plain = to_dict(turn)
     plain.pop("history", None)
     return _to_json(plain | {"turn_id": "", "conversation_id": None})
+
+
+def turn_fields_to_json(fields: Mapping[str, Any]) -> bytes:
+    """Write a turn of which only these fields are there, and are to be written, in the order of a turn's."""
+    return _to_json(fields)
 
 
 def turn_from_json(data: bytes | str) -> Turn:

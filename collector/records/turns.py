@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from collector.logs.log import Record
-from collector.records.json import turn_to_json
+from collector.records.json import turn_fields_to_json, turn_to_json
 from collector.records.tenants import ATTRIBUTE, tenant_of
 from evaluators.cases import Turn
 
@@ -35,6 +37,32 @@ def without_content(turn: Turn) -> Turn:
         agent_run_of=turn.agent_run_of,
         attributes={ATTRIBUTE: tenant} if tenant else {},
     )
+
+
+def bare_turn_record(turn: Turn) -> Record:
+    """The record of a turn of which no more is there than `without_content` leaves: the same bytes, sooner."""
+    fields: dict[str, Any] = {
+        "turn_id": turn.turn_id,
+        "conversation_id": turn.conversation_id,
+        "trace_id": turn.trace_id,
+        "span_id": turn.span_id,
+        "service": turn.service,
+        "dialect": turn.dialect,
+        "started_at": turn.started_at,
+        "ended_at": turn.ended_at,
+        "input": None,
+        "actual_output": None,
+        "incomplete": turn.incomplete,
+        "trace_state": turn.trace_state,
+        "agent_run_of": turn.agent_run_of,
+    }
+    plain = {name: value for name, value in fields.items() if value is not None or name in _ALWAYS}
+    if turn.attributes:
+        plain["attributes"] = turn.attributes
+    return Record(turn_key(turn), turn_fields_to_json(plain))
+
+
+_ALWAYS = frozenset(("conversation_id", "trace_id", "input", "actual_output"))
 
 
 def turn_outcome(turn: Turn) -> tuple[str, str]:

@@ -87,7 +87,8 @@ from collector.records.json import (
 from collector.records.recorded_turn import RecordedTurn
 from collector.records.references import parse_reference, reference_of, reference_records
 from collector.records.shared_records import divide_records, share_records
-from collector.records.turns import turn_record, without_content
+from collector.records.tenants import in_tenant
+from collector.records.turns import bare_turn_record, turn_record, without_content
 from collector.service.app import running
 from collector.service.begun_topics import TopicNotes
 from collector.service.open_logs import open_logs
@@ -363,6 +364,8 @@ def test_a_turn_that_nobody_can_want() -> None:
     """As `keep: wanted` stores it: read whole, and at a glance, where its id is not made of its content."""
     turn = turn_from_json(RECORDS["turn: all there is"])
     assert turn_to_json(without_content(turn)) == UNWANTED.encode()
+    for each in (turn, replace(turn, agent_run_of="t0"), Turn(turn_id="t2"), in_tenant(turn, "shop")):
+        assert bare_turn_record(without_content(each)) == turn_record(without_content(each))
     assert turn_from_json(UNWANTED) == without_content(turn)
     trace = Trace("5f" * 16, start=0).span(7, "chat", chat("Hi", "Yes.", **{"gen_ai.conversation.id": "visit-7"}))
     [glanced] = ASSEMBLER.assemble(trace.pieces(), is_wanted=lambda _turn: False).turns

@@ -122,8 +122,8 @@ class Counts:
         self.life: Counter[tuple[str, str]] = Counter()
         self.closed_by: Counter[str] = Counter()
 
-    def count_turn(self, monitor: str, outcome: str) -> None:
-        self.turns[outcome] += 1
+    def count_turn(self, monitor: str, outcome: str, number: int = 1) -> None:
+        self.turns[outcome] += number
 
     def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
         self.life[evaluator, outcome] += number

@@ -162,8 +162,8 @@ class _Counts(NullOutcomes):
     def __init__(self) -> None:
         self.all: Counter[tuple[str, ...]] = Counter()
 
-    def count_turn(self, monitor: str, outcome: str) -> None:
-        self.all["turn", monitor, outcome] += 1
+    def count_turn(self, monitor: str, outcome: str, number: int = 1) -> None:
+        self.all["turn", monitor, outcome] += number
 
     def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
         self.all["evaluation", monitor, evaluator, outcome, reason] += number

@@ -60,8 +60,8 @@ class Counts(NullOutcomes):
         self.idle: Counter[str] = Counter()
         self.ignored_upstream: Counter[str] = Counter()
 
-    def count_turn(self, monitor: str, outcome: str) -> None:
-        self.turns[monitor, outcome] += 1
+    def count_turn(self, monitor: str, outcome: str, number: int = 1) -> None:
+        self.turns[monitor, outcome] += number
 
     def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
         self.evaluations[evaluator, outcome] += number

@@ -136,8 +136,8 @@ class Counts:
         due = sum(number for (_, what), number in self.evaluations.items() if what in ("matched", "resumed"))
         return 2 * due - self.evaluations.total()
 
-    def count_turn(self, monitor: str, outcome: str) -> None:
-        self.turns[monitor, outcome] += 1
+    def count_turn(self, monitor: str, outcome: str, number: int = 1) -> None:
+        self.turns[monitor, outcome] += number
 
     def count_evaluation(self, monitor: str, evaluator: str, outcome: str, reason: str = "", number: int = 1) -> None:
         self.evaluations[evaluator, outcome] += number
