@@ -8,8 +8,9 @@ that a judge takes the form that it knows; what is judged is in neither of them,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from evaluators.cases import Json
@@ -137,7 +138,8 @@ class Decision:
         return max(0.0, -math.fsum(share * math.log2(share) for share in self.probabilities.values() if share > 0))
 
 
-def score_levels(scale: Scale, meanings: Sequence[tuple[tuple[int, int], str]] = ()) -> tuple[Option, ...]:
+@lru_cache(maxsize=1000)  # the same for every case of an evaluator
+def score_levels(scale: Scale, meanings: tuple[tuple[tuple[int, int], str], ...] = ()) -> tuple[Option, ...]:
     """The levels of a scale, at most `MOST_LEVELS`, each with the meaning of the range of scores that it lies in."""
     steps = min(scale.length, MOST_LEVELS - 1)
     numbers = [scale.lowest + round(scale.length * step / steps) for step in range(steps + 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
@@ -138,10 +138,15 @@ class Scale:
     @property
     def numerals(self) -> frozenset[str]:
         """Every number of the scale as it is written."""
-        return frozenset(str(value) for value in range(self.lowest, self.highest + 1))
+        return _numerals(self)
 
 
 BINARY = Scale(0, 1)
+
+
+@lru_cache(maxsize=1000)
+def _numerals(scale: Scale) -> frozenset[str]:
+    return frozenset(str(value) for value in range(scale.lowest, scale.highest + 1))
 
 
 @cache

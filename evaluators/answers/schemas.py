@@ -64,14 +64,14 @@ def bounded_schema(
         properties = {ANSWER_KEY: {"type": "string"}, **schema["properties"]}
         schema = {**schema, "properties": properties, "required": list(properties)}
     if max_tokens is not None:
-        entries = [node["minItems"] for node in _nodes(schema) if "minItems" in node]
+        entries = [node["minItems"] for node in nodes_of(schema) if "minItems" in node]
         schema = _bounded(schema, max(_SHORTEST_TEXT, max_tokens * _CHARACTERS_PER_TOKEN // max([1, *entries])))
     return cast("dict[str, Json]", schema)
 
 
 def has_reasons(reply: type[BaseModel]) -> bool:
     """Whether a form has reasons that a verdict can do without."""
-    return any(is_reason(name) for node in _nodes(schema_of(reply)) for name in node.get("properties", ()))
+    return any(is_reason(name) for node in nodes_of(schema_of(reply)) for name in node.get("properties", ()))
 
 
 def is_reason(name: str) -> bool:
@@ -103,16 +103,16 @@ def _completed(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, 
     return {**missing, **known}
 
 
-def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+def nodes_of(schema: Any) -> Iterator[dict[str, Any]]:
     """Every object inside a schema, itself included."""
     if isinstance(schema, dict):
         node = cast("dict[str, Any]", schema)
         yield node
         for each in node.values():
-            yield from _nodes(each)
+            yield from nodes_of(each)
     elif isinstance(schema, list):
         for each in cast("list[Any]", schema):
-            yield from _nodes(each)
+            yield from nodes_of(each)
 
 
 def _without_reasons(schema: Any) -> Any:

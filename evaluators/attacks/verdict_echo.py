@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import unquote
@@ -35,35 +35,52 @@ _VERDICT_NAMES = ("score", "rating", "verdict", "grade", "points", "label", "ans
 
 
 @dataclass(frozen=True, slots=True)
-class _PlainVerdict:
-    """A reason and its marks without all that does not count; the words of the reason, if it has words."""
+class _ReadableVerdict:
+    """A reason, and the fields beside it that may be its verdict."""
 
     reason: str
-    marks: Sequence[tuple[str, str]]
-    words: Sequence[str]
+    fields: Sequence[tuple[str, str | int | float]]
+
+    @property
+    def plain(self) -> str:
+        """The reason without all that does not count."""
+        return _plain(self.reason)
+
+    @property
+    def marks(self) -> Sequence[tuple[str, str]]:
+        """Names and values of the fields, likewise."""
+        return [(_plain(name), _plain(_readable(str(each)))) for name, each in self.fields]
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words of the reason; none where it is written without spaces."""
+        words = _GAP.split(self.reason)
+        return () if max(map(len, words)) > _LONGEST_WORD else words
 
 
-def is_echo(reply: Json, material: Mapping[str, Json]) -> bool:
-    """Whether a verdict of a reply stands in what the judge was shown, with its reason."""
-    verdicts = list(_verdicts(reply))
+def is_echo(reply: Json, material: Mapping[str, Json], readings: Callable[[], Iterable[str]] | None = None) -> bool:
+    """Whether a verdict of a reply stands in what the judge was shown, with its reason.
+
+    `readings` are those of the material, where they are known.
+    """
+    verdicts = [(each, each.words) for each in _verdicts(reply)]
     if not verdicts:
         return False  # a list of what the text says may well stand in the text
-    return any(_holds(reading, verdicts) for reading in _readings(material))
+    return any(_holds(reading, verdicts) for reading in (readings() if readings else _readings(material)))
 
 
-def _verdicts(value: Json) -> Iterator[_PlainVerdict]:
+def _verdicts(value: Json) -> Iterator[_ReadableVerdict]:
     """The reasons, with their marks, of each object in a reply that has both."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Json]", value)
         marks = [
-            (_plain(name), _plain(_readable(str(each))))
+            (name, each)
             for name, each in fields.items()
             if isinstance(each, str | int | float) and name != "number" and not _is_reason(name)
         ]
         for name, each in fields.items():
             if marks and isinstance(each, str) and _is_reason(name):
-                readable = _readable(each)
-                yield _PlainVerdict(_plain(readable), marks, _words(readable))
+                yield _ReadableVerdict(_readable(each), marks)
         value = list(fields.values())
     if isinstance(value, Sequence) and not isinstance(value, str):
         for each in cast("Sequence[Json]", value):
@@ -74,19 +91,13 @@ def _is_reason(name: str) -> bool:
     return name.endswith(("reason", "explanation"))
 
 
-def _words(readable: str) -> Sequence[str]:
-    """The words of a text; none where it is written without spaces."""
-    words = _GAP.split(readable)
-    return () if max(map(len, words)) > _LONGEST_WORD else words
-
-
-def _holds(readable: str, verdicts: Sequence[_PlainVerdict]) -> bool:
+def _holds(readable: str, verdicts: Sequence[tuple[_ReadableVerdict, Sequence[str]]]) -> bool:
     # Hardly a judge's reason has no word of its own, which is soon seen; the rest takes ten times as long.
-    possible = [each for each in verdicts if all(word in readable for word in each.words)]
+    possible = [each for each, words in verdicts if all(word in readable for word in words)]
     if not possible:
         return False
     reading = _plain(readable)
-    return any(_stands_near(reading, each.reason, each.marks) for each in possible)
+    return any(_stands_near(reading, each.plain, each.marks) for each in possible)
 
 
 def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) -> bool:
@@ -104,6 +115,11 @@ def _stands_near(reading: str, reason: str, marks: Sequence[tuple[str, str]]) ->
             return True
         at = reading.find(reason, end)
     return False
+
+
+def readings_of(material: Mapping[str, Json]) -> Sequence[str]:
+    """What the material reads like, for several replies about it."""
+    return tuple(_readings(material))
 
 
 def _readings(material: Mapping[str, Json]) -> Iterator[str]:

@@ -132,12 +132,15 @@ class _LimitedBody(httpx2.AsyncByteStream):
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        # In one piece: the client would pass each of many small ones through three more iterators.
         left = _BODY_LIMIT
+        chunks: list[bytes] = []
         async for chunk in self._stream:
             left -= len(chunk)
             if left < 0:
                 raise _TooLarge("too large")
-            yield chunk
+            chunks.append(chunk)
+        yield b"".join(chunks)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

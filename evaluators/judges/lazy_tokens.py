@@ -30,6 +30,14 @@ class TokenEntry(msgspec.Struct, gc=False):
     top_logprobs: msgspec.Raw = NULL
 
 
+class _Alternative(msgspec.Struct, gc=False):
+    token: str
+    logprob: float
+
+
+_ALTERNATIVES = msgspec.json.Decoder(list[_Alternative])
+
+
 class LazyTokens(Sequence[Token], Generic[Entry]):
     """Tokens that are made of their entries when they are looked at."""
 
@@ -107,6 +115,14 @@ def _token_of_json(entry: bytes) -> Token:
 
 
 def _token_of_entry(entry: TokenEntry) -> Token:
+    try:
+        alternatives = tuple([(each.token, each.logprob) for each in _ALTERNATIVES.decode(entry.top_logprobs)])
+        return Token(entry.token, _logprob(_value_of(entry.logprob)), alternatives)
+    except (ValueError, RecursionError):  # some are not as they should be
+        return _odd_token(entry)
+
+
+def _odd_token(entry: TokenEntry) -> Token:
     try:
         return _token(entry.token, _value_of(entry.logprob), _value_of(entry.top_logprobs))
     except ValueError:  # a number like 1e999, the one thing that is passed over and no JSON to the other decoder

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from evaluators.answers.quote_check import unsupported_quotes
-from evaluators.attacks.injection_detection import detect
-from evaluators.attacks.verdict_echo import is_echo
-from evaluators.cases import Json
+from evaluators.attacks.read_material import ReadMaterial, ReadMaterials
 from evaluators.errors import JudgeError, JudgeReplyInvalid
 from evaluators.judge import Judge, Prompt, R, Verdict
 from evaluators.judges.wrapper import JudgeWrapper
@@ -24,7 +22,8 @@ class Metered(JudgeWrapper):
         self._prompts: list[str] = []
         self._verdicts: list[tuple[str, str | None]] = []
         self._costs: list[float | None] = []
-        self._materials: list[Mapping[str, Json]] = []
+        self._materials: list[ReadMaterial] = []
+        self._known = judge.materials if isinstance(judge, PackSeat) else ReadMaterials()
         self.usage = Usage()
         self.has_verdicts_alone = False
         """Whether an answer was cut off in its reason, so that the verdict was asked for again alone."""
@@ -37,8 +36,9 @@ class Metered(JudgeWrapper):
             JudgeReplyInvalid: the judge repeated a verdict that was planted in the material.
         """
         self._prompts.append(prompt.hash)
+        material = self._known.of(prompt.material)
         if prompt.material:
-            self._materials.append(prompt.material)
+            self._materials.append(material)
         try:
             verdict = await self.inner.ask(prompt, reply, logprobs=logprobs, samples=samples)
         except JudgeError as error:
@@ -48,7 +48,7 @@ class Metered(JudgeWrapper):
         self._verdicts.append((verdict.model, verdict.fingerprint))
         self.has_verdicts_alone |= any(answer.alone for answer in verdict.answers)
         written = [answer for answer in verdict.answers if not answer.decisions]  # a decision repeats nothing
-        if prompt.material and any(is_echo(answer.reply.model_dump(), prompt.material) for answer in written):
+        if prompt.material and any(material.holds(answer.reply.model_dump()) for answer in written):
             raise JudgeReplyInvalid("the judge's verdict stands with its reason in the judged material")
         return verdict
 
@@ -70,11 +70,11 @@ class Metered(JudgeWrapper):
     @property
     def injection_signs(self) -> frozenset[str]:
         """Signs that the judged texts spoke to the judge."""
-        return frozenset[str]().union(*(detect(material) for material in self._materials))
+        return frozenset[str]().union(*(each.injection_signs for each in self._materials))
 
     def unsupported_quotes(self, reason: str) -> tuple[str, ...]:
         """What a reason quotes that nothing of what was shown holds."""
-        return unsupported_quotes(reason, self._materials)
+        return unsupported_quotes(reason, [each.content for each in self._materials])
 
     @property
     def has_questions(self) -> bool:

@@ -235,6 +235,7 @@ class OpenAIJudge:
                 schema=pack_schema(questions),
                 extra=self._extra_body,
                 optional=self._optional_of(pack),
+                most_alternatives=pack.alternatives,
             )
             return (await self._complete(chat, request, 1, bill)).choices[0]
 
@@ -335,7 +336,8 @@ class OpenAIJudge:
         while True:
             features = self._features
             sent = request.shaped(bounded=features.bounds == "needed")
-            shape = None if sent.constant else (features, sent.form, sent.logprobs, samples > 1)
+            alternatives = sent.alternatives(features.top_logprobs)
+            shape = None if sent.constant else (features, sent.form, alternatives, samples > 1)
             try:
                 answered = await self._endpoint.post(self._api.body(chat, sent, features, samples), shape)
             except RequestOutdated:

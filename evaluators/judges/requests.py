@@ -49,6 +49,14 @@ class Request:
     """Whether it holds nothing of a case: others wait for its answer, and it is kept."""
     alone: bool = False
     """Whether the verdict is asked for without its reasons."""
+    most_alternatives: int | None = None
+    """How many alternatives of each token are of use, where token probabilities are wanted; None for all there are."""
+
+    def alternatives(self, available: int) -> int:
+        """How many alternatives of each token are asked for, of as many as an endpoint gives; 0 for none."""
+        if not self.logprobs:
+            return 0
+        return available if self.most_alternatives is None else min(available, self.most_alternatives)
 
     def shaped(self, *, bounded: bool) -> Request:
         """The same with the schema of what is asked for, bounding texts and lists or not; a pack's stays as it is."""

@@ -191,7 +191,7 @@ class Rating(ReasonSettings, TextSettings):
         rubric = [] if self.strict_mode else [(each.score_range, each.expected_outcome) for each in self._what_earns]
         if self.strict_mode and self.rubric:
             guide += f"\n{self._rubric_text()}"
-        levels = score_levels(self.raw_scale, rubric or (_STRICT_LEVELS if self.strict_mode else ()))
+        levels = score_levels(self.raw_scale, tuple(rubric) or (_STRICT_LEVELS if self.strict_mode else ()))
         return QuestionGroup(guide, (ScoreQuestion(("score",), text, levels),))
 
     @property

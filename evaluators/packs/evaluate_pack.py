@@ -18,7 +18,7 @@ from evaluators.packs.pack import Pack, PackSeat
 from evaluators.packs.packed_prompt import PACK_PROMPTS
 from evaluators.prompts import load
 
-PACK_REVISION = 1
+PACK_REVISION = 2
 """Counts changes in how a pack is asked and read that are not in its template: part of every packed version."""
 
 

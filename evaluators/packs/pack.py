@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
+from evaluators.attacks.read_material import ReadMaterials
 from evaluators.errors import JudgeDenied, JudgeError, JudgeRejected, JudgeReplyInvalid
 from evaluators.judge import Answer, Judge, Prompt, R, Verdict, decides, takes_packs
 from evaluators.judges.wrapper import JudgeWrapper
@@ -41,6 +42,7 @@ class Pack:
 
     def __init__(self, judge: Judge, size: int) -> None:
         self._judge = judge
+        self.materials = ReadMaterials()
         self.seats = tuple(PackSeat(self, judge, number) for number in range(size))
         self._present = set(range(size))
         self._waiting: list[_PendingQuestion] = []
@@ -152,6 +154,8 @@ class PackSeat(JudgeWrapper):
         self._number = number
         self._owed: list[tuple[Usage, float | None]] = []
         self.split_up = False
+        self.materials = pack.materials
+        """What those at other seats are shown, too."""
 
     async def ask(self, prompt: Prompt, reply: type[R], *, logprobs: bool = False, samples: int = 1) -> Verdict[R]:
         """Ask together with the others of the pack."""

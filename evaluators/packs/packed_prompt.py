@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from evaluators.answers.alternatives import alternatives_for
 from evaluators.answers.schemas import schema_of, schema_text, schema_with_key
 from evaluators.cases import Json
 from evaluators.judge import Prompt
@@ -71,6 +72,11 @@ class PackPrompt(Prompt):
     def logprobs(self) -> bool:
         """Whether any question wants token probabilities."""
         return any(each.logprobs for each in self.questions)
+
+    @property
+    def alternatives(self) -> int:
+        """How many alternatives of each token the questions that want token probabilities have use for."""
+        return max((alternatives_for(each.reply) for each in self.questions if each.logprobs), default=0)
 
     def limit(self, usual: int | None) -> int | None:
         """The length limit of the answer, in tokens: that of all entries together; `usual` is the judge's own."""

@@ -1,7 +1,8 @@
 """A chat completions endpoint on loopback, with as little work as possible: for the judge's path and its peers.
 
 Answers after `latency` seconds with a reason of about fifty tokens and the score 8. Where logprobs are asked for, each
-token comes with twenty alternatives; where tools are offered, the first is called, its arguments made from its schema.
+token comes with as many alternatives as are asked for; where tools are offered, the first is called, its arguments made
+from its schema.
 Bodies are kept by what was asked, so that the server is no bottleneck. Standard library only.
 """
 
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 
 REASON = "The answer says what was asked, names the period and the condition, and adds nothing that is wrong. " * 2
 _SCHEMA_TEXT = {
-    "answer_key": "[no key]",
+    "answer_key": "no_key_0",
     "reason": REASON.strip(),
     "explanation": REASON.strip(),
     "score": 8,
@@ -63,13 +64,16 @@ def body_of(request):
         message["content"] = json.dumps(answer)
         pieces = re.findall(r" ?\w+|\W", message["content"])
         if request.get("logprobs"):
-            choice["logprobs"] = {"content": [_token(piece) for piece in pieces], "refusal": None}
+            choice["logprobs"] = {
+                "content": [_token(piece, request.get("top_logprobs", 0)) for piece in pieces],
+                "refusal": None,
+            }
     usage = {"prompt_tokens": 700, "completion_tokens": 50, "total_tokens": 750}
     made = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "system_fingerprint": "f"}
     return json.dumps({**made, "choices": [choice], "usage": usage}).encode()
 
 
-def _token(piece):
+def _token(piece, most):
     others = [str(n) for n in range(11)] if piece.strip().isdigit() else [f"word{n}" for n in range(19)]
     top = [{"token": piece, "logprob": -0.5, "bytes": list(piece.encode())}]
     top += [
@@ -77,30 +81,36 @@ def _token(piece):
         for n, each in enumerate(others)
         if each != piece
     ]
-    return {"token": piece, "logprob": -0.5, "bytes": list(piece.encode()), "top_logprobs": top[:20]}
+    return {"token": piece, "logprob": -0.5, "bytes": list(piece.encode()), "top_logprobs": top[:most]}
 
 
 def _kind(body):
     """What the answer depends on, without parsing: parsing each request would make the server the bottleneck."""
     packed = body.count(_PACKED)
-    return b'"logprobs":true' in body.replace(b" ", b""), b'"tools"' in body, b'"json_schema"' in body, packed
+    most = _MOST.search(body)
+    return most and most[1], b'"tools"' in body, b'"json_schema"' in body, packed
 
 
+_MOST = re.compile(rb'"top_logprobs": ?(\d+)')
 _PACKED = b'{\\"answer_key\\": \\"'
 _KEY = re.compile(rb'answer_key\\": \\"([0-9a-f]{8})')
 _PACKED_KEY = re.compile(rb'\{\\"answer_key\\": \\"([0-9a-f]{8})')
-_KEY_PLACE = b"[no key]"  # as long as a key, so that the body's length stays
+_KEY_PLACE = b"no_key_0"  # as long as a key, so that the body's length stays, and one token
 
 
 def _with_key(body, answer):
-    """The answer to a question that ends in a key carries it; that to a pack the keys of all its questions."""
+    """The answer to a question that ends in a key carries it; that to a pack the keys of all its questions.
+
+    So do the tokens that spell it, each of which has its text twice: as what was written, and among the alternatives.
+    """
     if _PACKED in body:
         *parts, last = answer.split(_KEY_PLACE)
         keys = [match[1] for match in _PACKED_KEY.finditer(body)]
-        return b"".join(part + key for part, key in zip(parts, keys * 2, strict=False)) + last
+        places = keys + [key for key in keys for _ in range(2)]
+        return b"".join(part + key for part, key in zip(parts, places, strict=False)) + last
     at = body.rfind(b"answer_key\\")
     found = _KEY.match(body, at) if at >= 0 else None
-    return answer.replace(_KEY_PLACE, found[1], 1) if found else answer
+    return answer.replace(_KEY_PLACE, found[1]) if found else answer
 
 
 async def _serve(pipe, latency):

@@ -39,6 +39,25 @@ async def test_one_request_with_the_case_once():
     assert orjson.dumps(body["messages"]).count(b"It opens at ten") == 1
 
 
+async def test_alternatives_are_as_many_as_the_forms_have_use_for():
+    async with serving(lambda _body, _n: entries(q1=3, q2=4)) as chat, judge_at(chat) as judge:
+        await evaluate_pack([g_eval("a"), g_eval("b", scale=(1, 5))], TURN, judge, now=a_moment)
+        await evaluate_pack([g_eval("a", scale=(1, 5)), g_eval("b", scale=(1, 5))], TURN, judge, now=a_moment)
+    assert [body["top_logprobs"] for body in chat.requests] == [13, 10]
+
+
+async def test_an_endpoint_that_gives_fewer_alternatives_names_what_was_asked_for():
+    def respond(body, _n):
+        if (asked := body["top_logprobs"]) > 5:
+            return refusal(400, f"top_logprobs is {asked}, and has to be 5 at most")
+        return entries(q1=3, q2=4)
+
+    async with serving(respond) as chat, judge_at(chat) as judge:
+        results = await evaluate_pack([g_eval("a"), g_eval("b")], TURN, judge, now=a_moment)
+    assert [each.outcome.raw_score for each in results] == [3, 4]
+    assert [body["top_logprobs"] for body in chat.requests] == [13, 13, 5]
+
+
 async def test_the_fixed_part_is_the_same_for_every_case():
     async with serving(lambda _body, _n: entries(q1=3, q2=8)) as chat, judge_at(chat) as judge:
         for text in ("One.", "Another."):

@@ -16,8 +16,8 @@ def body(chat: Chat, request: Request, features: Capabilities, samples: int) -> 
         body["temperature"] = request.temperature
     if request.max_tokens is not None and features.limit is not None:
         body[features.limit] = request.max_tokens
-    if request.logprobs and features.top_logprobs:
-        body |= {"logprobs": True, "top_logprobs": features.top_logprobs}
+    if alternatives := request.alternatives(features.top_logprobs):
+        body |= {"logprobs": True, "top_logprobs": alternatives}
     if samples > 1 and features.several:
         body["n"] = samples
     if features.format == "json_schema":

@@ -27,8 +27,8 @@ def body(chat: Chat, request: Request, features: Capabilities, _samples: int) ->
         body["temperature"] = request.temperature
     if request.max_tokens is not None and features.limit is not None:
         body["max_output_tokens"] = request.max_tokens
-    if request.logprobs and features.top_logprobs:
-        body |= {"include": [_LOGPROBS], "top_logprobs": features.top_logprobs}
+    if alternatives := request.alternatives(features.top_logprobs):
+        body |= {"include": [_LOGPROBS], "top_logprobs": alternatives}
     if features.format == "json_schema":
         form = {"type": "json_schema", "name": request.form, "strict": True, "schema": request.schema}
         body["text"] = {"format": form}

@@ -1,0 +1,35 @@
+"""How many alternatives of each token a question wants to see, by the form of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from evaluators.answers.schemas import nodes_of, schema_of
+
+_MOST, _LEAST, _SPARE = 20, 10, 2
+
+
+@cache
+def alternatives_for(reply: type[BaseModel]) -> int:
+    """Alternatives that show what a judge weighed: one for each option of the field with most, and two more.
+
+    The two are for an option that is written in several ways, as `8` and ` 8`. At least 10, and at most 20; 20 where no
+    field has options. What is beyond would be of little weight: see the figures in tests/bench/LEVERS.md.
+    """
+    counts = [count for node in nodes_of(schema_of(reply)) if (count := _options(node))]
+    return min(_MOST, max(_LEAST, max(counts) + _SPARE)) if counts else _MOST
+
+
+def _options(field: Mapping[str, Any]) -> int:
+    """How many values a field may have; 0 if there is no telling."""
+    if "enum" in field:
+        return len(field["enum"])
+    if field.get("type") == "boolean":
+        return 2
+    if field.get("type") == "integer" and "minimum" in field and "maximum" in field:
+        return int(field["maximum"]) - int(field["minimum"]) + 1
+    return 0

@@ -1,0 +1,52 @@
+"""What a judge's material reads like, and its signs of injection: found once for all who are shown the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from evaluators.attacks.injection_detection import detect
+from evaluators.attacks.verdict_echo import is_echo, readings_of
+from evaluators.cases import Json
+
+
+class ReadMaterial:
+    """Material that was shown to a judge. What is looked for in it is looked for at the first question about it."""
+
+    def __init__(self, content: Mapping[str, Json]) -> None:
+        self.content = content
+
+    @cached_property
+    def injection_signs(self) -> frozenset[str]:
+        """Signs that its texts speak to the judge."""
+        return detect(self.content)
+
+    @cached_property
+    def _readings(self) -> Sequence[str]:
+        return readings_of(self.content)
+
+    def holds(self, reply: Json) -> bool:
+        """Whether a verdict of a reply stands in it, with its reason."""
+        return is_echo(reply, self.content, lambda: self._readings)
+
+    def is_same(self, content: Mapping[str, Json]) -> bool:
+        """Whether other material has the same fields in the same order, each the same value, or the same text."""
+        if list(content) != list(self.content):
+            return False
+        pairs = zip(content.values(), self.content.values(), strict=True)
+        return all(one is other or (isinstance(one, str) and one == other) for one, other in pairs)
+
+
+class ReadMaterials:
+    """The materials of one case, each read once: evaluators of a pack are mostly shown the same."""
+
+    def __init__(self) -> None:
+        self._read: list[ReadMaterial] = []
+
+    def of(self, content: Mapping[str, Json]) -> ReadMaterial:
+        """The material, as it was read before where it is the same."""
+        for each in self._read:
+            if each.is_same(content):
+                return each
+        self._read.append(ReadMaterial(content))
+        return self._read[-1]
