@@ -155,6 +155,7 @@ class PartitionProcessor:
             sampled=drawing.now if drawing else None,
             former=tuple(each for each in drawing.former if each[0] > low.offset) if drawing else (),
             configuration=self._configurations.number_at(low.offset) if self._configurations else 0,
+            past=self._configurations.past_at(low.offset, self._resumed.past) if self._configurations else (),
         ).to_json()
 
     def _is_done(self, job: Job) -> bool:

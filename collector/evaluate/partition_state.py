@@ -57,7 +57,8 @@ class PartitionState:
     """The state of one partition, from the replay point `start` on.
 
     `control_records` are those of earlier owners; each is applied again at its offset. `former` are the plans that were
-    in force for earlier records, each up to an offset. Replace `outcomes` to count what is applied from then on.
+    in force for earlier records, each up to an offset, `past` those that were before `start`: what they have judged is
+    superseded by later revisions. Replace `outcomes` to count what is applied from then on.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class PartitionState:
         start: ReplayPoint,
         control_records: Iterable[ControlRecord] = (),
         former: Iterable[tuple[int, Plan]] = (),
+        past: Iterable[Plan] = (),
     ) -> None:
         self._outcomes: OutcomeCounter = NullOutcomes()
         self.references = ReferenceJoin(
@@ -81,7 +83,7 @@ class PartitionState:
         self._former = deque(former)
         self._newest_plan = plan
         self._plan = Plan(())
-        self._past: list[Plan] = []  # plans that were in force before, since the replay point
+        self._past = list(past)  # plans that were in force before
         self._released: list[ReplayPoint] = []  # by monitors that a later plan does not have
         self._limited: set[str] = set()
         self._planned: set[str] = set()

@@ -23,6 +23,7 @@ from collector.evaluate.recovery.configurations import (
     Configurations,
     PlanHistory,
     configurations_of,
+    past_plans,
     switches_of,
 )
 from collector.evaluate.recovery.control_records import ControlRecord
@@ -137,14 +138,16 @@ class EvaluateStage:
         drawing = Drawing(rates, metadata.draws_until(delivered, rates))
         former = [(until, self._plan.drawing_with(sampled)) for until, sampled in drawing.former]
         configurations, reached = None, 0
+        past: Sequence[Plan] = ()
         if self._history is not None:
             reached = ledger.reached(delivered)
             configurations = await self._hand_over(
                 self._history, ledger, metadata, delivered, reached, partition, former
             )
             former = configurations.former
+            past = await past_plans(metadata.past, self._history)
         self._report_removed(metadata)
-        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former)
+        state = PartitionState(self._plan, metadata.replay_point, ledger.control_records, former, past)
         state.on_bad_record = self._on_bad_record
         async with self._opened_deferred(partition, journal, ledger) as deferred, asyncio.TaskGroup() as tasks:
             learn = partial(self._budget.learn, partition) if self._budget is not None else None

@@ -625,6 +625,9 @@ def test_the_account_of_a_planned_rate() -> None:
 NOTES: Mapping[str, CommitMetadata] = {
     '{"l":0,"e":0,"t":0.0}': CommitMetadata(),
     '{"l":12,"e":34,"t":1.5,"c":3}': CommitMetadata(12, 34, ReplayPoint(0, 1.5), configuration=3),
+    '{"l":12,"e":34,"t":1.5,"c":3,"o":[1,2]}': CommitMetadata(
+        12, 34, ReplayPoint(0, 1.5), configuration=3, past=(1, 2)
+    ),
     '{"l":12,"e":34,"t":1777896000.123457}': CommitMetadata(12, 34, ReplayPoint(0, 1777896000.123457)),
     '{"l":1,"e":2,"t":3.5,"r":{"all":0.125,"cheap":-0.5}}': CommitMetadata(
         1, 2, ReplayPoint(0, 3.5, Rates({"all": RateReduction(0.125), "cheap": RateReduction(0.5, fallback=True)}))

@@ -308,15 +308,15 @@ def ways(configurations: Configurations, job: Any) -> list[Any]:
     return [job, *configurations.by_others(job), *([newest] if newest else [])]
 
 
-async def put_turn(deployment: Deployment, number: int) -> None:
+async def put_turn(deployment: Deployment, number: int, conversation: str = "a") -> None:
     deployment.now += 1.0
     turn = Turn(
         turn_id=f"t{number}",
-        conversation_id="a",
+        conversation_id=conversation,
         ended_at=datetime.fromtimestamp(deployment.now, UTC),
         input=f"t{number}",
     )
-    await deployment.turns.append([Record(b"a", turn_to_json(turn), partition=0)])
+    await deployment.turns.append([Record(conversation.encode(), turn_to_json(turn), partition=0)])
 
 
 async def judge_turns(deployment: Deployment, numbers: range) -> None:
@@ -528,3 +528,38 @@ TestConfigurationWorld.settings = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+
+
+async def put_all(deployment: Deployment, number: int, conversation: str) -> None:
+    """A turn of a conversation, and what became due by it is made."""
+    await put_turn(deployment, number, conversation)
+    while await deployment.deliver(5):
+        await deployment.finish(10)
+        deployment.commit()
+
+
+async def test_a_later_revision_supersedes_what_an_older_definition_has_judged_also_behind_a_snapshot() -> None:
+    """A snapshot behind the change lets a restart begin there: it never sees that another configuration was in force."""
+    whole = Choice(turns=False, idle=5.0)
+    deployment = Deployment()
+    deployment.history.choices = [whole]
+    await deployment.start()
+    await put_all(deployment, 0, "late")
+    for number in range(1, 8):
+        await put_all(deployment, number, "other")
+    await deployment.change(replace(whole, edition=1), 1_000_000)
+    for number in range(8, 24):
+        await put_all(deployment, number, "other")
+    (first,) = [each for each, _ in await deployment.evaluated() if each.subject.conversation_id == "late"]
+    (switch,) = [each for each in await deployment.controls() if each.configuration == 2]
+    assert deployment.committed is not None
+    assert deployment.committed.low_watermark > switch.offset, "nothing before the change is read again"
+    await deployment.stop()
+    await deployment.start()
+    await put_all(deployment, 24, "late")
+    for number in range(25, 35):
+        await put_all(deployment, number, "other")
+    revisions = [each for each, _ in await deployment.evaluated() if each.subject.conversation_id == "late"]
+    assert [each.evaluator_version == first.evaluator_version for each in revisions] == [True, False]
+    assert first.evaluation_id in revisions[1].supersedes
+    await deployment.stop()

@@ -357,7 +357,8 @@ class LogCopy:
             if (budget := self._budget_of(contributing, writer.target.partitions)) is not None:
                 await writer.add(ControlRecord(offset=begin, rates=rates, budget=budget).to_record(partition))
             point = ReplayPoint(begin, self._time(states, partition), rates)
-            metadata = CommitMetadata(ledger_offset=ledger, done_below=begin, replay_point=point)
+            past = tuple(sorted({number for each in contributing for number in each.past}))
+            metadata = CommitMetadata(ledger_offset=ledger, done_below=begin, replay_point=point, past=past)
             self._evaluated[partition] = Committed(begin, begin, metadata.to_json())
 
     async def _notice_letters(self) -> None:

@@ -27,6 +27,10 @@ UNTAKEN = 1 << 62
 """The offset from which a configuration counts that a partition's owner has not taken yet: behind all records."""
 
 
+_PAST = 8
+"""Configurations that are remembered at most behind the one in force: a restart makes their plans."""
+
+
 class PlanHistory(Protocol):
     """The plans of all configurations that were taken."""
 
@@ -76,6 +80,12 @@ class Configurations:
         index = bisect_right(self.switches, offset, key=lambda each: each[0])
         return self.switches[max(0, index - 1)][1]
 
+    def past_at(self, offset: int, resumed: Iterable[int] = ()) -> tuple[int, ...]:
+        """The newest numbers in force before that at an offset, oldest first; `resumed` were so before all of these."""
+        over = bisect_right(self.switches, offset, key=lambda each: each[0]) - 1
+        numbers = [*resumed, *(number for _, number in self.switches[: max(0, over)])]
+        return tuple(list(dict.fromkeys(each for each in reversed(numbers) if each != UNNUMBERED))[:_PAST][::-1])
+
     def by_others(self, job: Job) -> Sequence[Job]:
         """A job as each plan but `plan` would make it."""
         if job.trigger_offset >= self.switches[-1][0]:
@@ -85,6 +95,12 @@ class Configurations:
     def by_newest(self, job: Job) -> Job | None:
         """A job as `plan` makes it; None if that has its evaluator no more."""
         return job if job.trigger_offset >= self.switches[-1][0] else self.plan.successor_of(job)
+
+
+async def past_plans(numbers: Iterable[int], history: PlanHistory) -> list[Plan]:
+    """The plans of configurations that were in force before a replay point, without those that cannot be made here."""
+    plans = [await history.plan_of(each) for each in numbers]
+    return [each for each in plans if each is not None]
 
 
 async def configurations_of(

@@ -39,6 +39,7 @@ class CommitMetadata:
     to are done. `replay_point` is that of the low watermark.
 
     `configuration` is the number of the configuration in force at the low watermark; 0 where none has a number yet.
+    `past` are the newest of those that were in force before: what they have judged may be superseded.
 
     While evaluations are pending there is more. `pending` has, by evaluator, the offset of the oldest record that led
     to one; all that was delivered is done by the others. `sampled` is what the records since the last offset in
@@ -52,6 +53,7 @@ class CommitMetadata:
     sampled: SampleRates | None = None
     former: tuple[tuple[int, SampleRates], ...] = ()
     configuration: int = 0
+    past: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """As JSON. It grows with the monitors that have a budget; the configuration is checked for that.
@@ -65,7 +67,7 @@ class CommitMetadata:
         if self.configuration:
             parts["c"] = self.configuration
         text = orjson.dumps(parts).decode()
-        optional = {"p": self.pending, "s": self.sampled, "h": self.former}
+        optional = {"p": self.pending, "s": self.sampled, "h": self.former, "o": self.past}
         for name, value in optional.items():
             if value:
                 longer = orjson.dumps(parts | {name: value}).decode()
@@ -88,6 +90,7 @@ class CommitMetadata:
             sampled=parts.get("s"),
             former=tuple((until, sampled) for until, sampled in parts.get("h", ())),
             configuration=parts.get("c", 0),
+            past=tuple(parts.get("o", ())),
         )
 
     def done_below_of(self, evaluator: str, delivered: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from collector.evaluate.recovery.configurations import (
     Configurations,
     PlanHistory,
     configurations_of,
+    past_plans,
     switches_of,
 )
 from collector.evaluate.recovery.ledger import Ledger
@@ -28,7 +29,8 @@ class PartitionTransfer:
     """What a partition hands on, and from where its turns are still to be read.
 
     `offset` is that of the first turn that was not delivered; `ledger_offset` where the ids begin that are recognized.
-    `time` is the partition's. `budget` is its saved budget with all costs since, None without one.
+    `time` is the partition's. `budget` is its saved budget with all costs since, None without one. `past` are the
+    numbers of the configurations that have judged so far.
     """
 
     offset: int
@@ -39,6 +41,7 @@ class PartitionTransfer:
     conversations: tuple[Record, ...]
     jobs: tuple[TransferredJob, ...]
     budget: Mapping[str, Any] | None
+    past: tuple[int, ...]
 
 
 async def read_transfer(
@@ -64,10 +67,12 @@ async def read_transfer(
     plans = [(until, plan.drawing_with(sampled)) for until, sampled in former]
     start = metadata.replay_point.offset, metadata.configuration
     configurations = Configurations(switches_of(start, ledger.control_records), plan)
+    past: Sequence[Plan] = ()
     if history is not None:
+        past = await past_plans(metadata.past, history)
         configurations = await configurations_of(start, ledger.control_records, plan, number, history, plans)
         plans = configurations.former
-    state = PartitionState(plan, metadata.replay_point, ledger.control_records, plans)
+    state = PartitionState(plan, metadata.replay_point, ledger.control_records, plans, past)
     state.references.is_over = lambda job: (
         job.trigger_offset < metadata.done_below_of(job.assignment.evaluator.name, committed.offset)
     )
@@ -99,6 +104,7 @@ async def read_transfer(
         conversations=tuple(_conversations(state)),
         jobs=tuple(map(transferred, unfinished)),
         budget=saved,
+        past=configurations.past_at(offset, (*metadata.past, configurations.number_at(offset))),
     )
 
 
