@@ -16,6 +16,9 @@ from collector.errors import BadInput
 from collector.otlp.decode import Request, Signal, records_of, request_from_protobuf, spans_of
 from collector.otlp.span import EVENT_NAME, LogRecord, Span
 
+UNREAD = "none"
+"""Where a dialect's name would be, of spans that none has read."""
+
 
 class TracePiece(NamedTuple):
     """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one."""
@@ -52,10 +55,12 @@ def collect_trace(
     identity: IdentityLookup,
     on_bad: Callable[[BadInput], None],
     application: ApplicationAttributes | None = None,
+    on_unknown: Callable[[int], None] = lambda _number: None,
 ) -> CollectedTrace | None:
     """Collect the pieces of a trace; None if nothing in them concerns a model.
 
-    A piece that cannot be read is reported to `on_bad` and left out.
+    A piece that cannot be read is reported to `on_bad` and left out. `on_unknown` is given the number of spans where
+    none concerns a model.
     """
     values: dict[Signal, set[bytes]] = {"traces": set(), "logs": set()}
     for piece in pieces:
@@ -69,6 +74,7 @@ def collect_trace(
     for request in _parse_joined(values["traces"], on_bad):
         spans += spans_of(cast("Any", request), span_filter.find_evidence)
     if not (span_filter.matched or records):
+        on_unknown(len({each.span_id for each in spans}))
         return None
     return CollectedTrace(tuple(_deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from collector.assemble.collect_trace import CollectedTrace
+from collector.assemble.collect_trace import UNREAD, CollectedTrace
 from collector.assemble.identity import IdentityLookup, may_be_made_up
 from collector.assemble.tree import SpanTree
 from collector.assemble.turns import service_of, to_datetime
@@ -60,7 +60,9 @@ def find_sole_turn(trace: CollectedTrace, dialects: Dialects, identity: Identity
     conversations = _list_conversations(trace.spans, calls.model, identity)
     if conversations is None:
         return None
-    return SoleTurn(_make_turn(calls, next(iter(conversations), None)), calls.counts)
+    unread = len(trace.spans) - sum(calls.counts.values())
+    counts = {**calls.counts, UNREAD: unread} if unread else calls.counts
+    return SoleTurn(_make_turn(calls, next(iter(conversations), None)), counts)
 
 
 def _find_calls(relevant: Sequence[Span], dialects: Dialects) -> _Calls | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from collector.assemble.agent_runs import find_agent_runs
 from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits
-from collector.assemble.collect_trace import CollectedTrace, TracePiece, collect_trace
+from collector.assemble.collect_trace import UNREAD, CollectedTrace, TracePiece, collect_trace
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.feedback_and_events import TraceFeedback, add_events, add_feedback
 from collector.assemble.identity import IdentityLookup
@@ -28,7 +28,7 @@ from evaluators.cases import Turn
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The result of a trace: its turns, its spans by dialect ("" for none), and all feedback in it.
+    """The result of a trace: its turns, its spans by dialect (`UNREAD` for none), and all feedback in it.
 
     `at_a_glance` says that nothing was read: the turn has no content, and an id of its own.
     """
@@ -80,9 +80,10 @@ class Assembler:
 
         With `is_wanted`, a trace is not read whose only turn, as far as it is known without its content, is unwanted.
         """
-        trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.application)
+        unknown: list[int] = []
+        trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.application, unknown.append)
         if trace is None:
-            return Assembly()
+            return Assembly(spans={UNREAD: unknown[0]} if any(unknown) else {})
         if is_wanted is not None and not self.agent_runs:
             sole = find_sole_turn(trace, self.dialects, self.identity)
             if sole is not None and not is_wanted(sole.turn):
@@ -104,6 +105,9 @@ class Assembler:
         spans: dict[str, int] = {}
         for each in parsed_spans:
             spans[each.call.dialect] = spans.get(each.call.dialect, 0) + 1
+        known = {each.span.span_id for each in parsed_spans}
+        if unread := sum(each.span_id not in known for each in trace.spans):
+            spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
 
