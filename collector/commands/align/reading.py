@@ -149,8 +149,7 @@ async def _page_labels(log: Log, evaluator: str, *, lower: bool) -> AsyncIterato
 
 def _newer(known: Label, label: Label) -> Label:
     """The label that counts: the later one, unless what was drawn would be replaced by what the same person picked."""
-    picked = known.label_probability is not None and label.label_probability is None
-    return known if picked or label.given_at < known.given_at else label
+    return max(label, known, key=lambda each: (each.label_probability is not None, each.given_at))
 
 
 def _label(value: bytes) -> Label | None:
