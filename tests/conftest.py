@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from broker import Broker, BrokerUnavailable, running_broker
@@ -48,6 +49,32 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A service that a failing test leaves running would take the time of all that follow."""
+    before = _services()
+    try:
+        return (yield)
+    except BaseException:
+        for pid in _services() - before:
+            item.add_report_section("call", "killed", f"a service that the test left running: {pid}")
+            os.kill(pid, signal.SIGKILL)
+        raise
+
+
+def _services() -> set[int]:
+    """The processes of this one's children that are services; on systems that have /proc."""
+    pids = [int(each) for path in Path("/proc/self/task").glob("*/children") for each in path.read_text().split()]
+    return {pid for pid in pids if b"collector.cli" in _command(pid)}
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
 
 
 @pytest.fixture(autouse=True)

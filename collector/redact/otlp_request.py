@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from collector.otlp.decode import Request
+from collector.redact.patterns import names_secret
 from collector.redact.redactor import RedactionFailed, Redactor
 
 _DEEPEST = 64
@@ -95,9 +96,13 @@ class _Walk:
             value = pair.value
             text = value.string_value
             if text:
+                if text in self._clean and not names_secret(pair.key):
+                    continue
                 redacted = self._redactor.named(pair.key, text)
                 if redacted != text:
                     value.string_value = redacted
+                else:
+                    self._clean.add(text)
             elif not value.HasField("bool_value"):
                 self.any_value(value, depth)
 

@@ -47,7 +47,7 @@ _IDS = ((b"\x0a\x10", 16), (b"\x12\x08", 8), (b"\x22\x08", 8))
 
 
 def _without_ids(data: bytes) -> bytes:
-    """A serialised message of OTLP without the ids that begin a span: in one of nine, some byte of them is an @."""
+    """A serialised message of OTLP without the ids that begin a span: a few of a hundred look like something."""
     start = 0
     for head, size in _IDS:
         if data.startswith(head, start):
