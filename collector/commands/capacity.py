@@ -22,10 +22,12 @@ ASSEMBLE_TURN = 330e-6
 EVALUATE_TURN = 80e-6
 EVALUATION = 1250e-6
 JUDGE_REQUEST = 2550e-6
+DEFERRED_REQUEST = 1.15 * JUDGE_REQUEST
 EXPORT_EVALUATION = 480e-6
 """Seconds of CPU over Kafka, in the order of the constants: receiving a span, and redacting and appending a trace, more
 of it if each has a record of its own (without `receive.shared_records`); assembling a span, and a turn; evaluating a
-turn's monitors; making and appending an evaluation without its judge request; that request; exporting an evaluation.
+turn's monitors; making and appending an evaluation without its judge request; that request; one that goes into a batch
+of 100, for which the evaluation runs twice; exporting an evaluation.
 """
 
 AT_REST = {"receive": 0.02, "assemble": 0.02, "evaluate": 0.02, "export": 0.04}
@@ -51,10 +53,11 @@ class StageNeed:
 
 @dataclass(frozen=True, slots=True)
 class JudgeNeed:
-    """Requests to one judge. `usd_per_day` is None if it has no price."""
+    """Requests to one judge, those among them that wait for batches. `usd_per_day` is None if it has no price."""
 
     judge: str
     requests_per_second: float
+    deferred_per_second: float
     in_flight: int
     input_tokens_per_second: float
     output_tokens_per_second: float
@@ -85,9 +88,10 @@ def capacity_of(config: Config) -> Capacity | None:
     rates = list(_rates(config, traffic))
     evaluations = sum(each.per_second for each in rates)
     judges = tuple(_judges(config, traffic, rates))
-    requests = sum(each.requests_per_second for each in judges)
+    deferred = sum(each.deferred_per_second for each in judges)
+    requests = sum(each.requests_per_second for each in judges) - deferred
     own_records = 0.0 if config.settings.receive.shared_records else turns
-    stages = _stages(traffic.spans_per_second, turns, own_records, evaluations, requests)
+    stages = _stages(traffic.spans_per_second, turns, own_records, evaluations, requests, deferred)
     spans_mb = traffic.spans_per_second * traffic.bytes_per_span / 1e6
     turns_mb = turns * (traffic.bytes_per_turn + TURN_OVERHEAD) / 1e6
     evaluations_mb = evaluations * EVALUATION_BYTES / 1e6
@@ -127,12 +131,15 @@ def _rates(config: Config, traffic: TrafficSettings) -> Iterator[_Use]:
 
 
 def _stages(
-    spans: float, turns: float, own_records: float, evaluations: float, requests: float
+    spans: float, turns: float, own_records: float, evaluations: float, requests: float, deferred: float
 ) -> tuple[StageNeed, ...]:
     work = {
         "receive": spans * RECEIVE_SPAN + turns * RECEIVE_TRACE + own_records * RECEIVE_OWN_RECORD,
         "assemble": spans * ASSEMBLE_SPAN + turns * ASSEMBLE_TURN,
-        "evaluate": turns * EVALUATE_TURN + evaluations * EVALUATION + requests * JUDGE_REQUEST,
+        "evaluate": turns * EVALUATE_TURN
+        + evaluations * EVALUATION
+        + requests * JUDGE_REQUEST
+        + deferred * DEFERRED_REQUEST,
         "export": evaluations * EXPORT_EVALUATION,
     }
     return tuple(_need(stage, cores) for stage, cores in work.items())
@@ -167,6 +174,7 @@ def _judges(config: Config, traffic: TrafficSettings, uses: list[_Use]) -> Itera
         yield JudgeNeed(
             judge=name,
             requests_per_second=rate,
+            deferred_per_second=deferred[name],
             in_flight=math.ceil((rate - deferred[name]) * JUDGE_SECONDS),
             input_tokens_per_second=rate * traffic.input_tokens,
             output_tokens_per_second=rate * traffic.output_tokens,

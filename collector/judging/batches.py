@@ -97,7 +97,7 @@ class Batches:
                 proxy=settings.proxy.get_secret_value() if settings.proxy else None,
                 fresh_headers=fresh_headers,
             )
-            gathering = BatchEndpoint(endpoint, _provider(settings, api, connection), self.journal, terms)
+            gathering = BatchEndpoint(endpoint, _provider(settings, api, connection, terms), self.journal, terms)
             self._endpoints.append((name, settings, gathering))
             return gathering
 
@@ -283,10 +283,12 @@ def _discounted(settings: JudgeSettings) -> JudgeSettings:
     )
 
 
-def _provider(settings: JudgeSettings, api: WritingApi, connection: BatchConnection) -> BatchProvider:
+def _provider(
+    settings: JudgeSettings, api: WritingApi, connection: BatchConnection, terms: BatchTerms
+) -> BatchProvider:
     if settings.api == "anthropic":
         return AnthropicBatches(connection)
-    return OpenAIBatches(connection, api.path)
+    return OpenAIBatches(connection, api.path, terms.confirm)
 
 
 class _Reporter:

@@ -29,6 +29,7 @@ from evaluators.judges.batches.provider import (
     Missing,
     NoBatches,
     Undecided,
+    certain,
 )
 from evaluators.judges.endpoint import COMPLAINTS, Endpoint, EndpointReply, RequestOutdated
 from evaluators.judges.error_mapping import HttpStatusError, retry_after, to_judge_error
@@ -87,10 +88,6 @@ class BatchProgress:
     unknown: int = 0
 
 
-async def _certain() -> None:
-    """Nobody else may send it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTerms:
     """Whose requests they are, what a batch costs less than the list price, and who is told.
@@ -111,7 +108,7 @@ class BatchTerms:
     on_problem: Callable[[JudgeError], None] = lambda _error: None
     on_at_once: Callable[[], None] = lambda: None
     most_items: int | None = None
-    confirm: Callable[[], Awaitable[None]] = _certain
+    confirm: Callable[[], Awaitable[None]] = certain
     endures: bool = False
     absent: AbsentBatches | None = None
     concurrency: int = 1

@@ -5,7 +5,7 @@ Source of the formats: the types of the openai package, `Batch` and `BatchCreate
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from evaluators.judges.batches.provider import (
     BatchState,
     Missing,
     NoBatches,
+    certain,
     id_in,
     short_name,
 )
@@ -36,13 +37,19 @@ _CLOCKS_DIFFER = 3600.0
 
 
 class OpenAIBatches:
-    """Batches of an OpenAI-compatible endpoint, for requests to one of its paths."""
+    """Batches of an OpenAI-compatible endpoint, for requests to one of its paths.
+
+    Between the file and the batch of it `confirm` waits until it may still be sent: a large file takes seconds.
+    """
 
     most_items = 5_000
     most_bytes = 90 * 2**20
 
-    def __init__(self, connection: BatchConnection, path: str) -> None:
+    def __init__(
+        self, connection: BatchConnection, path: str, confirm: Callable[[], Awaitable[None]] = certain
+    ) -> None:
         self._connection = connection
+        self._confirm = confirm
         self._url = f"/v1{path}"
 
     async def check(self) -> None:
@@ -67,6 +74,7 @@ class OpenAIBatches:
             "completion_window": "24h",
             "metadata": {METADATA_KEY: key},
         }
+        await self._confirm()
         return id_in(await self._connection.post("/batches", orjson.dumps(body)))
 
     async def submitted(self, key: str, names: Collection[str], since: float, known: Collection[str]) -> str | None:

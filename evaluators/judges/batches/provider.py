@@ -17,6 +17,10 @@ ABSENT = frozenset({404, 405, 501})
 _LONGEST_NAME = 128
 
 
+async def certain() -> None:
+    """Nobody else may send it."""
+
+
 def short_name(value: Any) -> str:
     """A short name of letters, digits, `_`, `-` and `.`, fit to be shown; "" for anything else."""
     if not isinstance(value, str) or len(value) > _LONGEST_NAME:

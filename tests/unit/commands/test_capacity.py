@@ -52,6 +52,20 @@ def test_rates_follow_from_scopes_and_samples(tmp_path: Path) -> None:
     assert found.usd_per_day == judge.usd_per_day
 
 
+def test_requests_that_wait_for_batches_cost_what_they_cost_and_are_not_in_flight(tmp_path: Path) -> None:
+    now, hours = needed(file(tmp_path, 100_000)), tmp_path / "hours"
+    hours.mkdir()
+    path = file(hours, 100_000)
+    path.write_text(path.read_text().replace("sample: 0.1,", "sample: 0.1, urgency: hours,"))
+    later = needed(path)
+    work = {each.stage: each.cores - each.processes * capacity.AT_REST[each.stage] for each in now.stages}
+    waiting = {each.stage: each.cores - each.processes * capacity.AT_REST[each.stage] for each in later.stages}
+    more = later.judges[0].deferred_per_second * (capacity.DEFERRED_REQUEST - capacity.JUDGE_REQUEST)
+    assert more > 0
+    assert waiting["evaluate"] - work["evaluate"] == pytest.approx(more)
+    assert later.judges[0].in_flight == 0
+
+
 def test_processes_and_partitions_follow_from_the_costs(tmp_path: Path) -> None:
     found = needed(file(tmp_path, 100_000))
     stages = {each.stage: each for each in found.stages}
