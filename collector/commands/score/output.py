@@ -22,8 +22,8 @@ COLUMNS = ("evaluation_id", "evaluator", "turn_id", "conversation_id", "outcome"
 class EvaluationWriter(Protocol):
     """Writes evaluations as they are made."""
 
-    def write(self, evaluation: Evaluation) -> None:
-        """Write one; what is written survives an interruption."""
+    def write(self, *evaluations: Evaluation) -> None:
+        """Write some together, such as those of a pack; what is written survives an interruption."""
         ...
 
 
@@ -73,16 +73,16 @@ def open_writer(path: Path | None) -> Generator[EvaluationWriter]:
 
 
 class _Discard:
-    def write(self, evaluation: Evaluation) -> None:
-        del evaluation
+    def write(self, *evaluations: Evaluation) -> None:
+        del evaluations
 
 
 class _Jsonl:
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
-    def write(self, evaluation: Evaluation) -> None:
-        self._file.write(evaluation_to_json(evaluation).decode() + "\n")
+    def write(self, *evaluations: Evaluation) -> None:
+        self._file.write("".join(evaluation_to_json(each).decode() + "\n" for each in evaluations))
         self._file.flush()
 
 
@@ -92,19 +92,21 @@ class _Csv:
         self._rows = csv.writer(file)
         self._rows.writerow(COLUMNS)
 
-    def write(self, evaluation: Evaluation) -> None:
-        subject = evaluation.subject
-        why = evaluation.explanation or evaluation.reason or (evaluation.error.type if evaluation.error else "")
-        self._rows.writerow(
-            [
-                evaluation.evaluation_id,
-                evaluation.evaluator,
-                subject.turn_id,
-                subject.conversation_id,
-                evaluation.outcome,
-                evaluation.score,
-                evaluation.passed,
-                why,
-            ]
-        )
+    def write(self, *evaluations: Evaluation) -> None:
+        self._rows.writerows(map(_row, evaluations))
         self._file.flush()
+
+
+def _row(evaluation: Evaluation) -> list[object]:
+    subject = evaluation.subject
+    why = evaluation.explanation or evaluation.reason or (evaluation.error.type if evaluation.error else "")
+    return [
+        evaluation.evaluation_id,
+        evaluation.evaluator,
+        subject.turn_id,
+        subject.conversation_id,
+        evaluation.outcome,
+        evaluation.score,
+        evaluation.passed,
+        why,
+    ]

@@ -78,17 +78,22 @@ async def run_jobs(
     with open_writer(output) as writer, progress_bar() as progress:
         bar = progress.add_task("", total=len(made) + len(wanted), completed=len(made), cost="")
         async with aclosing(_evaluated(todo, concurrency, run, spend_limit)) as evaluations:
-            async for evaluation in evaluations:
-                writer.write(evaluation)
-                made.append(evaluation)
-                progress.update(bar, advance=1, cost=f"{spend_limit.spent:.2f} USD" if spend_limit.spent else "")
+            async for together in evaluations:
+                writer.write(*together)  # a part of a pack would be asked for as another pack
+                made += together
+                progress.update(
+                    bar, advance=len(together), cost=f"{spend_limit.spent:.2f} USD" if spend_limit.spent else ""
+                )
     return RunResult(tuple(made), sum(map(len, todo)), spend_limit.spent)
 
 
 async def _evaluated(
     todo: deque[Sequence[Job]], concurrency: int, run: Run, spend_limit: SpendLimit
-) -> AsyncGenerator[Evaluation]:
-    """Evaluations in the order in which they end, `concurrency` at once. `todo` keeps those beyond the limit."""
+) -> AsyncGenerator[Sequence[Evaluation]]:
+    """Evaluations in the order in which they end, those of a pack together, `concurrency` packs at once.
+
+    `todo` keeps those beyond the limit.
+    """
     running: dict[asyncio.Task[list[Evaluation]], Sequence[Job]] = {}
     ended: asyncio.Queue[asyncio.Task[list[Evaluation]]] = asyncio.Queue()
     try:
@@ -107,8 +112,7 @@ async def _evaluated(
                 for job, evaluation in zip(running.pop(each), each.result(), strict=True):
                     spend_limit.settle(job, evaluation.cost_usd)
             for each in done:
-                for evaluation in each.result():
-                    yield evaluation
+                yield each.result()
     finally:
         for each in running:
             each.cancel()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collector.commands.score import runner
 from collector.commands.score.cases import jobs_of
 from collector.commands.score.runner import guarded_run, run_jobs
 from collector.commands.score.spend_limit import SpendLimit, require_prices
 from collector.config.loading import Config, check
 from collector.errors import ConfigError
+from collector.evaluate.evaluation_record import evaluation_of
 from collector.evaluate.plan import Assignment, Job
 from collector.evaluate.scheduling.dispatch import utc_now
 from collector.records.ready_made import turns_in
@@ -21,7 +24,7 @@ from collector.redact.open_redactor import RedactSettings, open_redactor
 from evaluators.cases import Turn
 from evaluators.evaluation import Result
 from evaluators.judge import NoJudge
-from evaluators.results import Failure, Score
+from evaluators.results import Evaluation, Failure, Score
 from evaluators.testing import ScriptedJudge
 from evaluators.turn.g_eval import GEval
 from evaluators.turn.regex import Regex
@@ -96,6 +99,35 @@ async def test_a_later_run_goes_on_from_the_output(tmp_path: Path) -> None:
     assert (len(second.evaluations), second.left) == (5, 0)
     assert second.spent_usd == pytest.approx(0.3)
     assert len(output.read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])
+async def test_a_pack_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Of a run that was killed in between the file had a part of it, and the rest was asked for as another pack."""
+    output = tmp_path / name
+    sizes: list[int] = []
+
+    class Watched(Evaluation):
+        """Notes how long the file is whenever one is looked at to be written."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in {"subject", "outcome"}:
+                sizes.append(output.stat().st_size)
+            return super().__getattribute__(name)
+
+    def watched(*arguments: Any) -> Evaluation:
+        made = evaluation_of(*arguments)
+        return Watched(**{each.name: getattr(made, each.name) for each in fields(made)})
+
+    monkeypatch.setattr(runner, "evaluation_of", watched)
+    evaluators = [RATED.model_copy(update={"name": name}) for name in "abc"]
+    turn = Turn(turn_id="t", input="a", actual_output="b")
+    judge = ScriptedJudge("never asked")
+    pack = [Assignment(each, judge, each.version, pack=("a", "b", "c")) for each in evaluators]
+    made = await run_jobs(list(jobs_of([turn], pack)), output=output, concurrency=1, run=costing(0.0))
+    assert len(made.evaluations) == 3
+    assert output.stat().st_size > max(sizes)
+    assert len(set(sizes)) == 1
 
 
 def test_an_allowance_sets_aside_what_is_under_way() -> None:
