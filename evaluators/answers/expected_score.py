@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from evaluators.answers.reply_parser import find_object
 from evaluators.judge import Token
@@ -205,7 +206,13 @@ def _leave(
 
 def _goes_on(word: str, words: frozenset[str]) -> bool:
     """Whether a longer number of the scale begins with these digits."""
-    return any(each != word and each.startswith(word) for each in words)
+    return word in _beginnings(words)
+
+
+@lru_cache(maxsize=1000)
+def _beginnings(words: frozenset[str]) -> frozenset[str]:
+    """What longer numbers of the scale begin with."""
+    return frozenset(word[:end] for word in words for end in range(len(word)))
 
 
 def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | None:
@@ -231,7 +238,10 @@ def _weighed(step: _Step, *, first: bool) -> tuple[float, dict[str, float]] | No
 
 def _part(text: str, before: str, *, first: bool) -> str | None:
     """The digits that an alternative token adds to the number; "" if it ends the number; None if it is no number."""
-    if match := _NUMBER.fullmatch(text.removeprefix(before)):
+    written = text.removeprefix(before)
+    if written.isdigit() and written.isascii():
+        return written
+    if match := _NUMBER.fullmatch(written):
         return match.group(1)
     return None if first else ""
 

@@ -19,6 +19,8 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from evaluators.errors import JudgeUnavailable, JudgeUnreachable, NoCompletion
 
 _BODY_LIMIT = 16 * 2**20
+_CHUNK = 2**20
+"""Bytes of a body that are taken at once, if that many have come."""
 _JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 
 
@@ -149,4 +151,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
 async def _limit_body(response: httpx2.Response) -> None:
     """Called between the headers and the body."""
     stream: Any = response.stream
+    transport: Any = getattr(stream, "_stream", None)
+    if hasattr(transport, "CHUNK_SIZE"):  # 16 kB, into which it would cut up what has come
+        transport.CHUNK_SIZE = _CHUNK
     response.stream = _LimitedBody(stream)

@@ -111,11 +111,12 @@ def _weighted(answer: Answer[AnyRating], scale: Scale) -> Score | None:
     if weighed.leaves_out_decades(scale):
         return replace(single, details={"fallback": "digit_by_digit"})
     masses: dict[str, Json] = {str(value): mass for value, mass in sorted(weighed.masses.items())}
+    mean = weighed.mean
     return replace(
         single,
-        value=scale.normalize(weighed.mean),
+        value=scale.normalize(mean),
         method="logprobs",
-        details={"expected": weighed.mean, "masses": masses, "uncertainty": weighed.deviation / scale.length},
+        details={"expected": mean, "masses": masses, "uncertainty": weighed.deviation / scale.length},
     )
 
 

@@ -570,3 +570,15 @@ async def test_what_was_cut_off_is_not_sent_back_but_asked_for_once_more():
         with pytest.raises(JudgeReplyInvalid):
             await judge.ask(PROMPT, REPLY)
     assert [len(each["messages"]) for each in server.requests] == [2, 2]
+
+
+async def test_a_large_body_is_taken_as_it_comes_and_not_cut_up():
+    """The transport's chunks of 16 kB would each pass through all of the client; the size is its own affair, though."""
+    async with serving(lambda _body, _n: completion("x" * 300_000)) as chat:
+        connection = Connection(chat.base_url, "/chat/completions", {})
+        try:
+            response = await connection.post(orjson.dumps({"messages": [{"role": "user", "content": "Go."}]}))
+        finally:
+            await connection.aclose()
+    assert len(response.content) > 300_000
+    assert response.stream._stream._stream.CHUNK_SIZE == 2**20
