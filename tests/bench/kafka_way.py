@@ -47,8 +47,8 @@ class Topics:
         admin.close()
         self.producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
 
-    def config(self, judge: str, sample: float) -> dict[str, Any]:
-        given = configuration(judge, sample=sample, quiet=QUIET)
+    def config(self, judge: str, sample: float, keep: str = "all") -> dict[str, Any]:
+        given = configuration(judge, sample=sample, quiet=QUIET, keep=keep)
         kafka = {"bootstrap_servers": [self.bootstrap], "prefix": self.name, "partitions": PARTITIONS}
         given["log"] = {"kind": "kafka", "kafka": kafka}
         source = {"bootstrap_servers": [self.bootstrap], "traces": [f"{self.name}.otlp_spans"], "group": self.name}
@@ -62,9 +62,9 @@ class Topics:
         self.producer.close()
 
 
-def way(bootstrap: str, judge: str, sample: float, turns: int, folder: Path) -> None:
-    topics = Topics(bootstrap, f"way{round(sample * 100)}")
-    with processes(folder, topics.config(judge, sample), *STAGES) as running:
+def way(bootstrap: str, judge: str, sample: float, turns: int, folder: Path, keep: str = "all") -> None:
+    topics = Topics(bootstrap, f"way{round(sample * 100)}{keep}")
+    with processes(folder, topics.config(judge, sample, keep), *STAGES) as running:
         before, start = [each.cpu for each in running], time.monotonic()
         for first in range(0, turns, PER_REQUEST):
             topics.send(first, PER_REQUEST)
@@ -74,7 +74,7 @@ def way(bootstrap: str, judge: str, sample: float, turns: int, folder: Path) -> 
         costs = [(each.cpu - cpu) / turns * 1e6 for each, cpu in zip(running, before, strict=True)]
         memory = sum(each.memory for each in running)
     topics.close()
-    name = f"Kafka to Kafka, {sample:.0%} judged"
+    name = f"Kafka to Kafka, {sample:.0%} judged{', keep: wanted' if keep == 'wanted' else ''}"
     for stage, cost in zip(STAGES, costs, strict=True):
         Figure(
             GROUP,
@@ -210,6 +210,8 @@ def main() -> None:
         ):
             for sample, turns in ((1.0, 50),) if given.smoke else ((0.01, 6000), (0.1, 6000), (1.0, 2000)):
                 way(broker.bootstrap, judge, sample, turns, Path(folder))
+            if not given.smoke:
+                way(broker.bootstrap, judge, 0.01, 6000, Path(folder), keep="wanted")
             if OTELCOL.exists() and not given.smoke:
                 beside_collector(broker.bootstrap, judge, 300, Path(folder))
             elif not given.smoke:

@@ -8,6 +8,7 @@ the first new turn is taken. 1,000,000 turns with `--long`, else as many as take
 from __future__ import annotations
 
 import asyncio
+import gc
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from collector.evaluate.scheduling.dispatch import Dispatcher
 from collector.evaluate.stage import EvaluateStage
 from collector.logs.log import Committed, Record
 from collector.logs.sqlite import SqliteLog
+from collector.service.app import COLLECT_AFTER
 from collector.telemetry.registry import Telemetry
 
 GROUP = "recovery"
@@ -108,6 +110,7 @@ def _turns_of(stage: EvaluateStage) -> int:
 
 def main() -> None:
     given = arguments(__doc__ or "")
+    gc.set_threshold(*COLLECT_AFTER)  # as a service does
     turns = 600 if given.smoke else 999_996 if given.long else 120_000
     uvloop.run(measure(turns))
 

@@ -46,8 +46,8 @@ SCRIPTS = {
     "recovery": "recovery.py",
     "footprint": "footprint.py",
 }
-ONLY_LONG = {"stores": "stores.py"}
-"""Other platforms in servers of their own, for many minutes; for `--long`, or by name with `--only`."""
+ONLY_LONG = {"stores": "stores.py", "restart": "restart_run.py"}
+"""Other platforms in servers of their own, and restarts with much state: minutes; for `--long`, or by name with `--only`."""
 FURTHER = {"redaction": ("redaction.py",)}
 """Scripts that print text of their own."""
 LONGER = {

@@ -123,8 +123,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _configuration(topics: Topics, judge: str, given: argparse.Namespace) -> dict[str, Any]:
-    config = topics.config(judge, given.sample)
-    config["assemble"]["keep"] = given.keep
+    config = topics.config(judge, given.sample, given.keep)
     config["traffic"] = {"spans_per_second": 2 * given.rate, "spans_per_turn": 2}
     return config
 
@@ -161,7 +160,7 @@ def _look(running: list[Process]) -> Look:
     at = time.monotonic()
     done = running[STAGES.index("evaluate")].metric("evalstream_turns_total")
     requests = list(batches(FLOOR_SPANS, mixed_span, 2))
-    floor = min(cpu_of(lambda: dicts(requests)) for _ in range(3)) / FLOOR_SPANS * 1e6
+    floor = statistics.median(cpu_of(lambda: dicts(requests)) for _ in range(5)) / FLOOR_SPANS * 1e6
     return Look(at, cpu, sum(each.memory for each in running), done, floor)
 
 
