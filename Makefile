@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS ?= never
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long nightly fuzz drift attack mutants chaos soak lint format dashboards docs reference model tools bench bench-compare
+.PHONY: help setup demo test long nightly fuzz compiled drift attack mutants chaos soak lint format dashboards docs reference model tools bench bench-compare
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ fuzz: setup ## try FUZZ_CASES hostile requests and traces (five million), of a n
 
 attack: setup ## attack a running service that has one core and little memory, and report what each attack costs (minutes)
 	@GRPC_VERBOSITY=NONE PYTHONPATH=tests/attack:tests/hostile:tests/integration:tests/e2e .venv/bin/python tests/attack/attack.py $(ARGS)
+
+compiled: setup ## build the compiled wheel and run the tests of what is compiled on it (a C compiler; minutes)
+	.venv/bin/pytest tests/deploy/test_compiled_wheel.py $(ARGS)
 
 drift: setup ## the newest releases of libraries that write traces, each run for real: do their turns conform? (minutes)
 	@PYTHONPATH=tests/drift:tests/golden .venv/bin/python tests/drift/drift.py $(ARGS)

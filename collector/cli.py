@@ -142,7 +142,9 @@ def _version(letters: bool) -> None:
     if letters:
         from importlib.metadata import version
 
-        print(f"evalstream {version('evalstream')}")
+        from collector.telemetry.compilation import is_compiled
+
+        print(f"evalstream {version('evalstream')}{', compiled' if is_compiled() else ''}")
         raise typer.Exit
 
 

@@ -68,8 +68,8 @@ class PassageIndex:
         if texts or not self._contexts:
             return texts or draft.context
         nearby_ids = self._collect_own_and_ancestors(draft) | self._find_templates(draft, previous_end)
-        texts = (text for span_id, texts in self._contexts.items() if span_id in nearby_ids for text in texts)
-        return tuple(dict.fromkeys(text for text in texts if text.strip())) or draft.context
+        variables = (text for span_id, each in self._contexts.items() if span_id in nearby_ids for text in each)
+        return tuple(dict.fromkeys(text for text in variables if text.strip())) or draft.context
 
     def _find_sources(self, draft: TurnDraft, previous_end: int) -> set[int]:
         last = draft.last

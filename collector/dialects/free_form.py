@@ -73,7 +73,7 @@ def _find_messages(value: Json, role: str, keys: Sequence[str], depth: int) -> t
     if depth <= 0 or not isinstance(value, (dict, list)):
         return None
     fields = as_dict(value)
-    if (fields and _SHAPES & fields.keys()) or any(_SHAPES & as_dict(each).keys() for each in as_list(value)):
+    if (fields and fields.keys() & _SHAPES) or any(as_dict(each).keys() & _SHAPES for each in as_list(value)):
         return parse_messages(value, role).messages or None
     if fields:
         return _find_in_fields(fields, role, keys, depth)

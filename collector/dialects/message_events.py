@@ -25,8 +25,8 @@ ROLE_OF: dict[str, str] = {
 PROMPT = "gen_ai.content.prompt"
 COMPLETION = "gen_ai.content.completion"
 """The names before those; LiteLLM writes log records of these names, with a message or a choice as the body."""
-NAMES = frozenset({CHOICE, *ROLE_OF})
-RECORDS = NAMES | {PROMPT, COMPLETION}
+NAMES: frozenset[str] = frozenset({CHOICE, *ROLE_OF})
+RECORDS: frozenset[str] = NAMES | {PROMPT, COMPLETION}
 
 
 class EventMessages(NamedTuple):

@@ -8,7 +8,7 @@ as Python reprs, or as plain text. Attributes do not declare their shape, so the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from collector.dialects.attributes import find_text
 from collector.dialects.call import ChatMessage, parse_finish_reason
@@ -170,15 +170,16 @@ _PLAIN_KEYS = frozenset({"role", "parts", "content", "name", "finish_reason"})
 _PLAIN_ROLES: Mapping[str, str] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
-def parse_plain_messages(items: list[JsonObject]) -> tuple[ChatMessage, ...] | None:
+def parse_plain_messages(items: list[Any]) -> tuple[ChatMessage, ...] | None:
     """Parse messages of one text each and nothing else, as nearly all lists have; None if one has any other value.
 
     As nothing in them is a number or nested, they need not be checked for either.
     """
     messages: list[ChatMessage] = []
-    for item in items:
-        if type(item) is not dict:
+    for each in items:
+        if type(each) is not dict:
             return None
+        item = cast("JsonObject", each)
         role, text = item.get("role"), item.get("content")
         if text is None:
             text = _find_sole_text(item.get("parts"))
@@ -195,10 +196,10 @@ _WITHOUT_FINISH, _WITH_FINISH = 2, 3
 """Keys of a message (or a part) with nothing but its kind and a text, and of one with a finish reason, too."""
 
 
-def _find_sole_text(parts: list[JsonObject] | None) -> Json:
-    if type(parts) is list and len(parts) == 1:
-        part = parts[0]
-        if type(part) is dict and len(part) == _WITHOUT_FINISH and part.get("type") == "text":
+def _find_sole_text(parts: Json) -> Json:
+    if type(parts) is list and len(blocks := cast("list[Any]", parts)) == 1 and type(blocks[0]) is dict:
+        part = cast("JsonObject", blocks[0])
+        if len(part) == _WITHOUT_FINISH and part.get("type") == "text":
             return part.get("content")
     return None
 
@@ -207,7 +208,7 @@ def _parse_plain(item: Any) -> ChatMessage | None:
     """Parse a message of nothing but one text, as nearly all are, without trying any other shape."""
     if not isinstance(item, dict):
         return None
-    message: JsonObject = item  # type: ignore[reportUnknownVariableType] - JSON
+    message: JsonObject = item  # pyright: ignore[reportUnknownVariableType] - JSON
     raw = message.get("role")
     role = _PLAIN_ROLES.get(raw) if isinstance(raw, str) else None
     if role is None or not message.keys() <= _PLAIN_KEYS:

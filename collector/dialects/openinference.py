@@ -138,8 +138,8 @@ def _parse_input(span: Span) -> Content:
         messages = _parse_automatic_calling(span.attributes.get("output.value")) or messages
     if messages and not (span.dropped_attributes and isinstance(raw, str)):
         return Content(messages)
-    prompts = [each.get("prompt.text") for each in group_indexed(span.attributes, "llm.prompts.")]
-    prompts = prompts or span.attributes.get("llm.prompts")
+    indexed = [each.get("prompt.text") for each in group_indexed(span.attributes, "llm.prompts.")]
+    prompts: Json = indexed or span.attributes.get("llm.prompts")
     if prompts and not messages:
         return Content(as_messages(parse_messages(prompts, "user").messages))
     if raw is None and not messages:
@@ -286,9 +286,12 @@ def _to_openai_message(group: dict[str, Json]) -> dict[str, Any]:
         calls = [_to_tool_call(each) for each in group_indexed(group, "message.tool_calls.")]
         if calls:
             message["tool_calls"] = calls
-        name = find_text(group, "message.function_call_name")
-        if name:
-            message["function_call"] = {"name": name, "arguments": group.get("message.function_call_arguments_json")}
+        function = find_text(group, "message.function_call_name")
+        if function:
+            message["function_call"] = {
+                "name": function,
+                "arguments": group.get("message.function_call_arguments_json"),
+            }
     return message
 
 

@@ -55,7 +55,8 @@ _NON_CHAT_REQUESTS = ("embedding", "aembedding", "rerank", "arerank")
 
 def read(span: Span, records: Sequence[LogRecord]) -> Call | None:
     """Read a span by the conventions."""
-    attributes, events, feedback = span.attributes, _NO_EVENTS, ()
+    attributes, events = span.attributes, _NO_EVENTS
+    feedback: tuple[Feedback, ...] = ()
     if records or span.events:
         attributes, events = _merge_details(span, records), _parse_event_messages(span, records)
         feedback = tuple(_parse_feedback(each.attributes) for each in records if each.event_name == EVALUATION)

@@ -125,7 +125,7 @@ def _add_other(parts: MessageParts, part: JsonObject, kind: str) -> None:
     transcript = find_transcript(part) if attachment is not None and text is None else None
     if text is not None or transcript is not None:
         parts.texts.append(text or transcript or "")
-    elif kind or MEDIA_KEYS & part.keys():
+    elif kind or part.keys() & MEDIA_KEYS:
         parts.media.append(_make_placeholder(part, kind))
     elif "data" in part:  # Genkit's structured answers
         parts.texts.append(as_text(part["data"]))
@@ -146,7 +146,7 @@ def _add_provider_call(parts: MessageParts, part: JsonObject, kind: str) -> None
 
 
 def _make_placeholder(part: JsonObject, kind: str) -> str:
-    name = find_text(part, "modality") or kind or min(MEDIA_KEYS & part.keys())
+    name = find_text(part, "modality") or kind or min(part.keys() & MEDIA_KEYS)
     return f"[{name.removeprefix('input_').removesuffix('_url')[:40]}]"
 
 

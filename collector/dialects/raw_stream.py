@@ -27,10 +27,10 @@ def parse_raw_stream(value: Json) -> tuple[ChatMessage, ...] | None:
         return None
     chunks: list[JsonObject] = []
     for line in value.split("\n")[:_MAX_LINES]:
-        text = line.strip().removeprefix(_DATA).strip()
-        if not text or text.startswith(_IGNORED):
+        event = line.strip().removeprefix(_DATA).strip()
+        if not event or event.startswith(_IGNORED):
             continue
-        chunk = as_dict(decode(text)) if text.startswith("{") else {}
+        chunk = as_dict(decode(event)) if event.startswith("{") else {}
         if not chunk:
             return None
         chunks.append(chunk)

@@ -40,7 +40,7 @@ class Dialects:
         """The kinds of log records that any dialect reads: names of events, or of the classes that log them."""
         self.own_records: frozenset[str] = frozenset(name for each in self.all for name in each.own_records)
         """The kinds of log records that are about the span that they name, also if it is no model call."""
-        self.content_events: frozenset[str] = self.records | self._events.keys() | {"exception"}
+        self.content_events: frozenset[str] = self.records.union(self._events, ("exception",))
         """The names of events with content that readers parse, on spans or as log records."""
 
     @classmethod

@@ -87,9 +87,9 @@ def request_from_json(data: bytes, signal: Signal, max_items: int | None = None)
     document = load_document(data)
     if max_items is not None and items_in(document) > max_items:
         raise _too_many(max_items, signal)
-    return message_from_document(
-        document, ExportTraceServiceRequest if signal == "traces" else ExportLogsServiceRequest
-    )
+    if signal == "traces":
+        return message_from_document(document, ExportTraceServiceRequest)
+    return message_from_document(document, ExportLogsServiceRequest)
 
 
 def _too_many(limit: int, signal: Signal) -> TooLarge:

@@ -35,13 +35,13 @@ def redact_request(request: Request, redactor: Redactor) -> None:
                     if not redactor.message_has_no_pii(span):
                         walk.span(span)
     else:
-        for resource in request.resource_logs:
-            walk.around(resource, resource.resource)
-            for scope in resource.scope_logs:
-                walk.around(scope, scope.scope)
-                walk.name(scope.scope, "name")
-                walk.name(scope.scope, "version")
-                for record in scope.log_records:
+        for source in request.resource_logs:
+            walk.around(source, source.resource)
+            for logger in source.scope_logs:
+                walk.around(logger, logger.scope)
+                walk.name(logger.scope, "name")
+                walk.name(logger.scope, "version")
+                for record in logger.log_records:
                     _right_size(record, "span_id", 8)
                     if redactor.message_has_no_pii(record):
                         continue

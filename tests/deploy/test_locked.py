@@ -62,7 +62,7 @@ def test_every_file_has_a_hash():
 
 
 def test_what_builds_is_pinned_by_hash_too():
-    blocks = re.findall(r"(?m)^([a-z-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", BUILD)
+    blocks = re.findall(r"(?m)^([a-z-]+)==(\S+)(?: ; .+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", BUILD)
     assert len(blocks) == len(re.findall(r"(?m)^[^\s#]", BUILD)), "no line without hashes"
     pinned = {name: version for name, version, _ in blocks}
     wanted = dict(re.findall(r"(?m)^([a-z-]+)==(\S+)", (DEPLOY / "image" / "build.in").read_text()))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import math
 import random
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToJson
@@ -128,10 +129,16 @@ def _reads(dialect: str, span: Span) -> bool:
 @cache
 def names_of(dialect: Dialect) -> tuple[str, ...]:
     """Every name that the file of a dialect's reader speaks of, attributes among them, and its evidence."""
-    tree = ast.parse(inspect.getsource(inspect.getmodule(dialect.read)))
+    tree = ast.parse(source_of(dialect).read_text())
     texts = (each.value for each in ast.walk(tree) if isinstance(each, ast.Constant))
     names = {text for text in texts if isinstance(text, str) and re.fullmatch(r"[A-Za-z_][\w.*-]*", text)}
     return tuple(sorted(names | set(dialect.evidence)))
+
+
+def source_of(dialect: Dialect) -> Path:
+    """The file of a dialect's reader, also where it is compiled: the source lies beside the extension module."""
+    module = Path(sys.modules[dialect.read.__module__].__file__)
+    return module.with_name(f"{module.name.partition('.')[0]}.py")
 
 
 @cache
