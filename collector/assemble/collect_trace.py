@@ -21,11 +21,15 @@ UNREAD = "none"
 
 
 class TracePiece(NamedTuple):
-    """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one."""
+    """A serialized Export…ServiceRequest with parts of one trace only, and the number of its record, if it has one.
+
+    A `thin` piece has nothing of what was said, and its turn before the request: see `collector.records.thin_pieces`.
+    """
 
     signal: Signal
     value: bytes
     offset: int = -1
+    thin: bool = False
 
 
 class ApplicationEvent(NamedTuple):
@@ -76,7 +80,7 @@ def collect_trace(
     if not (span_filter.matched or records):
         on_unknown(len({each.span_id for each in spans}))
         return None
-    return CollectedTrace(tuple(_deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
+    return CollectedTrace(tuple(deduplicate_spans(spans)), tuple(records), tuple(sorted(events.events)))
 
 
 class _EventCollector:
@@ -159,7 +163,7 @@ def _parse_requests(values: set[bytes], signal: Signal, on_bad: Callable[[BadInp
     return requests
 
 
-def _deduplicate_spans(spans: Sequence[Span]) -> list[Span]:
+def deduplicate_spans(spans: Sequence[Span]) -> list[Span]:
     """Each span once, by start. Of several versions of a span the one that ended last with the most content wins."""
     if len(spans) < 2:
         return list(spans)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from collector.assemble.collect_trace import UNREAD, CollectedTrace
@@ -40,11 +40,13 @@ class SoleTurn(NamedTuple):
     spans: Mapping[str, int]
 
 
-class _Calls(NamedTuple):
+class SoleCall(NamedTuple):
+    """The only model call of a trace: its span and dialect, the agents and workflows, and the dialects of all spans."""
+
     model: Span
     dialect: str
     enclosing: frozenset[str]
-    counts: Mapping[str, int]
+    dialects: Mapping[str, str]
 
 
 def find_sole_turn(trace: CollectedTrace, dialects: Dialects, identity: IdentityLookup) -> SoleTurn | None:
@@ -52,25 +54,31 @@ def find_sole_turn(trace: CollectedTrace, dialects: Dialects, identity: Identity
     if trace.records:
         return None
     relevant = [span for span in trace.spans if span.evidence > 1]
-    calls = _find_calls(relevant, dialects)
-    if calls is None or any(span.resource != calls.model.resource for span in relevant):
+    call = find_sole_call(relevant, dialects)
+    if call is None:
         return None
-    if calls.enclosing and not calls.enclosing.issubset(SpanTree(trace.spans).ancestors(calls.model.span_id)):
+    if call.enclosing and not call.enclosing.issubset(SpanTree(trace.spans).ancestors(call.model.span_id)):
         return None
-    conversations = _list_conversations(trace.spans, calls.model, identity)
+    conversations = _list_conversations(trace.spans, call.model, identity)
     if conversations is None:
         return None
-    unread = len(trace.spans) - sum(calls.counts.values())
-    counts = {**calls.counts, UNREAD: unread} if unread else calls.counts
-    return SoleTurn(_make_turn(calls, next(iter(conversations), None)), counts)
+    counts = Counter(call.dialects.values())
+    if unread := len(trace.spans) - len(call.dialects):
+        counts[UNREAD] = unread
+    return SoleTurn(_make_turn(call, next(iter(conversations), None)), counts)
 
 
-def _find_calls(relevant: Sequence[Span], dialects: Dialects) -> _Calls | None:
-    """Find the model's call among the spans with evidence of a dialect; None without exactly one, or in doubt."""
+def find_sole_call(
+    relevant: Sequence[Span], dialects: Dialects, harmless: Collection[Kind | None] = _HARMLESS
+) -> SoleCall | None:
+    """Find the model's call among the spans with evidence of a dialect; None without exactly one, or in doubt.
+
+    `harmless` are the kinds that other spans may have, beside agents and workflows.
+    """
     model, model_dialect = None, ""
     enclosing: list[str] = []
     dialects_around: set[str] = set()
-    counts: Counter[str] = Counter()
+    by_span: dict[str, str] = {}
     for span in relevant:
         glanced = dialects.glance(span)
         if glanced is None:
@@ -81,13 +89,15 @@ def _find_calls(relevant: Sequence[Span], dialects: Dialects) -> _Calls | None:
         elif kind in _ENCLOSING:
             enclosing.append(span.span_id)
             dialects_around.add(dialect)
-        elif kind not in _HARMLESS:
+        elif kind not in harmless:
             return None
         if kind is not None:
-            counts[dialect] += 1
+            by_span[span.span_id] = dialect
     if model is None or not dialects_around <= {model_dialect}:
         return None  # without an answer of the model the turn is of the dialect around it
-    return _Calls(model, model_dialect, frozenset(enclosing), counts)
+    if any(span.resource != model.resource for span in relevant):
+        return None
+    return SoleCall(model, model_dialect, frozenset(enclosing), by_span)
 
 
 def _list_conversations(spans: Sequence[Span], model: Span, identity: IdentityLookup) -> frozenset[str] | None:
@@ -109,17 +119,39 @@ def _list_conversations(spans: Sequence[Span], model: Span, identity: IdentityLo
     return frozenset(conversations or ({in_resource} if in_resource else ()))
 
 
-def _make_turn(calls: _Calls, conversation: str | None) -> Turn:
-    span = calls.model
-    return Turn(
-        turn_id=hashlib.sha256(f"{span.trace_id}\x1f{span.span_id}\x1funwanted".encode()).hexdigest()[:32],
-        conversation_id=conversation,
+def _make_turn(call: SoleCall, conversation: str | None) -> Turn:
+    span = call.model
+    return make_unread_turn(
         trace_id=span.trace_id,
         span_id=span.span_id,
+        conversation_id=conversation,
         service=service_of(span),
-        dialect=calls.dialect,
-        started_at=to_datetime(span.start),
-        ended_at=to_datetime(span.end),
+        dialect=call.dialect,
+        times=(span.start, span.end),
+        trace_state=span.trace_state,
+    )
+
+
+def make_unread_turn(
+    *,
+    trace_id: str,
+    span_id: str,
+    conversation_id: str | None,
+    service: str | None,
+    dialect: str,
+    times: tuple[int, int],
+    trace_state: str,
+) -> Turn:
+    """The turn of a model's span that nobody reads; `times` are its start and end in nanoseconds since the epoch."""
+    return Turn(
+        turn_id=hashlib.sha256(f"{trace_id}\x1f{span_id}\x1funwanted".encode()).hexdigest()[:32],
+        conversation_id=conversation_id,
+        trace_id=trace_id,
+        span_id=span_id,
+        service=service,
+        dialect=dialect,
+        started_at=to_datetime(times[0]),
+        ended_at=to_datetime(times[1]),
         incomplete="unwanted",
-        trace_state=span.trace_state or None,
+        trace_state=trace_state or None,
     )

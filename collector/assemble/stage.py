@@ -25,6 +25,8 @@ from collector.otlp.decode import Signal, request_from_protobuf
 from collector.records.feedback import FeedbackEntry, feedback_record, without_comment
 from collector.records.judged_spans import span_records
 from collector.records.tenants import in_tenant, tenant_in_key
+from collector.records.thin_pieces import HEADERS as THIN
+from collector.records.thin_pieces import turn_of
 from collector.records.turns import turn_outcome
 from collector.telemetry.registry import Telemetry
 from collector.telemetry.series import LATE_FEEDBACK, SPANS_READ, TRACES_CLOSED, TURNS_ASSEMBLED
@@ -40,8 +42,8 @@ class AssembleStage:
     """Opens the folds of the spans log's partitions.
 
     A record's key is its trace id in hex, with its sender's tenant if it has one, its header `signal` says `traces` or
-    `logs`, and its value is a serialized Export…ServiceRequest with that trace only. Feedback in traces goes into the
-    `labels` log, whenever it comes; its words only with `comments`.
+    `logs`, and its value is a serialized Export…ServiceRequest with that trace only; or it is a thin piece. Feedback in
+    traces goes into the `labels` log, whenever it comes; its words only with `comments`.
     """
 
     def __init__(
@@ -334,7 +336,7 @@ class AssembleFold:
         """Dead-letter the records of a trace that ends the process."""
         logger.error("assemble: the trace of record %d is left out: %s", trace.position, self._fatal_trace)
         for piece in trace.pieces[:pieces]:
-            headers = (("signal", piece.signal.encode()),)
+            headers = THIN if piece.thin else (("signal", piece.signal.encode()),)
             key = trace.trace_id.encode()
             offset, number = place_of_number(piece.offset)
             record = StoredRecord(self._partition, offset, trace.opened_at, key, piece.value, headers, number)
@@ -386,11 +388,14 @@ def _ignore_bad(_record: StoredRecord, _error: BadInput) -> None:
 
 def parse_piece(record: StoredRecord) -> TracePiece:
     """The piece of a trace that a record of the spans log holds. Raises BadInput."""
-    signal = _SIGNALS.get(dict(record.headers).get("signal", b""))
-    if signal is None:
-        raise BadInput("the record's header `signal` is neither traces nor logs")
     if not record.key or not record.key.isascii():
         raise BadInput("the record's key is not a trace id")
+    if record.headers == THIN:
+        turn_of(record.value)
+        return TracePiece("traces", record.value, record.number, thin=True)
+    signal = _SIGNALS.get(dict(record.headers).get("signal", b""))
+    if signal is None:
+        raise BadInput("the record's header `signal` is neither traces, logs nor thin")
     request_from_protobuf(record.value, signal)
     return TracePiece(signal, record.value, record.number)
 
@@ -408,8 +413,10 @@ def _find_new_turns(assembly: Assembly, trace: OpenTrace) -> Iterator[AssembledT
         turn = each.turn
         if turn.turn_id in trace.turn_ids or turn.span_id in trace.covered_spans:
             continue
+        if turn.incomplete == "unwanted" and not each.models.isdisjoint(trace.covered_spans):
+            continue  # it stands for a call that came whole before
         trace.turn_ids.add(turn.turn_id)
-        if turn.incomplete is None and turn.span_id is not None:
+        if turn.incomplete in {None, "unwanted"} and turn.span_id is not None:
             trace.covered_spans.add(turn.span_id)
         yield each
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from collector.assemble.agent_runs import find_agent_runs
 from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.attachments import NOTHING_STORED, MediaLimits
-from collector.assemble.collect_trace import UNREAD, CollectedTrace, TracePiece, collect_trace
+from collector.assemble.collect_trace import UNREAD, CollectedTrace, TracePiece, collect_trace, deduplicate_spans
 from collector.assemble.enclosing_spans import apply_enclosing_spans
 from collector.assemble.feedback_and_events import TraceFeedback, add_events, add_feedback
 from collector.assemble.identity import IdentityLookup
@@ -18,11 +19,13 @@ from collector.assemble.passages import PassageIndex, find_question_hints
 from collector.assemble.rag_prompt import split_prompt
 from collector.assemble.read_spans import ParsedSpan, read_spans
 from collector.assemble.sole_turn import find_sole_turn
+from collector.assemble.thin_turns import assembled, combine, count_spans, dialects_of, list_thin_spans, list_thin_turns
 from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft, draft_turns, sort_by_end
 from collector.assemble.turns import AssembledTurn, TurnBuilder
 from collector.dialects.registry import Dialects
 from collector.errors import BadInput
+from collector.records.thin_pieces import ThinTurn
 from evaluators.cases import Turn
 
 
@@ -80,6 +83,10 @@ class Assembler:
 
         With `is_wanted`, a trace is not read whose only turn, as far as it is known without its content, is unwanted.
         """
+        pieces = tuple(pieces)
+        thin = [each for each in pieces if each.thin]
+        if thin:
+            return self._assemble_beside(thin, [each for each in pieces if not each.thin], on_bad)
         unknown: list[int] = []
         trace = collect_trace(pieces, self.dialects, self.identity, on_bad, self.application, unknown.append)
         if trace is None:
@@ -90,23 +97,48 @@ class Assembler:
                 return Assembly((AssembledTurn(sole.turn, frozenset()),), sole.spans, at_a_glance=True)
         return self.analyze(trace).assembly
 
-    def analyze(self, trace: CollectedTrace) -> TraceAnalysis:
-        """Assemble the turns of one trace, and return the intermediate results, too."""
+    def _assemble_beside(
+        self, thin: Sequence[TracePiece], whole: Sequence[TracePiece], on_bad: Callable[[BadInput], None]
+    ) -> Assembly:
+        """Assemble a trace of which some pieces are thin."""
+        turns = list_thin_turns(thin, on_bad)
+        trace = collect_trace(whole, self.dialects, self.identity, on_bad, self.application) if whole else None
+        if trace is None:
+            unknown = list_thin_spans([each for each in whole if each.signal == "traces"], on_bad) if whole else []
+            return Assembly(
+                tuple([assembled(each) for each in turns]), count_spans(turns, [each.span_id for each in unknown])
+            )
+        spans = deduplicate_spans([*trace.spans, *list_thin_spans(thin, on_bad)])
+        came_whole = {each.span_id for each in spans if each.evidence > 1}
+        turns = [each for each in turns if each.span not in came_whole]
+        return self.analyze(trace._replace(spans=tuple(spans)), turns).assembly
+
+    def analyze(self, trace: CollectedTrace, thin: Sequence[ThinTurn] = ()) -> TraceAnalysis:
+        """Assemble the turns of one trace, and return the intermediate results, too.
+
+        `thin` are the turns of its thin pieces, whose spans are among the others.
+        """
         tree = SpanTree(trace.spans)
         parsed_spans = read_spans(trace, tree, self.dialects, self.identity)
         calls = find_model_calls(parsed_spans, tree)
         drafts = sort_by_end(
             apply_enclosing_spans(draft_turns(_without_auxiliary(calls, parsed_spans, tree), tree), parsed_spans, tree)
         )
-        turns, feedback = add_feedback(self._build_turns(drafts, parsed_spans, tree), parsed_spans, tree)
+        turns = self._build_turns(drafts, parsed_spans, tree)
+        turns = combine(turns, thin, tree) if thin else turns
+        turns, feedback = add_feedback(turns, parsed_spans, tree)
         turns = add_events(turns, trace.events, tree)
         if self.agent_runs:
             turns = [*turns, *self._build_agent_runs(turns, parsed_spans, tree)]
         spans: dict[str, int] = {}
         for each in parsed_spans:
             spans[each.call.dialect] = spans.get(each.call.dialect, 0) + 1
-        known = {each.span.span_id for each in parsed_spans}
-        if unread := sum(each.span_id not in known for each in trace.spans):
+        if thin:
+            turns = [_unread(each) for each in turns]
+        read = {each.span.span_id for each in parsed_spans}
+        thinly_read = dialects_of(thin, read)
+        spans = Counter(spans) + Counter(thinly_read.values()) if thinly_read else spans
+        if unread := sum(each.span_id not in read and each.span_id not in thinly_read for each in trace.spans):
             spans[UNREAD] = unread
         assembly = Assembly(tuple(turns), spans, feedback)
         return TraceAnalysis(trace, tree, tuple(parsed_spans), tuple(calls), tuple(drafts), assembly)
@@ -132,6 +164,14 @@ class Assembler:
             turns.append(builder.build(draft, passages.find(draft, previous_end)))
             previous_end = draft.end
         return turns
+
+
+def _unread(assembled_turn: AssembledTurn) -> AssembledTurn:
+    """A turn without content has nothing of what was added to it either."""
+    turn = assembled_turn.turn
+    if turn.incomplete != "unwanted" or not (turn.feedback or turn.events):
+        return assembled_turn
+    return replace(assembled_turn, turn=replace(turn, feedback=(), events=()))
 
 
 def _without_auxiliary(

@@ -26,7 +26,7 @@ from collector.assemble.tree import SpanTree
 from collector.assemble.turn_drafts import TurnDraft
 from collector.dialects.call import Call, ChatMessage
 from collector.dialects.messages import split_system_prompt
-from collector.otlp.span import Span
+from collector.otlp.span import Attributes, Span
 from collector.records.attributes import LONGEST_LABEL, plain_value
 from collector.records.quick_records import quick
 from evaluators.cases import Json, Message, TokenCount, Turn
@@ -296,7 +296,12 @@ def _sum_usage(calls: Sequence[ModelCall]) -> TokenCount | None:
 
 def service_of(span: Span) -> str | None:
     """The service that sent a span."""
-    return _as_name(_as_nonempty_text(span.resource.get("service.name")))
+    return service_name(span.resource)
+
+
+def service_name(resource: Attributes) -> str | None:
+    """The name of the service that has these attributes."""
+    return _as_name(_as_nonempty_text(resource.get("service.name")))
 
 
 def to_datetime(nanoseconds: int) -> datetime | None:

@@ -26,6 +26,7 @@ from collector.logs.log import Committed, Log, StoredRecord
 from collector.records.epochs import valid_evaluations
 from collector.records.json import evaluation_from_json, turn_from_json
 from collector.records.shared_records import divide_records
+from collector.records.thin_pieces import HEADERS as THIN
 from collector.service.assembly_builder import build_assembler
 from collector.service.open_logs import Logs, open_logs
 from collector.service.plan_builder import evaluator_version_in
@@ -101,7 +102,7 @@ async def _find(config: Config, logs: Logs, evaluation_id: str) -> EvaluationTra
     later = [each for each in others if evaluation_id in each.supersedes]
     turns = await _turns(logs.turns, evaluation, copies[0].partition)
     spans = await _spans(logs.spans, evaluation)
-    pieces = [TracePiece(_signal(each), each.value) for each in spans]
+    pieces = [_piece(each) for each in spans]
     trace_id = evaluation.subject.trace_id or ""
     return EvaluationTrace(
         evaluation=evaluation,
@@ -162,8 +163,10 @@ async def _spans(log: Log, evaluation: Evaluation) -> list[StoredRecord]:
     return await _select(log, lambda record: (record.key or b"").partition(b"@")[0] == trace_id)
 
 
-def _signal(record: StoredRecord) -> Any:
-    return dict(record.headers).get("signal", b"traces").decode()
+def _piece(record: StoredRecord) -> TracePiece:
+    signal = dict(record.headers).get("signal")
+    thin = record.headers == THIN
+    return TracePiece("logs" if signal == b"logs" else "traces", record.value, record.number, thin)
 
 
 def steps(traced: EvaluationTrace, config: Config) -> dict[str, Any]:

@@ -224,7 +224,7 @@ class AssembleSettings(Section):
     keep: Literal["all", "wanted"] = Field(
         default="all",
         description="all: every turn is stored with its content. wanted: turns of conversations whose draw lies above "
-        "all sample rates are stored without it (`incomplete: unwanted`), and most are not even assembled. Then "
+        "all sample rates are stored without it (`incomplete: unwanted`), and most are not even received whole. Then "
         "replay, backfill by rejudge, and a rate that is raised later find no content in them. No effect while a "
         "monitor has match, boost, sample: auto, a rate of 1, or watches agent runs.",
     )

@@ -108,37 +108,47 @@ class Split(NamedTuple):
     without_trace: int
 
 
-def split_by_trace(request: Request, encoded: bytes | None = None) -> Split:
+Part = tuple[Any, Any, list[Any]]
+"""A resource, a scope of it, and some of the scope's items."""
+
+
+def group_by_trace(request: Request) -> dict[bytes, list[Part]]:
+    """The parts of a request by trace id, in order of appearance; under b"" are the items that name no trace."""
+    groups: dict[bytes, list[Part]] = {}
+    for resource, scope in scopes_of(request):
+        by_trace: dict[bytes, list[Any]] = {}
+        for item in _items(scope):
+            by_trace.setdefault(item.trace_id, []).append(item)
+        for trace_id, some in by_trace.items():
+            groups.setdefault(trace_id, []).append((resource, scope, some))
+    return groups
+
+
+def split_by_trace(
+    request: Request, encoded: bytes | None = None, groups: Mapping[bytes, list[Part]] | None = None
+) -> Split:
     """Cut a request into one serialized request per trace, in order of appearance.
 
     `encoded` is the request's own protobuf encoding, if there is one: that of a request of a single trace is used
-    again as it is.
+    again as it is. `groups` are the parts by trace, where they are known already.
 
     Raises:
         TooLarge: the pieces come to much more than the request.
         BadInput: a piece cannot be serialized.
     """
-    groups: dict[bytes, list[_Part]] = {}
-    items = 0
-    for resource, scope in scopes_of(request):
-        members = _items(scope)
-        items += len(members)
-        by_trace: dict[bytes, list[Any]] = {}
-        for item in members:
-            by_trace.setdefault(item.trace_id, []).append(item)
-        for trace_id, some in by_trace.items():
-            groups.setdefault(trace_id, []).append((resource, scope, some))
-    without = sum(len(some) for _, _, some in groups.pop(b"", ()))
+    named = dict(group_by_trace(request) if groups is None else groups)
+    items = sum(len(some) for parts in named.values() for _, _, some in parts)
+    without = sum(len(some) for _, _, some in named.pop(b"", ()))
     try:
-        if len(groups) == 1 and not without:
+        if len(named) == 1 and not without:
             whole = encoded if encoded is not None else request.SerializeToString()
-            return Split([(next(iter(groups)).hex(), whole)], items, 0)
-        return Split(_pieces(groups, request), items, without)
+            return Split([(next(iter(named)).hex(), whole)], items, 0)
+        return Split(_pieces(named, request), items, without)
     except (EncodeError, ValueError):
         raise BadInput("the request is nested too deeply") from None
 
 
-def _pieces(groups: Mapping[bytes, list[_Part]], request: Request) -> list[tuple[str, bytes]]:
+def _pieces(groups: Mapping[bytes, list[Part]], request: Request) -> list[tuple[str, bytes]]:
     """The pieces of a request. Each repeats its resource, so many small ones may hold a large one."""
     most = _SPLIT_BYTES
     writer = _Writer()
@@ -158,10 +168,6 @@ def _pieces(groups: Mapping[bytes, list[_Part]], request: Request) -> list[tuple
     return pieces
 
 
-_Part = tuple[Any, Any, list[Any]]
-"""A resource, a scope of it, and some of the scope's items."""
-
-
 class _Writer:
     """Writes parts of requests as requests of their own.
 
@@ -172,11 +178,11 @@ class _Writer:
     def __init__(self) -> None:
         self._around: dict[int, tuple[bytes, bytes]] = {}  # by the identity of the resource or scope
 
-    def request(self, parts: Iterable[_Part]) -> bytes:
+    def request(self, parts: Iterable[Part]) -> bytes:
         """A serialized request that holds these parts."""
         resources: dict[int, tuple[Any, list[bytes]]] = {}
         for resource, scope, items in parts:
-            inner = b"".join([_field(_MEMBER, item.SerializeToString()) for item in items])
+            inner = b"".join([field_bytes(_MEMBER, item.SerializeToString()) for item in items])
             scopes = resources.setdefault(id(resource), (resource, []))[1]
             scopes.append(self._wrapped(_MEMBER, scope, scope.scope, inner))
         return b"".join(
@@ -186,9 +192,9 @@ class _Writer:
     def _wrapped(self, tag: bytes, holder: Any, about: Any, inner: bytes) -> bytes:
         around = self._around.get(id(holder))
         if around is None:
-            url = _field(_SCHEMA_URL, holder.schema_url.encode()) if holder.schema_url else b""
-            around = self._around[id(holder)] = (_field(_ABOUT, about.SerializeToString()), url)
-        return _field(tag, around[0] + inner + around[1])
+            url = field_bytes(_SCHEMA_URL, holder.schema_url.encode()) if holder.schema_url else b""
+            around = self._around[id(holder)] = (field_bytes(_ABOUT, about.SerializeToString()), url)
+        return field_bytes(tag, around[0] + inner + around[1])
 
 
 _REQUEST = _ABOUT = b"\x0a"  # field 1: a request's resources; the resource or scope that items belong to
@@ -196,8 +202,8 @@ _MEMBER = b"\x12"  # field 2: a resource's scopes, a scope's items
 _SCHEMA_URL = b"\x1a"  # field 3
 
 
-def _field(tag: bytes, content: bytes) -> bytes:
-    """A field of protobuf that holds bytes: its tag, their number seven bits at a time, and they themselves."""
+def field_bytes(tag: bytes, content: bytes) -> bytes:
+    """Write a field of protobuf that holds bytes: its tag, their number seven bits at a time, and they themselves."""
     size = len(content)
     while size > 0x7F:
         tag += _BYTES[size & 0x7F | 0x80]
@@ -234,11 +240,11 @@ Wanted = Callable[[list[str], str, SpanMessage], int]
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Json]:
     """Decode attributes."""
     some = list(pairs)
-    return _decode([pair.key for pair in some], some)
+    return decode_pairs([pair.key for pair in some], some)
 
 
-def _decode(keys: Iterable[str], pairs: Iterable[KeyValue]) -> dict[str, Json]:
-    """Decode attributes whose keys are read already. A tight loop: most of the time of reading a span goes here."""
+def decode_pairs(keys: Iterable[str], pairs: Iterable[KeyValue]) -> dict[str, Json]:
+    """Decode attributes, given their keys, too. A tight loop: most of the time of reading a span goes here."""
     decoded: dict[str, Json] = {}
     for key, pair in zip(keys, pairs, strict=True):
         value = pair.value
@@ -287,12 +293,13 @@ def spans_of(request: ExportTraceServiceRequest, wanted: Wanted | None = None) -
     spans: list[Span] = []
     for resource, scope in scopes_of(request):
         name = scope.scope.name
-        about = _about(resource.resource)
+        about = resource_of(resource.resource)
         spans += [_span(each, name, about, wanted) for each in scope.spans]
     return spans
 
 
-def _about(resource: Resource) -> Attributes:
+def resource_of(resource: Resource) -> Attributes:
+    """The attributes of a resource."""
     return attributes_of(resource.attributes) if resource.attributes else NOTHING
 
 
@@ -310,7 +317,7 @@ def _span(message: SpanMessage, scope: str, resource: Attributes, wanted: Wanted
         message.end_time_unix_nano,
         status.code == _ERROR,
         status.message,
-        _decode(keys, pairs) if evidence else NOTHING,
+        decode_pairs(keys, pairs) if evidence else NOTHING,
         _events(message) if evidence and message.events else (),
         tuple([(link.trace_id.hex(), link.span_id.hex()) for link in message.links]) if message.links else (),
         scope,
@@ -330,7 +337,7 @@ def records_of(request: ExportLogsServiceRequest) -> list[LogRecord]:
     records: list[LogRecord] = []
     for resource, scope in scopes_of(request):
         name = scope.scope.name
-        about = _about(resource.resource)
+        about = resource_of(resource.resource)
         records.extend(_record(each, name, about) for each in scope.log_records if each.trace_id)
     return records
 

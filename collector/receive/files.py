@@ -25,7 +25,7 @@ from collector.logs.log import Log, LogUnavailable, Record, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.parsed_request import Form, ParsedRequest, Thinning, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, parse_turns
 from collector.records.ready_made import Incoming, NotReadymade, documents_in
@@ -117,6 +117,7 @@ async def read_files(
     stored_media: int = 0,
     labels: Log | None = None,
     feedback: FeedbackRules = ALL_FEEDBACK,
+    thinning: Thinning | None = None,
 ) -> FileCount:
     """Read all files into the spans log, and ready-made turns into the turns log; returns when everything is durable.
 
@@ -138,6 +139,7 @@ async def read_files(
         own,
         feedback,
         stored_media,
+        thinning,
     )
     for path in files_in(paths):
         try:
@@ -201,8 +203,10 @@ class _Reader:
         own: OwnItems | None,
         feedback: FeedbackRules,
         stored_media: int = 0,
+        thinning: Thinning | None = None,
     ) -> None:
         self._stored_media = stored_media
+        self._thinning = thinning
         self.requests = self.items = self.unreadable = 0
         self._spans = spans
         self._turns = turns
@@ -263,6 +267,7 @@ class _Reader:
                 redactor=self._redactor,
                 own=self._own,
                 stored_media=self._stored_media,
+                thinning=self._thinning,
             )
         known = self._known.__contains__
         try:

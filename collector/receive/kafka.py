@@ -21,7 +21,7 @@ from collector.logs.log import Committed, Log, LogUnavailable, Record, RecordToo
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.parsed_request import Form, ParsedRequest, Thinning, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.turn_ingest import ArrivalTimes, ParsedTurns, RecentTurns, message_location, parse_turns
 from collector.records.ready_made import Incoming
@@ -90,8 +90,10 @@ class KafkaReceiver:
         feedback: FeedbackRules = ALL_FEEDBACK,
         labels: Log | None = None,
         shared_records: bool = False,
+        thinning: Thinning | None = None,
     ) -> None:
         self._stored_media = stored_media
+        self._thinning = thinning
         log_name, unit = _UNITS.get(signal, ("spans", "trace"))
         self._action = f"writing {topic} to the {log_name} log"
         self._too_large = f"a {unit} in the message is larger than the {log_name} log accepts"
@@ -193,6 +195,7 @@ class KafkaReceiver:
             redactor=self._redactor,
             own=self._own,
             stored_media=self._stored_media,
+            thinning=self._thinning,
         )
 
     async def _append(self, log: Log, records: list[Record]) -> None:

@@ -35,6 +35,7 @@ from collector.otlp.own_items import OwnItems
 from collector.receive.access import BearerTokens, TlsSettings, ssl_context_of
 from collector.receive.body import GzipDecompressor
 from collector.receive.otlp_ingest import OtlpIngest
+from collector.receive.parsed_request import Thinning
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.responses import success
 from collector.receive.sender_limits import SenderLimits
@@ -85,6 +86,7 @@ class OtlpGrpcReceiver:
         clock: Callable[[], float] = time.monotonic,
         stored_media: int = 0,
         shared_records: bool = False,
+        thinning: Thinning | None = None,
     ) -> None:
         """Read tokens and certificates.
 
@@ -106,6 +108,7 @@ class OtlpGrpcReceiver:
             clock=clock,
             stored_media=stored_media,
             shared_records=shared_records,
+            thinning=thinning,
         )
         self._tokens = (
             BearerTokens(settings.auth, _WHERE, on_wrong=self._ingest.count_wrong_token) if settings.auth else None

@@ -27,6 +27,7 @@ from collector.receive.access import BearerTokens, ssl_context_of
 from collector.receive.body import read_body
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules
 from collector.receive.otlp_ingest import OtlpIngest
+from collector.receive.parsed_request import Thinning
 from collector.receive.rejection import Rejected, internal_error, rejection_of
 from collector.receive.responses import accepted, form_of, rejected
 from collector.receive.sender_limits import SenderLimits
@@ -61,6 +62,7 @@ class OtlpHttpReceiver:
         labels: Log | None = None,
         feedback: FeedbackRules = ALL_FEEDBACK,
         shared_records: bool = False,
+        thinning: Thinning | None = None,
     ) -> None:
         self._settings = settings
         self._guard = guard
@@ -80,6 +82,7 @@ class OtlpHttpReceiver:
             labels=labels,
             feedback=feedback,
             shared_records=shared_records,
+            thinning=thinning,
         )
         self._tokens = (
             BearerTokens(settings.auth, "receive.otlp_http", on_wrong=self._ingest.count_wrong_token)

@@ -12,7 +12,7 @@ from collector.logs.log import Log, RecordTooLarge
 from collector.otlp.decode import Signal
 from collector.otlp.own_items import OwnItems
 from collector.receive.feedback_ingest import ALL_FEEDBACK, FeedbackRules, ParsedFeedback, parse_feedback
-from collector.receive.parsed_request import Form, ParsedRequest, parse
+from collector.receive.parsed_request import Form, ParsedRequest, Thinning, parse
 from collector.receive.reference_ingest import ParsedReferences, parse_references
 from collector.receive.rejection import Rejected
 from collector.receive.sender_limits import SenderLimits
@@ -58,8 +58,10 @@ class OtlpIngest:
         labels: Log | None = None,
         feedback: FeedbackRules = ALL_FEEDBACK,
         shared_records: bool = False,
+        thinning: Thinning | None = None,
     ) -> None:
         self._shared_records = shared_records
+        self._thinning = thinning
         self._stored_media = stored_media
         self._source = source
         self._settings = settings
@@ -126,6 +128,7 @@ class OtlpIngest:
             tenant=tenant,
             own=self._own,
             stored_media=self._stored_media,
+            thinning=self._thinning,
         )
         self._limits.count_items(sender, parsed.items)
         if parsed.records:

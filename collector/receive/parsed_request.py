@@ -1,21 +1,25 @@
 """The parsing of an OTLP request into records of the spans log, one per trace.
 
 A record's key is the trace id (32 hex digits), with `@` and the tenant where the sender is named; its value is that
-trace's part of the request in protobuf, its header `signal` is `traces` or `logs`.
+trace's part of the request in protobuf, its header `signal` is `traces` or `logs`. A thin piece is of another form: see
+`collector.records.thin_pieces`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector.logs.log import Record
 from collector.otlp.decode import (
+    Part,
     Request,
     Signal,
     Split,
+    group_by_trace,
     read_request,
     request_from_json,
     request_from_protobuf,
@@ -27,14 +31,30 @@ from collector.otlp.own_items import SIGNATURE, OwnItems
 from collector.receive.rejection import NotRedacted
 from collector.receive.traceless_feedback import give_traces
 from collector.records.tenants import trace_key
+from collector.records.thin_pieces import HEADERS as THIN
+from collector.records.thin_pieces import ThinTurn, thin_piece
 from collector.redact.otlp_request import redact_request
 from collector.redact.redactor import RedactionFailed, Redactor
 from collector.telemetry.registry import Telemetry
-from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS
+from collector.telemetry.series import INGEST_LAG, MEDIA_OMITTED, RECEIVE_BYTES, RECEIVE_ITEMS, THINNED
 
 Form = Literal["protobuf", "json"]
 
 _NO_TRACE = "0" * 32
+
+
+class Thinning(Protocol):
+    """Leaves out of the pieces of traces what was said, where nobody can want it."""
+
+    def thin(
+        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redactor: Redactor | None
+    ) -> Mapping[bytes, Callable[[], ThinTurn]]:
+        """Thin pieces in place, given by trace id; the turn of each is asked for when the request has been redacted.
+
+        Raises:
+            RedactionFailed: a text could not be looked through.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +63,7 @@ class ParsedRequest:
 
     `without_trace` items have no valid trace id; `self_emitted` ones were written by this service. `ended_at` (s since
     the epoch) is when the last span ended; None for log records and spans without an end. `omitted_media` counts
-    pictures and the like whose content is not stored.
+    pictures and the like whose content is not stored, `thinned` the records that hold nothing of what was said.
     """
 
     signal: Signal
@@ -53,6 +73,7 @@ class ParsedRequest:
     self_emitted: int
     ended_at: float | None = None
     omitted_media: int = 0
+    thinned: int = 0
 
     @property
     def items(self) -> int:
@@ -79,6 +100,8 @@ class ParsedRequest:
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, "ignored").inc(self.self_emitted)
         if self.omitted_media:
             telemetry.counter(MEDIA_OMITTED, source).inc(self.omitted_media)
+        if self.thinned:
+            telemetry.counter(THINNED, source).inc(self.thinned)
         if self.without_trace:
             result = "rejected" if self.rejected else "ignored"
             telemetry.counter(RECEIVE_ITEMS, source, self.signal, result).inc(self.without_trace)
@@ -95,11 +118,12 @@ def parse(
     tenant: str = "",
     own: OwnItems | None = None,
     stored_media: int = 0,
+    thinning: Thinning | None = None,
 ) -> ParsedRequest:
     """Parse a request and split it by trace; without a form it is detected. An empty body is an empty request.
 
     `tenant` is the name of the sender, "" without one. What `own` has signed is left out. Pictures and the like of more
-    than `stored_media` bytes become hash and size.
+    than `stored_media` bytes become hash and size. With `thinning`, what was said is left out where nobody can want it.
 
     Raises:
         TooLarge: it holds more than `max_items` spans or log records, or too much for each of its traces.
@@ -112,22 +136,35 @@ def parse(
     is_signed = SIGNATURE.encode() in body  # to look at every attribute of every request would take long
     self_emitted = own.remove_from(scopes_of(request), everywhere=is_signed) if own is not None else 0
     omitted = omit_from_request(request, body, stored_media)
-    if redactor is not None:
-        _redact(request, redactor)
-    changed = give_traces(request)
+    groups = group_by_trace(request) if thinning is not None and signal == "traces" else None
+    thin = _thin_and_redact(request, groups, tenant, thinning, redactor)
+    changed = give_traces(request) or bool(thin)
     # A request of one trace may be appended as it is, but not if redacted: its bytes may hold unknown fields.
     original = (
         body if form == "protobuf" and redactor is None and not self_emitted and not omitted and not changed else None
     )
-    parsed = _parsed(signal, split_by_trace(request, original), self_emitted, _ended_at(request), tenant)
+    turns = {trace_id.hex(): turn() for trace_id, turn in thin.items()}
+    parsed = _parsed(signal, split_by_trace(request, original, groups), self_emitted, _ended_at(request), tenant, turns)
     return replace(parsed, omitted_media=omitted) if omitted else parsed
 
 
-def _redact(request: Request, redactor: Redactor) -> None:
+def _thin_and_redact(
+    request: Request,
+    groups: Mapping[bytes, Sequence[Part]] | None,
+    tenant: str,
+    thinning: Thinning | None,
+    redactor: Redactor | None,
+) -> Mapping[bytes, Callable[[], ThinTurn]]:
+    """Thin what nobody can want, and redact what is left; gives what makes the turns of thin pieces, by trace id."""
+    thin: Mapping[bytes, Callable[[], ThinTurn]] = {}
     try:
-        redact_request(request, redactor)
+        if thinning is not None and groups is not None:
+            thin = thinning.thin(groups, tenant, redactor)
+        if redactor is not None:
+            redact_request(request, redactor)
     except RedactionFailed as error:
         raise NotRedacted(f"a text could not be redacted ({error}), so nothing of the request is stored") from None
+    return thin
 
 
 def _read(body: bytes, signal: Signal, form: Form | None, max_items: int | None) -> Request:
@@ -151,13 +188,24 @@ def _ended_at(request: Request) -> float | None:
     return None
 
 
-def _parsed(signal: Signal, split: Split, self_emitted: int, ended_at: float | None, tenant: str) -> ParsedRequest:
+def _parsed(
+    signal: Signal,
+    split: Split,
+    self_emitted: int,
+    ended_at: float | None,
+    tenant: str,
+    turns: Mapping[str, ThinTurn],
+) -> ParsedRequest:
     headers = (("signal", signal.encode()),)
     records: list[Record] = []
-    without_trace = split.without_trace
+    without_trace, thinned = split.without_trace, 0
     for trace_id, piece in split.pieces:
-        if len(trace_id) == 32 and trace_id != _NO_TRACE:
-            records.append(Record(trace_key(trace_id, tenant), piece, headers))
-        else:
+        if len(trace_id) != 32 or trace_id == _NO_TRACE:
             without_trace += split_by_trace(request_from_protobuf(piece, signal)).items
-    return ParsedRequest(signal, records, split.items - without_trace, without_trace, self_emitted, ended_at)
+        elif trace_id in turns:
+            thinned += 1
+            records.append(Record(trace_key(trace_id, tenant), thin_piece(turns[trace_id], piece), THIN))
+        else:
+            records.append(Record(trace_key(trace_id, tenant), piece, headers))
+    accepted = split.items - without_trace
+    return ParsedRequest(signal, records, accepted, without_trace, self_emitted, ended_at, thinned=thinned)

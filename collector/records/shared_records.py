@@ -206,4 +206,4 @@ def pieces_of(record: StoredRecord) -> Sequence[StoredRecord]:
     return pieces if at == len(value) else (record,)
 
 
-_HEADERS_OF: dict[bytes, Headers] = {b"": ()} | {signal: (("signal", signal),) for signal in (b"traces", b"logs")}
+_HEADERS_OF: dict[bytes, Headers] = {b"": ()} | {each: (("signal", each),) for each in (b"traces", b"logs", b"thin")}

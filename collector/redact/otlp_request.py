@@ -51,6 +51,15 @@ def redact_request(request: Request, redactor: Redactor) -> None:
                     walk.pairs(record.attributes, _DEEPEST)
 
 
+def redact_pairs(pairs: Iterable[KeyValue], redactor: Redactor) -> None:
+    """Redact some attributes of a span, as `redact_request` does.
+
+    Raises:
+        RedactionFailed: a text could not be looked through; the request must not be stored.
+    """
+    _Walk(redactor).pairs(pairs, _DEEPEST)
+
+
 class _Walk:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor

@@ -46,8 +46,9 @@ from collector.service.page import start_page
 from collector.service.partition_numbers import require_partitions
 from collector.service.process import PrepareChange, Process, open_tasks
 from collector.service.process_resources import ProcessResources
-from collector.service.receive import start_otlp, start_sources
+from collector.service.receive import start_receive
 from collector.service.retention import start_retention
+from collector.service.wanted import follow_wanted
 from collector.service.watch import Watching, start_watch
 from collector.service.workers.worker import Worker
 from collector.telemetry.logging import LogLevel, level_of, log_as_json
@@ -274,14 +275,14 @@ async def running(
         process = replace(process, number=await _number(process, history, config, evaluates=evaluating is not None))
         if evaluating is not None:
             evaluating.start(process.number)
+        wanted = follow_wanted(process, stages)
         if "assemble" in stages:
             start_link(process)
-            start_assemble(process)
+            start_assemble(process, wanted)
         await tasks.claim_groups()
         otlp_port = grpc_port = None
         if "receive" in stages:
-            await start_sources(process)
-            otlp_port, grpc_port = await start_otlp(process)
+            otlp_port, grpc_port = await start_receive(process, wanted)
         reload = start_reload(process, judges, history, path=path, takes=evaluating is not None)
         resources.health.start()
         if evaluating is not None and plan.judge_names - {""}:

@@ -10,13 +10,10 @@ from collector.service.process import Process
 from collector.service.wanted import WantedConversations
 
 
-def start_assemble(process: Process) -> None:
-    """Consume the spans log and make turns of it."""
+def start_assemble(process: Process, wanted: WantedConversations | None) -> None:
+    """Consume the spans log and make turns of it; those that nobody can want without their content."""
     settings, logs, telemetry = process.config.settings.assemble, process.logs, process.telemetry
     dead_letters = process.resources.dead_letters("assemble", logs.spans.name, logs)
-    wanted = WantedConversations(process.plan) if settings.keep == "wanted" else None
-    if wanted is not None:
-        process.changes.append(wanted.prepare)
     stage = AssembleStage(
         build_assembler(settings, process.config.settings.dialects),
         build_router(settings, logs.turns, logs.unlinked, wanted.is_wanted if wanted is not None else None),

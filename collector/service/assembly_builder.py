@@ -9,8 +9,10 @@ from collector.assemble.application_attributes import ApplicationAttributes
 from collector.assemble.attachments import MediaLimits
 from collector.assemble.identity import IdentityLookup
 from collector.assemble.open_traces import TraceLimits
+from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
 from collector.config.dialects import NO_DIALECTS, DialectSettings, build_dialects
+from collector.config.loading import Config
 from collector.config.settings import AssembleSettings, LinkSettings
 from collector.dialects.registry import Dialects
 from collector.link.conversation_linker import ConversationLinker
@@ -28,6 +30,11 @@ def build_assembler(settings: AssembleSettings, dialects: Mapping[str, DialectSe
     return Assembler(
         Dialects.installed(build_dialects(dialects)), identity, application, media, agent_runs=settings.agent_runs
     )
+
+
+def build_thinner(config: Config, is_key_wanted: Callable[[str], bool]) -> Thinner:
+    """What leaves out of traces what was said where nobody can want it, by the rules of the assembler."""
+    return Thinner(build_assembler(config.settings.assemble, config.settings.dialects), is_key_wanted)
 
 
 def trace_limits(settings: AssembleSettings) -> TraceLimits:

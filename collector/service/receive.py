@@ -15,19 +15,35 @@ from collector.receive.feedback_ingest import FeedbackRules
 from collector.receive.files import read_files
 from collector.receive.kafka import KafkaReceiver
 from collector.receive.otlp_http import OtlpHttpReceiver
+from collector.receive.parsed_request import Thinning
 from collector.receive.sender_limits import SenderLimits
 from collector.receive.settings import OtlpGrpcSettings, OtlpHttpSettings
 from collector.records.ready_made import Incoming
+from collector.service.assembly_builder import build_thinner
 from collector.service.begun_topics import TopicNotes
 from collector.service.descriptors import raise_descriptor_limit, with_descriptors
 from collector.service.kafka_settings import former_group_of, group_of, settings_of_source
 from collector.service.open_logs import loss_counter
 from collector.service.process import Process
+from collector.service.wanted import WantedConversations
 
 logger = logging.getLogger(__name__)
 
 
-async def start_sources(process: Process) -> None:
+async def start_receive(process: Process, wanted: WantedConversations | None) -> tuple[int | None, int | None]:
+    """Start all ways in; gives the ports of OTLP over HTTP and gRPC, None where it is not configured.
+
+    What was said is left out where nobody can want it.
+
+    Raises:
+        ConfigError: a topic does not exist, or an address cannot be bound.
+    """
+    thinning = None if wanted is None else build_thinner(process.config, wanted.is_wanted)
+    await start_sources(process, thinning)
+    return await start_otlp(process, thinning)
+
+
+async def start_sources(process: Process, thinning: Thinning | None = None) -> None:
     """Start consuming the topics and reading the files that are configured.
 
     Raises:
@@ -35,12 +51,12 @@ async def start_sources(process: Process) -> None:
     """
     receive = process.config.settings.receive
     for settings in receive.kafka:
-        await _start_source(process, settings)
+        await _start_source(process, settings, thinning)
     if receive.files:
-        process.tasks.start(_read_files(process, [Path(each) for each in receive.files]))
+        process.tasks.start(_read_files(process, [Path(each) for each in receive.files], thinning))
 
 
-async def start_otlp(process: Process) -> tuple[int | None, int | None]:
+async def start_otlp(process: Process, thinning: Thinning | None = None) -> tuple[int | None, int | None]:
     """Listen for OTLP over HTTP and gRPC until the process ends; gives the ports, None where it is not configured.
 
     Both share one account of what they hold for senders.
@@ -56,14 +72,18 @@ async def start_otlp(process: Process) -> tuple[int | None, int | None]:
     files = raise_descriptor_limit()
     http_port = grpc_port = None
     if receive.otlp_http is not None:
-        http_port = await _start_http(process, with_descriptors(receive.otlp_http, len(receivers), files), limits)
+        http_port = await _start_http(
+            process, with_descriptors(receive.otlp_http, len(receivers), files), limits, thinning
+        )
     if receive.otlp_grpc is not None:
         settings = with_descriptors(receive.otlp_grpc, len(receivers), files, each=RELAYED)
-        grpc_port = await _start_grpc(process, settings, limits)
+        grpc_port = await _start_grpc(process, settings, limits, thinning)
     return http_port, grpc_port
 
 
-async def _start_http(process: Process, settings: OtlpHttpSettings, limits: SenderLimits) -> int:
+async def _start_http(
+    process: Process, settings: OtlpHttpSettings, limits: SenderLimits, thinning: Thinning | None
+) -> int:
     """Listen for OTLP/HTTP until the process ends; gives the port.
 
     Raises:
@@ -81,6 +101,7 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         labels=process.logs.labels,
         feedback=_rules(process),
         shared_records=process.config.settings.receive.shared_records,
+        thinning=thinning,
     )
     try:
         return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
@@ -89,7 +110,9 @@ async def _start_http(process: Process, settings: OtlpHttpSettings, limits: Send
         raise ConfigError(f"receive.otlp_http: {why}; write another port, or 0 for any free one") from error
 
 
-async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: SenderLimits) -> int:
+async def _start_grpc(
+    process: Process, settings: OtlpGrpcSettings, limits: SenderLimits, thinning: Thinning | None
+) -> int:
     """Listen for OTLP/gRPC until the process ends; gives the port.
 
     Raises:
@@ -107,11 +130,12 @@ async def _start_grpc(process: Process, settings: OtlpGrpcSettings, limits: Send
         own=process.own,
         stored_media=_stored_media(process),
         shared_records=process.config.settings.receive.shared_records,
+        thinning=thinning,
     )
     return await process.stack.enter_async_context(receiver.serve(share_port=process.worker is not None))
 
 
-async def _start_source(process: Process, settings: KafkaSourceSettings) -> None:
+async def _start_source(process: Process, settings: KafkaSourceSettings, thinning: Thinning | None) -> None:
     from collector.logs.kafka import KafkaSource
 
     log_settings, logs = process.config.settings.log, process.logs
@@ -139,7 +163,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
                 on_unreadable=dead_letters.take_async, where=source.where,
                 redactor=process.resources.redactors.everybody, own=process.own, stored_media=_stored_media(process),
                 feedback=_rules(process), labels=logs.labels,
-                shared_records=process.config.settings.receive.shared_records,
+                shared_records=process.config.settings.receive.shared_records, thinning=thinning,
             )  # fmt: skip
             group = f"{name}.{kind}"
             wrapped = dead_letters.wrap(receiver.open_fold, process.guard, f"{group} {' '.join(sorted(topics))}")
@@ -148,7 +172,7 @@ async def _start_source(process: Process, settings: KafkaSourceSettings) -> None
             process.tasks.start(source.follow(group, wrapped, former=former and f"{former}.{kind}", begun=begun))
 
 
-async def _read_files(process: Process, paths: Sequence[Path]) -> None:
+async def _read_files(process: Process, paths: Sequence[Path], thinning: Thinning | None) -> None:
     logs, redactor = process.logs, process.resources.redactors.everybody
     count = await read_files(
         paths,
@@ -160,6 +184,7 @@ async def _read_files(process: Process, paths: Sequence[Path]) -> None:
         stored_media=_stored_media(process),
         labels=logs.labels,
         feedback=_rules(process),
+        thinning=thinning,
     )
     logger.info("files: %d requests read, %d could not be read", count.requests, count.unreadable)
 

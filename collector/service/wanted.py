@@ -1,6 +1,8 @@
-"""Which conversations the assemble stage takes for unwanted, by the configuration that runs and the one before it."""
+"""Which conversations receivers and the assemble stage take for unwanted, by this configuration and the last."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from collector.config.loading import Config
 from collector.evaluate.plan import Plan
@@ -27,3 +29,12 @@ class WantedConversations:
 
     async def _take_over(self, process: Process) -> None:
         self._plans = (process.plan, self._plans[0])
+
+
+def follow_wanted(process: Process, stages: Collection[str]) -> WantedConversations | None:
+    """What the process stores the content of, while its configurations change; None where that is everything."""
+    if process.config.settings.assemble.keep == "all" or not {"receive", "assemble"} & set(stages):
+        return None
+    wanted = WantedConversations(process.plan)
+    process.changes.append(wanted.prepare)
+    return wanted

@@ -501,6 +501,12 @@ MEDIA_OMITTED = Series(
     "Pictures, recordings and files of which only hash and size are stored.",
     ("source",),
 )
+THINNED = Series(
+    "evalstream_thin_pieces_total",
+    "counter",
+    "Pieces of traces stored without what was said: nobody can want them.",
+    ("source",),
+)
 REDACTIONS = Series(
     "evalstream_redactions_total",
     "counter",

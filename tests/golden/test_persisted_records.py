@@ -27,6 +27,8 @@ from evaluation_samples import failed, label, of_conversation, scored, skipped
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from made_up import ASSEMBLER, Trace, chat
 
+from collector.assemble.collect_trace import TracePiece
+from collector.assemble.thinning import Thinner
 from collector.config.loading import load
 from collector.config.settings import LogSettings
 from collector.dead_letters import DeadLetter, append_letters, letter_of, letter_to_json, letters_in, record_of
@@ -62,6 +64,7 @@ from collector.logs.log import TICK, Committed, Record, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
 from collector.page.requests import append_label
+from collector.receive.parsed_request import parse
 from collector.records.epochs import claim_record, epoch_of, owner_of, stamped
 from collector.records.feedback import (
     FeedbackSubject,
@@ -430,6 +433,38 @@ def test_traces_that_share_a_record_of_the_spans_log() -> None:
         StoredRecord(2, 7, 5.0, each.key, each.value, each.headers, number) for number, each in enumerate(pieces)
     ]
     assert [each.number for each in divide_records([there])] == [7, 281474976710663]
+
+
+def test_a_thin_piece() -> None:
+    """What a receiver stores of a plain call that nobody can want, where earlier versions read nothing of it."""
+    ids = {"gen_ai.conversation.id": "visit-7"}
+    trace = (
+        Trace("5f" * 16, start=0)
+        .span(3, "POST", {"http.route": "/"})
+        .span(7, "chat", chat("Hi", "Yes.", **ids), parent=3)
+    )
+    parsed = parse(
+        trace.pieces()[0].value, "traces", "protobuf", tenant="acme", thinning=Thinner(ASSEMBLER, lambda _: False)
+    )
+    assert parsed.records == [Record(b"5f" * 16 + b"@acme", THIN_PIECE, (("signal", b"thin"),))]
+    [turn] = ASSEMBLER.assemble([TracePiece("traces", THIN_PIECE, thin=True)]).turns
+    assert turn_to_json(turn.turn) == GLANCED.encode()
+
+
+THIN_PIECE = (
+    b"\xc2>\xaa\x01"
+    b'["5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f","0000000000000007","otel_genai",{"0000000000'
+    b'000003":"none","0000000000000007":"otel_genai"},"visit-7","shop",7000000000,7500'
+    b'000000,""]'
+    b"\nT\n\x18\n\x16\n\x0cservice.name\x12\x06\n\x04shop\x128"
+    b"\n\x00\x124\n\x10________________\x12\x08\x00\x00\x00\x00\x00\x00"
+    b"\x00\x03*\x04POST9\x00^\xd0\xb2\x00\x00\x00\x00A\x00\xc3\x9d\xd0\x00\x00\x00\x00\n\x83\x01\n"
+    b"\x18\n\x16\n\x0cservice.name\x12\x06\n\x04shop\x12g\n\x00\x12"
+    b'c\n\x10________________\x12\x08\x00\x00\x00\x00\x00\x00\x00\x07"'
+    b"\x08\x00\x00\x00\x00\x00\x00\x00\x03*\x04chat9\x00\x86;\xa1\x01\x00\x00\x00A\x00\xeb\x08\xbf\x01"
+    b"\x00\x00\x00J#\n\x16gen_ai.conversation.id\x12"
+    b"\t\n\x07visit-7"
+)
 
 
 def test_unwanted_turns_that_share_a_record_of_the_turns_log() -> None:

@@ -7,6 +7,7 @@ with restarts in between, under rates that a budget lowers. Unwanted turns share
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,11 +20,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_up import Trace, chat
 from test_deliveries import Request, apart
 from truth import PAYLOADS, folders
 
 from collector.assemble.open_traces import TraceLimits
 from collector.assemble.stage import AssembleFold, AssembleStage
+from collector.assemble.thinning import Thinner
 from collector.assemble.trace import Assembler
 from collector.dialects.registry import Dialects
 from collector.evaluate.budget.rates import RateReduction, Rates
@@ -39,9 +42,12 @@ from collector.link.turn_router import TurnRouter
 from collector.logs.log import TICK, StoredRecord
 from collector.logs.memory import MemoryLog
 from collector.otlp.decode import request_from_protobuf, split_by_trace
+from collector.receive.parsed_request import parse
 from collector.records.json import turn_from_json
 from collector.records.shared_records import divide_records, is_shared
-from collector.records.tenants import trace_key
+from collector.records.tenants import tenant_in_key, trace_key
+from collector.records.thin_pieces import HEADERS as THIN
+from collector.redact.redactor import Redactor
 from collector.telemetry.registry import Telemetry
 from evaluators.cases import Turn
 from evaluators.conversation.completeness import Completeness
@@ -83,6 +89,48 @@ def traces() -> tuple[tuple[tuple[Request, ...], str], ...]:
     return tuple((tuple(requests), trace_id) for trace_id, requests in found.items())
 
 
+@cache
+def plain_traces() -> tuple[tuple[tuple[Request, ...], str], ...]:
+    """Traces of plain calls, which receivers thin: whole, in parts, with calls beside, feedback and what comes later."""
+    ids = {"gen_ai.conversation.id": CONVERSATION.decode()}
+    call = chat("Are you open?", "Yes, until ten.", **ids)
+    other = chat("And on Sunday?", "No, on Sunday we rest.", **ids)
+    step = chat("Is there a table?", None, **ids)
+    step["gen_ai.output.messages"] = TOOL_CALL
+    final = chat("Is there a table?", "There is one at eight.", **ids)
+    indexed = {
+        "openinference.span.kind": "LLM",
+        "session.id": CONVERSATION.decode(),
+        "llm.token_count.prompt": 3,
+        "llm.token_count.completion": 4,
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "Are you open?",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "Yes, until ten.",
+    }
+    scored = {"gen_ai.evaluation.name": "helpful", "gen_ai.evaluation.score.value": 1}
+    made: list[list[Trace]] = [
+        [Trace().span(1, "POST /chat", took=5.0).span(2, "chat", call, parent=1)],
+        [Trace().span(1, "chat", call)],
+        [Trace().span(1, "POST /chat", ids, took=5.0).span(2, "chat", indexed, parent=1)],
+        [Trace().span(2, "chat", other, parent=1), Trace().span(1, "POST", took=9.0).span(3, "chat", call, parent=1)],
+        [Trace().span(2, "chat", step, parent=1), Trace().span(1, "POST", took=9.0).span(3, "chat", final, parent=1)],
+        [Trace().span(1, "chat", call), Trace().span(2, "POST https://models", {"http.route": "/"}, parent=1)],
+        [Trace().span(1, "POST", took=5.0).span(2, "chat", call, parent=1).record(2, "gen_ai.evaluation.result", None, scored)],
+        [Trace().span(1, "POST", took=5.0).span(2, "chat", call, parent=1).record(2, "basket_left")],
+        [Trace().span(1, "chat", call, took=5.0), Trace().span(2, "chat", call, parent=1)],
+    ]  # fmt: skip
+    return tuple(
+        (tuple(Request(piece.signal, piece.value) for part in parts_ for piece in part.pieces()), "5f" * 16)
+        for parts_ in made
+    )
+
+
+TOOL_CALL = json.dumps(
+    [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c-1", "name": "find_table", "arguments": {}}]}]
+)
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Records of the spans log, and before which of them the stage starts again."""
@@ -91,11 +139,11 @@ class Traffic:
     restarts: frozenset[int]
 
 
-def traffic(seed: int, number: int) -> Traffic:
+def traffic(seed: int, number: int, plain: float = 0.0) -> Traffic:
     chance = random.Random(seed)
     arrivals: list[tuple[float, Request, bytes]] = []
     for _ in range(number):
-        requests, trace_id = chance.choice(traces())
+        requests, trace_id = chance.choice(plain_traces() if chance.random() < plain else traces())
         own, start = chance.randbytes(16), chance.uniform(0.0, 60.0)
         talk = f"sess-larkspur-{chance.randrange(1000, 1000 + number // 2)}".encode()
         key = trace_key(own.hex(), chance.choice(("", "", "shop")))
@@ -148,6 +196,24 @@ async def assembled(given: Traffic, is_key_wanted: Callable[[str], bool] | None)
 
 def _refuse(_record: StoredRecord, error: Exception) -> None:
     raise error
+
+
+def through_receiver(given: Traffic, redactor: Redactor | None = None) -> Traffic:
+    """The traffic as a receiver stores it that thins what nobody can want."""
+    thinner = Thinner(ASSEMBLER, is_wanted)
+    records: list[StoredRecord] = []
+    for each in given.records:
+        if each.is_tick:
+            records.append(each)
+            continue
+        signal = dict(each.headers)["signal"].decode()
+        tenant = tenant_in_key((each.key or b"").decode())
+        parsed = parse(each.value, signal, "protobuf", tenant=tenant, thinning=thinner, redactor=redactor)
+        [stored] = parsed.records
+        assert stored.key == each.key
+        assert parsed.thinned == (stored.headers == THIN)
+        records.append(replace(each, value=stored.value, headers=stored.headers))
+    return Traffic(tuple(records), given.restarts)
 
 
 async def _deliver(fold: AssembleFold, records: Sequence[StoredRecord]) -> int | None:
@@ -251,15 +317,35 @@ async def test_both_ways_over_the_same_traffic(seed: int) -> None:
     assert expected.counts["turn", "turns", "sampled_out"] > 50
 
 
+@pytest.mark.parametrize("seed", range(6))
+async def test_receivers_that_thin_what_nobody_wants(seed: int) -> None:
+    given_traffic = traffic(seed, 150, plain=0.5)
+    received = through_receiver(given_traffic)
+    whole, thin = await assembled(given_traffic, None), await assembled(received, is_wanted)
+    assert thin.spans == whole.spans
+    assert thin.by_dialect == whole.by_dialect
+    assert Counter(each.key for each in divide_records(thin.turns)) == Counter(each.key for each in whole.turns)
+    offsets, numbers = changes_in(thin.turns)
+    assert await evaluated(thin.turns, offsets) == await evaluated(whole.turns, numbers)
+    thinned = [each for each in received.records if each.headers == THIN]
+    assert len(thinned) > 20
+    for each in thinned:
+        assert not any(words in each.value for words in (b"open?", b"until ten", b"Sunday", b"table"))
+
+
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), number=st.integers(2, 12))
 def test_any_traffic(seed: int, number: int) -> None:
     async def compare() -> None:
-        given_traffic = traffic(seed, number)
+        given_traffic = traffic(seed, number, plain=0.5)
         whole, wanted = await assembled(given_traffic, None), await assembled(given_traffic, is_wanted)
         assert (wanted.spans, wanted.by_dialect) == (whole.spans, whole.by_dialect)
         offsets, numbers = changes_in(wanted.turns)
         assert await evaluated(wanted.turns, offsets) == await evaluated(whole.turns, numbers)
+        thin = await assembled(through_receiver(given_traffic), is_wanted)
+        assert (thin.spans, thin.by_dialect) == (whole.spans, whole.by_dialect)
+        offsets, numbers = changes_in(thin.turns)
+        assert await evaluated(thin.turns, offsets) == await evaluated(whole.turns, numbers)
 
     asyncio.run(compare())
 

@@ -1,0 +1,137 @@
+"""The turns of thin pieces, alone and beside what the other pieces of their trace show.
+
+A thin piece is a turn by itself, and whatever else its trace brings is assembled as if the call in it were not there:
+what was said in it cannot be compared with anything. Where both are about one call, one of them counts: see `combine`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from collector.assemble.collect_trace import UNREAD, TracePiece
+from collector.assemble.sole_turn import make_unread_turn
+from collector.assemble.tree import SpanTree
+from collector.assemble.turns import AssembledTurn
+from collector.errors import BadInput
+from collector.otlp.decode import request_from_protobuf, spans_of
+from collector.otlp.span import Span
+from collector.records.thin_pieces import ThinTurn, turn_of
+
+_NO_DIALECT = 1
+"""The evidence of a span whose attributes are decoded and that no dialect reads."""
+
+
+def list_thin_turns(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None]) -> list[ThinTurn]:
+    """The turns of thin pieces by the ids of their models' spans; of several versions the one that ended last."""
+    turns: dict[str, ThinTurn] = {}
+    for value in {each.value for each in pieces}:
+        try:
+            turn = turn_of(value)
+        except BadInput as error:
+            on_bad(error)
+            continue
+        other = turns.get(turn.span)
+        if other is None or _rank(other) < _rank(turn):
+            turns[turn.span] = turn
+    return [turns[span_id] for span_id in sorted(turns)] if len(turns) > 1 else list(turns.values())
+
+
+def _rank(turn: ThinTurn) -> tuple[int, list[tuple[str, str]], str]:
+    return turn.end, sorted(turn.spans.items()), repr(turn)
+
+
+def list_thin_spans(pieces: Iterable[TracePiece], on_bad: Callable[[BadInput], None]) -> list[Span]:
+    """The spans of pieces, as such that no dialect reads: others of the trace are below or above them."""
+    spans: list[Span] = []
+    for value in sorted({each.value for each in pieces}):
+        try:
+            spans += spans_of(cast("Any", request_from_protobuf(value, "traces")), _find_no_dialect)
+        except BadInput as error:
+            on_bad(error)
+    return spans
+
+
+def _find_no_dialect(_keys: list[str], _scope: str, _message: Any) -> int:
+    return _NO_DIALECT
+
+
+def assembled(turn: ThinTurn) -> AssembledTurn:
+    """The turn without content."""
+    made = make_unread_turn(
+        trace_id=turn.trace,
+        span_id=turn.span,
+        conversation_id=turn.conversation,
+        service=turn.service,
+        dialect=turn.dialect,
+        times=(turn.start, turn.end),
+        trace_state=turn.trace_state,
+    )
+    span = frozenset((turn.span,))
+    return AssembledTurn(made, span, models=span)
+
+
+def dialects_of(turns: Iterable[ThinTurn], without: Collection[str] = ()) -> dict[str, str]:
+    """Which dialect reads which span, by their ids, except some; spans that none reads are left out."""
+    return {
+        span_id: dialect
+        for turn in turns
+        for span_id, dialect in turn.spans.items()
+        if dialect != UNREAD and span_id not in without
+    }
+
+
+def count_spans(turns: Iterable[ThinTurn], others: Iterable[str] = ()) -> Counter[str]:
+    """How many spans each dialect reads; `others` are the ids of more spans that none reads."""
+    by_span = dict.fromkeys(others, UNREAD)
+    for turn in turns:
+        by_span |= turn.spans
+    return Counter(by_span.values())
+
+
+def combine(whole: Sequence[AssembledTurn], thin: Sequence[ThinTurn], tree: SpanTree) -> list[AssembledTurn]:
+    """The turns of a trace that came in whole and thin pieces, in order of their ends.
+
+    A thin turn stands for what log records say of its own call, for a span around it that has no other call, and for a
+    call above or below it of the same conversation, as two libraries trace one. It is none where it is a step inside a
+    turn, or where several calls or one of another conversation are above or below it: these came whole.
+    """
+    remaining: dict[int, AssembledTurn] = dict(enumerate(whole))
+    added: list[AssembledTurn] = []
+    around = {each.span: frozenset(tree.ancestors(each.span)) for each in thin}
+    for turn in thin:
+        if any(other.span in around[turn.span] for other in thin):
+            continue
+        replaced = {number for number, each in remaining.items() if _is_replaced(each, turn.span, around[turn.span])}
+        nested = {
+            number for number, each in remaining.items() if _is_about(each, turn.span, around[turn.span], tree)
+        } - replaced
+        if len(nested) == 1 and _is_same_call(remaining[next(iter(nested))], turn):
+            replaced |= nested
+        elif nested:
+            continue
+        models = frozenset(model for number in replaced for model in remaining.pop(number).models)
+        made = assembled(turn)
+        added.append(replace(made, models=made.models | models))
+    return sorted([*remaining.values(), *added], key=_end)
+
+
+def _is_replaced(whole: AssembledTurn, span_id: str, around: frozenset[str]) -> bool:
+    return span_id in whole.models or (not whole.models and whole.enclosing in around)
+
+
+def _is_about(whole: AssembledTurn, span_id: str, around: frozenset[str], tree: SpanTree) -> bool:
+    if whole.enclosing in around or not around.isdisjoint(whole.models):
+        return True
+    return any(span_id in tree.ancestors(each) for each in whole.models)
+
+
+def _is_same_call(whole: AssembledTurn, turn: ThinTurn) -> bool:
+    return whole.turn.conversation_id == turn.conversation and len(whole.models) == 1 and whole.enclosing is None
+
+
+def _end(each: AssembledTurn) -> tuple[float, str]:
+    ended = each.turn.ended_at
+    return ended.timestamp() if ended else 0.0, each.turn.turn_id

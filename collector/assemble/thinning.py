@@ -1,0 +1,253 @@
+"""What a receiver leaves out of the pieces of traces that nobody can want: all that was said.
+
+A piece is thinned where it is a whole trace as far as its own spans can show, of one model call, whose conversation is
+certain whatever comes later, and which no monitor can want. In doubt it is stored whole:
+
+- beside the call there are only spans that no dialect reads, or embeddings: chains, agents, tools and retrieval may be
+  part of other turns whose pieces come later, or have parts themselves that came before;
+- the call's ancestors lead up to the root of the trace, or to a parent in another process;
+- the conversation's id is on the call or on an ancestor, where no other piece of the trace overrules it;
+- question and answer are on the call's own span, so that no log record completes it later;
+- there are no events or links, nor two versions of a span.
+
+The draw is that of the redacted id, under the sender's tenant: of the turn's key in the turns log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+from collector.assemble.collect_trace import UNREAD
+from collector.assemble.identity import may_be_made_up
+from collector.assemble.sole_turn import SoleCall, find_sole_call
+from collector.assemble.trace import Assembler
+from collector.assemble.turns import service_name
+from collector.dialects.call import Kind
+from collector.otlp.decode import Part, attributes_of, decode_pairs, resource_of
+from collector.otlp.span import Attributes, Span
+from collector.records.tenants import id_in_tenant
+from collector.records.thin_pieces import ThinTurn
+from collector.redact.otlp_request import redact_pairs
+from collector.redact.redactor import Redactor
+
+_HARMLESS: frozenset[Kind | None] = frozenset(("other", None))
+_MOST_AROUND = 20
+"""Ancestors of a model's span in a piece that is thinned."""
+_TRACE_ID_BYTES, _ID_BYTES = 16, 8
+_PARENT_BYTES = (0, 8)
+_MAX_NAMES = 20_000
+_REMOTE = 0x300
+"""The bits of a span's flags that say that it is known where its parent is, and that it is in another process."""
+
+
+class Thinner:
+    """Thins pieces of traces by the assembler's rules and `is_key_wanted`, by the key of a turn's record."""
+
+    def __init__(self, assembler: Assembler, is_key_wanted: Callable[[str], bool]) -> None:
+        self._dialects = assembler.dialects
+        self._messages = {each.name: each.has_messages for each in assembler.dialects.all}
+        self._identity = assembler.identity
+        self._application = assembler.application
+        self._reads_runs = assembler.agent_runs
+        self._is_key_wanted = is_key_wanted
+        self._inherited: dict[str, bool] = {}
+
+    def thin(
+        self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redactor: Redactor | None
+    ) -> Mapping[bytes, Callable[[], ThinTurn]]:
+        """Leave out what was said in the traces, by their ids, that nobody can want, in place.
+
+        The turn of each is asked for when the request has been redacted. What decides is redacted here already.
+
+        Raises:
+            RedactionFailed: a text could not be looked through; the request must not be stored.
+        """
+        if self._reads_runs:
+            return {}
+        resources, services = _Resources(), _Services()
+        thinned: dict[bytes, Callable[[], ThinTurn]] = {}
+        for trace_id, parts in groups.items():
+            if len(trace_id) != _TRACE_ID_BYTES:
+                continue
+            items = _list_items(parts)
+            call = self._find_call(items, resources)
+            if call is None:
+                continue
+            conversation = self._find_conversation(call, items, redactor)
+            if conversation is not None and not self._is_key_wanted(_key(conversation, tenant)):
+                for each in items.values():
+                    self._strip(each)
+                thinned[trace_id] = _turn_maker(call, items, conversation, services)
+        return thinned
+
+    def _find_call(self, items: Mapping[bytes, _Item], resources: _Resources) -> SoleCall | None:
+        """Find the only model call, with question and answer, beside which there is nothing that others are part of."""
+        relevant: list[Span] = []
+        for each in items.values():
+            mask = self._dialects.match(each.keys, each.scope)
+            if mask:
+                relevant.append(each.span(resources.of(each.holder), mask << 1))
+        call = find_sole_call(relevant, self._dialects, _HARMLESS) if relevant else None
+        if call is None or call.enclosing:
+            return None
+        has_messages = self._messages[call.dialect]
+        return call if has_messages is not None and has_messages(call.model) else None
+
+    def _find_conversation(self, call: SoleCall, items: Mapping[bytes, _Item], redactor: Redactor | None) -> str | None:
+        """Find the redacted id of the call's conversation; None where another piece of the trace may overrule it."""
+        configured = self._identity.configured
+        if configured is not None and configured.find(call.model.resource)[0]:
+            return None
+        for each in _line_of(bytes.fromhex(call.model.span_id), items):
+            pairs = [pair for key, pair in zip(each.keys, each.pairs, strict=True) if self._is_inherited(key)]
+            if not pairs:
+                continue
+            if redactor is not None:
+                redact_pairs([pair for pair in pairs if not redactor.message_has_no_pii(pair)], redactor)
+            conversation = (configured or self._identity).find(attributes_of(pairs))[0]
+            if conversation:
+                return None if may_be_made_up(conversation, each.scope) else conversation
+        return None
+
+    def _strip(self, item: _Item) -> None:
+        """Leave of a span what others inherit from it, beside its ids, times and name."""
+        message = item.message
+        if item.keys:
+            inherited = [
+                _copy(pair) for key, pair in zip(item.keys, item.pairs, strict=True) if self._is_inherited(key)
+            ]
+            message.ClearField("attributes")
+            if inherited:
+                message.attributes.extend(inherited)
+        if message.HasField("status"):
+            message.status.ClearField("message")
+
+    def _is_inherited(self, key: str) -> bool:
+        """Whether spans below may have something of this attribute: an id, or what the application declares."""
+        known = self._inherited.get(key)
+        if known is None:
+            known = self._identity.concerns((key,)) or self._application.concerns((key,))
+            if len(self._inherited) < _MAX_NAMES:
+                self._inherited[key] = known
+        return known
+
+
+class _Item(NamedTuple):
+    """A span with its attributes, which take long to get at, its scope's name, and what has its resource."""
+
+    message: SpanMessage
+    pairs: Sequence[KeyValue]
+    keys: Sequence[str]
+    scope: str
+    holder: Any
+
+    def span(self, resource: Attributes, evidence: int) -> Span:
+        message = self.message
+        return Span(
+            message.trace_id.hex(),
+            message.span_id.hex(),
+            message.parent_span_id.hex() or None,
+            message.name,
+            message.start_time_unix_nano,
+            message.end_time_unix_nano,
+            failed=message.status.code == Status.STATUS_CODE_ERROR,
+            attributes=decode_pairs(self.keys, self.pairs),
+            scope=self.scope,
+            resource=resource,
+            dropped_attributes=message.dropped_attributes_count,
+            evidence=evidence,
+        )
+
+
+def _list_items(parts: Sequence[Part]) -> Mapping[bytes, _Item]:
+    """The spans of a trace by id; none where there is something to keep it whole for."""
+    items: dict[bytes, _Item] = {}
+    for holder, scope, messages in parts:
+        name = scope.scope.name
+        for message in messages:
+            span_id, parent = message.span_id, message.parent_span_id
+            if len(span_id) != _ID_BYTES or len(parent) not in _PARENT_BYTES or message.events or message.links:
+                return {}
+            if span_id in items:
+                return {}  # in two versions
+            pairs = list(message.attributes)
+            items[span_id] = _Item(message, pairs, [pair.key for pair in pairs], name, holder)
+    return items
+
+
+def _line_of(span_id: bytes, items: Mapping[bytes, _Item]) -> Sequence[_Item]:
+    """The span and its ancestors, nearest first; none if they do not end at a root or in another process."""
+    line = [items[span_id]]
+    while parent := line[-1].message.parent_span_id:
+        above = items.get(parent)
+        if above is None:
+            return line if line[-1].message.flags & _REMOTE == _REMOTE else ()
+        if len(line) > _MOST_AROUND:
+            return ()  # or they go round in a circle
+        line.append(above)
+    return line
+
+
+class _Resources:
+    """The attributes of the resources of a request, each decoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Attributes] = {}
+
+    def of(self, holder: Any) -> Attributes:
+        known = self._known.get(id(holder))
+        if known is None:
+            known = self._known[id(holder)] = resource_of(holder.resource)
+        return known
+
+
+class _Services:
+    """The names of the services of a request, each looked up once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str | None] = {}
+
+    def of(self, holder: Any) -> str | None:
+        if id(holder) not in self._known:
+            self._known[id(holder)] = service_name(resource_of(holder.resource))
+        return self._known[id(holder)]
+
+
+def _turn_maker(
+    call: SoleCall, items: Mapping[bytes, _Item], conversation: str, services: _Services
+) -> Callable[[], ThinTurn]:
+    """What makes the turn, out of a message and a resource that are redacted by then."""
+    item = items[bytes.fromhex(call.model.span_id)]
+    dialects = {span_id: call.dialects.get(span_id, UNREAD) for span_id in map(bytes.hex, items)}
+
+    def make() -> ThinTurn:
+        model = call.model
+        return ThinTurn(
+            model.trace_id,
+            model.span_id,
+            call.dialect,
+            dialects,
+            conversation,
+            services.of(item.holder),
+            model.start,
+            model.end,
+            item.message.trace_state,
+        )
+
+    return make
+
+
+def _copy(pair: KeyValue) -> KeyValue:
+    copy = KeyValue()
+    copy.CopyFrom(pair)
+    return copy
+
+
+def _key(conversation: str, tenant: str) -> str:
+    """The key of the turn's record as its reader sees it: see `TurnRouter.is_wanted`."""
+    return id_in_tenant(conversation, tenant).encode("utf-8", "replace").decode(errors="replace")
