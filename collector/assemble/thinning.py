@@ -55,7 +55,8 @@ class Thinner:
         self._application = assembler.application
         self._reads_runs = assembler.agent_runs
         self._is_key_wanted = is_key_wanted
-        self._inherited: dict[str, bool] = {}
+        self._known: set[str] = set()
+        self._inherited: set[str] = set()
 
     def thin(
         self, groups: Mapping[bytes, Sequence[Part]], tenant: str, redactor: Redactor | None
@@ -104,7 +105,7 @@ class Thinner:
         if configured is not None and configured.find(call.model.resource)[0]:
             return None
         for each in _line_of(bytes.fromhex(call.model.span_id), items):
-            pairs = [pair for key, pair in zip(each.keys, each.pairs, strict=True) if self._is_inherited(key)]
+            pairs = self._list_inherited(each)
             if not pairs:
                 continue
             if redactor is not None:
@@ -118,23 +119,28 @@ class Thinner:
         """Leave of a span what others inherit from it, beside its ids, times and name."""
         message = item.message
         if item.keys:
-            inherited = [
-                _copy(pair) for key, pair in zip(item.keys, item.pairs, strict=True) if self._is_inherited(key)
-            ]
+            inherited = [_copy(pair) for pair in self._list_inherited(item)]
             message.ClearField("attributes")
             if inherited:
                 message.attributes.extend(inherited)
         if message.HasField("status"):
             message.status.ClearField("message")
 
-    def _is_inherited(self, key: str) -> bool:
-        """Whether spans below may have something of this attribute: an id, or what the application declares."""
-        known = self._inherited.get(key)
-        if known is None:
-            known = self._identity.concerns((key,)) or self._application.concerns((key,))
-            if len(self._inherited) < _MAX_NAMES:
-                self._inherited[key] = known
-        return known
+    def _list_inherited(self, item: _Item) -> list[KeyValue]:
+        """The attributes that spans below may have something of: ids, or what the application declares."""
+        if not self._known.issuperset(item.keys):
+            self._learn(item.keys)
+        if self._inherited.isdisjoint(item.keys):
+            return []
+        return [pair for key, pair in zip(item.keys, item.pairs, strict=True) if key in self._inherited]
+
+    def _learn(self, keys: Sequence[str]) -> None:
+        if len(self._known) > _MAX_NAMES:  # senders may invent any number of names
+            self._known, self._inherited = set(), set()
+        self._known.update(keys)
+        self._inherited.update(
+            key for key in keys if self._identity.concerns((key,)) or self._application.concerns((key,))
+        )
 
 
 class _Item(NamedTuple):
