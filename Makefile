@@ -65,10 +65,10 @@ mutants: setup ## mutate sampling, ledger, weighting, turns, budget and drops at
 	.venv/bin/python tests/mutants/mutants.py $(ARGS)
 
 chaos: setup ## kill workers and broker at random under load, at most ten minutes: nothing may be lost or judged twice
-	@PYTHONPATH=tests/kafka:tests/chaos timeout 600 .venv/bin/python tests/chaos/chaos.py $(ARGS)
+	@PYTHONPATH=tests/kafka:tests/integration:tests/chaos timeout 600 .venv/bin/python tests/chaos/chaos.py $(ARGS)
 
 soak: setup ## a quarter of an hour at a steady rate with every fault in turn: nothing lost, and memory stays where it is
-	@PYTHONPATH=tests/kafka:tests/chaos:tests/e2e timeout 900 .venv/bin/python tests/chaos/soak.py $(ARGS)
+	@PYTHONPATH=tests/kafka:tests/integration:tests/chaos:tests/e2e timeout 900 .venv/bin/python tests/chaos/soak.py $(ARGS)
 
 lint: setup ## style, types and the direction of imports
 	.venv/bin/ruff format --check .

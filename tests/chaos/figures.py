@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from workers import Worker
 
+_FIRST_REQUESTS = 6
+"""Requests that a process has under way outside of batches at most: the first of a shape, in each partition."""
 CLOCK_GRAIN = 0.005
 """Seconds by which a broker's stamp may be off the moment at which a record was durable."""
 
@@ -64,6 +66,16 @@ class Figures:
     unclean_stops: int
     audit: tuple[str, ...] = ()
     """What `evalstream audit` says does not add up."""
+    deferred: int = 0
+    """Evaluations, of those expected, that wait for batches."""
+    batches: int = 0
+    in_batches: int = 0
+    in_batches_again: int = 0
+    """Requests that were submitted once more although their batch had not failed them."""
+    outside_of_batches: int = 0
+    outside_again: int = 0
+    """Requests at once that were sent once more: their answer was lost with a process."""
+    faults: int = 0
 
     def broken(self) -> list[str]:
         """The sentences about what is not as promised."""
@@ -76,10 +88,14 @@ class Figures:
             "judge calls were repeated that no end of a process explains": self.judged_again_without_a_kill,
             "evaluations in the ledger were never exported": self.exports_missing,
             "workers did not stop in order": self.unclean_stops,
+            "requests were in one batch more than they should": self.in_batches_again,
+            "deferred evaluations, and no batch": self.deferred if not self.batches else 0,
         }
         found = [f"{number} {what}" for what, number in wrong.items() if number]
         if self.judged_again > self.in_flight:
             found.append(f"{self.judged_again} judge calls were repeated, but only {self.in_flight} were in flight")
+        if self.outside_again > self.faults * _FIRST_REQUESTS:
+            found.append(f"{self.outside_again} requests outside of batches were repeated at {self.faults} faults")
         return found + [f"audit: {each}" for each in self.audit]
 
     def json(self) -> str:

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aiohttp.test_utils import TestServer
+from batching_judge import BatchingJudge
 from broker import Broker, running_broker
 from counted_judge import CountedJudge
 from figures import Figures, Interruption, Kill, exports, repeated
@@ -21,8 +23,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 from ledger_watch import LedgerWatch
 from sink import Sink
-from traffic import request
-from workers import Worker, evalstream
+from traffic import PATIENT_MODEL, is_patient, request
+from workers import Worker, evalstream, quick_batches
 
 from collector.commands.audit.audit import audit
 from collector.config.loading import load
@@ -37,6 +39,7 @@ PARTITIONS = 6
 GROUPS = (f"{PREFIX}.receive.traces", *(f"{PREFIX}.{each}" for each in ("assemble", "evaluate", "export.jsonl")))
 PER_MESSAGE = 10
 EVALUATORS = ("helpful", "brief")
+PATIENT = "patient"
 JUDGED = "helpful"
 IN_ORDER = (0, -signal.SIGTERM)
 """Exit statuses of workers that were told to stop; the second is of one that had not begun to listen for it."""
@@ -68,6 +71,8 @@ class Setup:
     session: float = 45.0
     """Seconds until a worker that stands still loses its partitions."""
     entry: Callable[[Sequence[str], str], None] = evalstream
+    deferred: bool = False
+    """Whether a fifth of the traffic has an evaluator more, whose judge is asked in batches."""
     sink: bool = False
     """Whether evaluations are exported over OTLP, too, to an endpoint that counts them."""
 
@@ -98,6 +103,7 @@ class Cluster:
     _down: set[str] = field(default_factory=set[str])
     _over: bool = False
     judge_url: str = ""
+    batching: BatchingJudge = field(default_factory=BatchingJudge)
     sink: Sink = field(default_factory=Sink)
     logs: Logs | None = None
     audit: list[str] = field(default_factory=list[str])
@@ -105,7 +111,18 @@ class Cluster:
 
     @property
     def expected(self) -> int:
-        return self.produced * len(EVALUATORS)
+        return len(self._subjects(self.produced))
+
+    @property
+    def share(self) -> float:
+        """How much of all evaluations is in the ledger, from 0 to 1."""
+        return self.ledger.distinct / len(self._subjects(self.setup.turns))
+
+    def _subjects(self, turns: int) -> set[tuple[str, int]]:
+        """The evaluations of so many turns."""
+        subjects = {(evaluator, number) for evaluator in EVALUATORS for number in range(turns)}
+        patient = {(PATIENT, number) for number in range(turns) if is_patient(number)}
+        return subjects | patient if self.setup.deferred else subjects
 
     @property
     def done(self) -> bool:
@@ -237,7 +254,7 @@ class Cluster:
         return missing | (written - set(self.sink.taken)) if self.setup.sink else missing
 
     def figures(self) -> Figures:
-        keys = {(evaluator, number) for evaluator in EVALUATORS for number in range(self.produced)}
+        keys = self._subjects(self.produced)
         ledger, exported = self.ledger, exports(self.workers)
         again, in_flight, unexplained = repeated(
             [*self.kills, *self.ends, *self.freezes], self.interruptions, self.judge, ledger, JUDGED
@@ -266,6 +283,13 @@ class Cluster:
             exports_missing=len(self._not_exported()),
             unclean_stops=self.unclean_stops,
             audit=tuple(self.audit),
+            deferred=sum(name == PATIENT for name, _ in keys),
+            batches=len(self.batching.batches),
+            in_batches=self.batching.submitted.total(),
+            in_batches_again=self.batching.submitted_again,
+            outside_of_batches=self.batching.at_once.total(),
+            outside_again=self.batching.at_once_again,
+            faults=len(self.kills) + len(self.ends) + len(self.freezes) + len(self.interruptions),
         )
 
     def _write_details(self, folder: Path, missing: list[tuple[str, int]], unexplained: list[int]) -> None:
@@ -332,6 +356,21 @@ def log_settings(bootstrap: str, name: str | None = None, session: float = 45.0)
     return {"kind": "kafka", "kafka": kafka}
 
 
+def with_batches(config: dict[str, Any], url: str) -> dict[str, Any]:
+    """The configuration with a monitor whose evaluations may wait."""
+    batching = {**config["judges"]["main"], "base_url": url}
+    helpful = config["evaluators"]["helpful"]
+    polite = {**helpful, "judge": "batching", "evaluation_steps": ["Say whether the actual output is polite."]}
+    monitor = {"evaluators": [PATIENT], "urgency": "hours", "match": {"model": PATIENT_MODEL}}
+    changed = {
+        "judges": {**config["judges"], "batching": batching},
+        "evaluators": {**config["evaluators"], "helpful": {**helpful, "judge": "main"}, PATIENT: polite},
+        "evaluate": {**config["evaluate"], "gather": "1s"},
+        "monitors": {**config["monitors"], "patient": {**config["monitors"]["all"], **monitor}},
+    }
+    return json.loads(json.dumps(config | changed))  # YAML would name what is there twice
+
+
 def _all_have_a_share(bootstrap: str, workers: int) -> bool:
     """Whether in each group every partition is assigned, and every worker has some."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
@@ -359,6 +398,11 @@ def _make_source(bootstrap: str) -> None:
     admin.close()
 
 
+def _worker_configuration(setup: Setup, name: str, bootstrap: str, judge: str, batches: str | None) -> dict[str, Any]:
+    config = configuration(name, bootstrap, judge, setup.concurrency, static=setup.static, session=setup.session)
+    return config if batches is None else with_batches(config, batches)
+
+
 @asynccontextmanager
 async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
     """Broker, judge and workers, all running; gone on leaving."""
@@ -367,27 +411,31 @@ async def cluster(setup: Setup) -> AsyncIterator[Cluster]:
         judge = CountedJudge(setup.faults)
         await asyncio.to_thread(_make_source, broker.bootstrap)
         settings = LogSettings.model_validate(log_settings(broker.bootstrap))
-        sink = Sink()
-        async with serve_judge(judge) as url, open_logs(settings) as logs, sink.served() as endpoint:
+        sink, batching = Sink(), BatchingJudge()
+        async with (
+            serve_judge(judge) as url,
+            open_logs(settings) as logs,
+            sink.served() as endpoint,
+            TestServer(batching.application()) as provider,
+        ):
+            batches = f"http://127.0.0.1:{provider.port}/v1" if setup.deferred else None
             otlp = {"otlp": {"endpoint": endpoint, "spans": False}} if setup.sink else {}
             workers = [
                 Worker(
                     folder / name,
                     name,
-                    configuration(
-                        name, broker.bootstrap, url, setup.concurrency, static=setup.static, session=setup.session
-                    )
-                    | {"export": otlp},
+                    _worker_configuration(setup, name, broker.bootstrap, url, batches) | {"export": otlp},
                     "--stages",
                     "receive,assemble,evaluate,export",
-                    entry=setup.entry,
+                    entry=quick_batches if setup.deferred else setup.entry,
                 )
                 for name in (f"worker-{number}" for number in range(setup.workers))
             ]
             ledger = LedgerWatch(logs.evaluations, setup.turns)
             running = Cluster(
-                setup, broker, judge, workers, ledger, random.Random(setup.seed), sink=sink, logs=logs, judge_url=url
-            )
+                setup, broker, judge, workers, ledger, random.Random(setup.seed), batching=batching, sink=sink,
+                logs=logs, judge_url=url,
+            )  # fmt: skip
             try:
                 for each in workers:
                     running.start(each)

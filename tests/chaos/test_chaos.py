@@ -10,7 +10,7 @@ from broker import BrokerUnavailable, jars
 from chaos import Fire, chaos
 from harness import Setup, cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(420)]
 
 
 @pytest.fixture(autouse=True)
@@ -24,13 +24,15 @@ def _broker_of_its_own() -> None:
 
 
 async def test_workers_and_broker_die_at_random() -> None:
-    fire = Fire(broker_restarts=1, calm_after=25.0, deadline=200.0)
-    figures = await chaos(Setup(turns=1500, rate=100.0), fire)
+    fire = Fire(broker_restarts=1, calm_after=25.0, deadline=260.0)
+    figures = await chaos(Setup(turns=1500, rate=100.0, deferred=True), fire)
     print(figures.json())
     assert figures.broken() == []
     assert figures.sigkills >= 3
     assert figures.broker_restarts == 1
     assert figures.judge_failures > 0
+    assert figures.deferred > 200
+    assert figures.in_batches > figures.deferred / 2
 
 
 async def test_a_storm_of_rebalances_loses_nothing_and_writes_nothing_twice() -> None:

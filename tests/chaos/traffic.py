@@ -12,12 +12,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from evaluators.cases import Turn
 
 PER_CONVERSATION = 3
+PATIENT_MODEL = "shop-2"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def question(number: int) -> str:
     """What the user of a turn says; `counted_judge` finds the number in it again."""
     return f"This is turn-{number:06d}-: what is {number} and one?"
+
+
+def is_patient(number: int) -> bool:
+    """Whether a turn is of the fifth of conversations that a monitor watches whose evaluations may wait."""
+    return number // PER_CONVERSATION % 5 == 0
 
 
 def trace_id(number: int) -> bytes:
@@ -55,7 +61,7 @@ def request(numbers: Sequence[int]) -> bytes:
         span.start_time_unix_nano, span.end_time_unix_nano = at, at + 10**9
         for name, value in (
             ("gen_ai.operation.name", "chat"),
-            ("gen_ai.request.model", "shop-1"),
+            ("gen_ai.request.model", PATIENT_MODEL if is_patient(number) else "shop-1"),
             ("gen_ai.conversation.id", conversation_id(number)),
             ("gen_ai.input.messages", _message("user", question(number))),
             ("gen_ai.output.messages", _message("assistant", f"It is {number + 1}.")),

@@ -19,6 +19,7 @@ PRELOADED = [
     "collector.logs.sqlite",
     "uvloop",
     "evaluators.judges.connection",
+    "evaluators.judges.batches.batch_connection",
 ]
 """What a start would spend its time on. The process that imports it starts no thread and opens nothing."""
 
@@ -35,6 +36,18 @@ def evalstream(arguments: Sequence[str], stderr: str) -> None:
 
     sys.argv = ["evalstream", *arguments]
     main()
+
+
+def quick_batches(arguments: Sequence[str], stderr: str) -> None:
+    """The command `evalstream`, which looks at its batches all the time.
+
+    A batch that may have been submitted is looked for until whoever stood still for a minute could have submitted it.
+    """
+    from collector.service import deferred
+    from evaluators.judges.batches.batch_endpoint import BatchPace
+
+    deferred.PACE = BatchPace(first_look=0.5, longest_look=2.0, settled=20.0, first_retry=0.2, patience=float("inf"))
+    evalstream(arguments, stderr)
 
 
 class Worker:
