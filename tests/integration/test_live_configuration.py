@@ -23,7 +23,9 @@ from collector.demo.judge import Faults, StandInJudge, serve_judge
 from collector.errors import ConfigError
 from collector.evaluate.recovery.control_records import ControlRecord
 from collector.evaluate.recovery.generated_steps import GeneratedStepsStore
+from collector.evaluate.recovery.replay_point import CommitMetadata
 from collector.evaluate.sampling.draw import draw
+from collector.evaluate.stage import GROUP
 from collector.logs.log import Record
 from collector.logs.memory import MemoryLog
 from collector.logs.sqlite import SqliteLog
@@ -348,6 +350,10 @@ async def test_a_copy_of_the_logs_takes_along_what_several_configurations_have_l
         file.change(lambda values: values["log"].update(path=str(tmp_path / "new.db")))
         said: list[str] = []
         assert await copy_logs(old, load(file.path), said.append) == 0, said
+        async with open_logs(load(file.path).settings.log) as logs:
+            commits = (await logs.turns.committed(GROUP)).values()
+        past = [CommitMetadata.from_json(each.metadata, each.low_watermark).past for each in commits]
+        assert set(past) == {(1, 2)}, "their evaluations can be superseded"
         judge.told.set()
         async with running(load(file.path), {"evaluate"}, path=file.path) as service:
             made = await until(service, answers=20, short=20)
