@@ -18,6 +18,9 @@ _FIRST_REQUESTS = 6
 CLOCK_GRAIN = 0.005
 """Seconds by which a broker's stamp may be off the moment at which a record was durable."""
 
+_LATE = 0.1
+"""Seconds after the start of the next process until which its predecessor's requests may be read: none asks so soon."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kill:
@@ -126,7 +129,7 @@ def in_flight(kill: Kill, judge: CountedJudge, ledger: LedgerWatch, evaluator: s
         call.number
         for call in judge.asked
         if call.worker == kill.worker
-        and kill.began <= call.asked_at < kill.next  # what was sent before the kill may be read after it
+        and kill.began + _LATE <= call.asked_at < kill.next + _LATE  # what was sent before may be read after the kill
         and not call.failed
         and ledger.at.get((evaluator, call.number), float("inf")) > kill.at - CLOCK_GRAIN
     }
